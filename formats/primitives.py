@@ -1,0 +1,119 @@
+"""The number, string and array encodings all of Kafka's formats are made of.
+
+Follows `ByteUtils` (variable-length integers) and the message protocol's README of Kafka 4.3.
+Variable-length integers are read as Kafka reads them: at most 5 or 10 bytes, bits that do not fit
+are dropped, longer forms than needed are accepted (and built back in their shortest form).
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Final
+
+from construct import (
+    Adapter,
+    Bytes,
+    Construct,
+    FormatFieldError,
+    IntegerError,
+    StreamError,
+    stream_read,
+    stream_write,
+)
+
+
+class VariableLengthInteger(Construct):  # type: ignore[misc] # construct has no types
+    """A little-endian base-128 integer of 32 or 64 bits, zigzag-encoded when signed.
+
+    Raises `IntegerError` for an encoding longer than 5 (32 bits) or 10 (64 bits) bytes.
+    """
+
+    def __init__(self, bits: int, *, signed: bool) -> None:
+        super().__init__()
+        self.bits = bits
+        self.mask = (1 << bits) - 1
+        self.size_max = (bits + 6) // 7
+        self.signed = signed
+
+    def _parse(self, stream: Any, context: Any, path: str) -> int:
+        value = 0
+        for shift in range(0, 7 * self.size_max, 7):
+            byte = stream.read(1)
+            if not byte:
+                raise StreamError("stream ended inside a variable-length integer", path=path)
+            value |= (byte[0] & 0x7F) << shift
+            if byte[0] < 0x80:
+                break
+        else:
+            message = f"variable-length integer is longer than {self.size_max} bytes"
+            raise IntegerError(message, path=path)
+        value &= self.mask
+        if self.signed:
+            return (value >> 1) ^ -(value & 1)
+        return value
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        encoded = self.encode(obj, path)
+        stream_write(stream, encoded, len(encoded), path)
+        return obj
+
+    def encode(self, number: Any, path: str = "") -> bytes:
+        """The shortest encoding of `number`; raises `IntegerError` when it does not fit."""
+        if not isinstance(number, int):
+            raise IntegerError(f"{number!r} is not an integer", path=path)
+        low, high = (-(1 << (self.bits - 1)), self.mask >> 1) if self.signed else (0, self.mask)
+        if not low <= number <= high:
+            raise IntegerError(f"{number} does not fit into {self.bits} bits", path=path)
+        rest = ((number << 1) ^ (number >> (self.bits - 1))) & self.mask if self.signed else number
+        encoded = bytearray()
+        while rest > 0x7F:
+            encoded.append(0x80 | (rest & 0x7F))
+            rest >>= 7
+        encoded.append(rest)
+        return bytes(encoded)
+
+
+Varint: Final = VariableLengthInteger(32, signed=True)
+Varlong: Final = VariableLengthInteger(64, signed=True)
+UnsignedVarint: Final = VariableLengthInteger(32, signed=False)
+
+
+class NullableBytes(Construct):  # type: ignore[misc] # construct has no types
+    """Bytes behind a signed length; any negative length is null, built back as -1."""
+
+    def __init__(self, length: Any) -> None:
+        super().__init__()
+        self.length = length
+
+    def _parse(self, stream: Any, context: Any, path: str) -> bytes | None:
+        size = self.length._parsereport(stream, context, path)  # noqa: SLF001 # construct's own protocol
+        if size < 0:
+            return None
+        return bytes(stream_read(stream, size, path))
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        size = -1 if obj is None else len(obj)
+        self.length._build(size, stream, context, path)  # noqa: SLF001 # construct's own protocol
+        if obj is not None:
+            stream_write(stream, obj, size, path)
+        return obj
+
+
+class UuidAdapter(Adapter):  # type: ignore[misc] # construct has no types
+    """16 big-endian bytes as the 22 characters of base64url that Kafka prints."""
+
+    def _decode(self, obj: bytes, context: Any, path: str) -> str:
+        return base64.urlsafe_b64encode(obj).decode("ascii").rstrip("=")
+
+    def _encode(self, obj: str, context: Any, path: str) -> bytes:
+        try:
+            decoded = base64.urlsafe_b64decode(obj + "==")
+        except ValueError as error:
+            raise FormatFieldError(f"{obj!r} is not a UUID", path=path) from error
+        if len(decoded) != 16:
+            raise FormatFieldError(f"{obj!r} is not a UUID", path=path)
+        return decoded
+
+
+Uuid: Final = UuidAdapter(Bytes(16))
+

@@ -1,0 +1,106 @@
+"""What can stop the work: one class per reason, each with a reference and an exit status.
+
+Damage found in data is a `kafkalog.model.Defect`, a value; an error here means that the work could
+not go on. The exit statuses are those of the command line's contract (`docs/exit-codes.md`).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class KafkaLogError(Exception):
+    """Root of all errors that kafkalog raises on purpose.
+
+    Args:
+        message: what happened, one sentence.
+        path: the file or directory concerned.
+        position: byte position in that file.
+        note: something worth knowing beside the message.
+        hint: what to do next, ideally a command.
+    """
+
+    reference: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 3
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        position: int | None = None,
+        note: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.position = position
+        self.note = note
+        self.hint = hint
+
+    @property
+    def context(self) -> str | None:
+        """Where it happened: `path`, or `path, position N`."""
+        if self.path is None:
+            return None
+        return self.path if self.position is None else f"{self.path}, position {self.position}"
+
+
+class UsageError(KafkaLogError):
+    """An option, argument or combination that makes no sense."""
+
+    reference = "usage"
+    exit_code = 2
+
+
+class NotFoundError(KafkaLogError):
+    """The path does not exist."""
+
+    reference = "path-not-found"
+
+
+class UnreadableError(KafkaLogError):
+    """The path exists but cannot be read: permissions, an I/O error, a loop of links."""
+
+    reference = "path-unreadable"
+
+
+class NotAKafkaFileError(KafkaLogError):
+    """The path is no file or directory that Kafka writes."""
+
+    reference = "not-a-kafka-file"
+
+
+class UnsupportedError(KafkaLogError):
+    """A version, codec or part that is not available where it would be needed."""
+
+    reference = "unsupported"
+    exit_code = 5
+
+
+class CorruptDataError(KafkaLogError):
+    """Bytes that do not follow the format, where the work needs them to."""
+
+    reference = "corrupt-data"
+    exit_code = 6
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reference: str = "corrupt-data",
+        path: str | None = None,
+        position: int | None = None,
+        note: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path, position=position, note=note, hint=hint)
+        self.reference = reference  # type: ignore[misc] # damage has many names, one exit status
+
+
+class LimitExceededError(KafkaLogError):
+    """A limit on memory or on decompressed size was hit."""
+
+    reference = "limit-exceeded"
+    exit_code = 7

@@ -1,0 +1,251 @@
+"""The values kafkalog reads from disk: frozen dataclasses in Kafka's nouns.
+
+Offsets are record offsets, positions are byte positions in a file, sizes are in bytes and times in
+integer milliseconds since 1970 (UTC). Null (None) and empty (b"") are always different.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How bad a defect is, gravest first."""
+
+    DAMAGE = "damage"
+    """Data is unreadable or wrong."""
+    INDEX = "index"
+    """A derived file is wrong; Kafka rebuilds it."""
+    WARNING = "warning"
+    """Something a person should look at."""
+    NOTE = "note"
+    """Worth knowing, no action needed."""
+
+
+class TimestampType(StrEnum):
+    """Who set a batch's timestamps, `org.apache.kafka.common.record.TimestampType`."""
+
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+    NO_TIMESTAMP_TYPE = "NoTimestampType"
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """One thing that is wrong, and where.
+
+    Attributes:
+        reference: kebab-case name of the kind of defect, documented in `docs/defects.md`.
+        severity: how bad it is.
+        path: the file concerned, as it was given or found.
+        position: byte position in the file, None where the whole file is meant.
+        offset: record offset concerned, None where there is none.
+        detail: what was found, in words.
+        hint: what to do, or None.
+        size_bytes: how many bytes the defect covers, None where that makes no sense.
+    """
+
+    reference: str
+    severity: Severity
+    path: str
+    detail: str
+    position: int | None = None
+    offset: int | None = None
+    hint: str | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The header of one record batch, or one top-level message of magic 0 or 1.
+
+    For magic 0 and 1 the producer fields are -1 and the flags false, as Kafka reports them.
+    `base_offset` of a compressed message of magic 0 or 1 is known only after decompression: framing
+    gives the offset of the message (which is its last offset) there, see `records.resolve_batch`.
+
+    Follows `org.apache.kafka.common.record.internal.RecordBatch`.
+    """
+
+    path: str
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    magic: int
+    attributes: int
+    crc: int
+    partition_leader_epoch: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def end_position(self) -> int:
+        """Position of the byte after the batch."""
+        return self.position + self.size_bytes
+
+    @property
+    def next_offset(self) -> int:
+        """Offset that follows the batch."""
+        return self.last_offset + 1
+
+    @property
+    def compression(self) -> int:
+        """Codec id: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are unknown to Kafka."""
+        return self.attributes & 0x07
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamps; magic 0 has none."""
+        if self.magic == 0:
+            return TimestampType.NO_TIMESTAMP_TYPE
+        if self.attributes & 0x08:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction (markers do, too)."""
+        return self.magic >= 2 and bool(self.attributes & 0x10)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds control records."""
+        return self.magic >= 2 and bool(self.attributes & 0x20)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the cleaner may drop tombstones and markers of the batch, None where not set."""
+        if self.magic >= 2 and self.attributes & 0x40:
+            return self.base_timestamp
+        return None
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last offset, -1 without sequence; wraps after 2147483647."""
+        if self.base_sequence == -1:
+            return -1
+        return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """One record header; `key` as raw bytes (UTF-8 by convention), `value` may be null."""
+
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record with what its batch says about it.
+
+    `crc` and `crc_valid` are those of the record's own message in magic 0 and 1, None in magic 2.
+    Follows `org.apache.kafka.common.record.internal.Record`.
+    """
+
+    batch: Batch
+    offset: int
+    timestamp: int
+    timestamp_type: TimestampType
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    sequence: int = -1
+    crc: int | None = None
+    crc_valid: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """What a control record says, `ControlRecordType` and `EndTransactionMarker`.
+
+    `type_name` is None for a type that Kafka 4.3 does not know; `coordinator_epoch` is set for ABORT
+    and COMMIT; `fields` holds the decoded KRaft message of the other types.
+    """
+
+    type_id: int
+    type_name: str | None
+    coordinator_epoch: int | None = None
+    fields: dict[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetIndexEntry:
+    """One entry of an `.index` file; `offset` is absolute."""
+
+    entry: int
+    offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeIndexEntry:
+    """One entry of a `.timeindex` file; `offset` is absolute."""
+
+    entry: int
+    timestamp: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """One entry of a `.txnindex` file, `AbortedTxn`."""
+
+    version: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """One entry of a `.snapshot` file, `ProducerStateEntry`; None stands for absent."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    last_timestamp: int
+    current_txn_first_offset: int | None
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence of the first record of the last batch; wraps below 0."""
+        return decrement_sequence(self.last_sequence, self.offset_delta)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEntry:
+    """One line of an offset checkpoint."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEntry:
+    """One line of a leader-epoch-checkpoint."""
+
+    epoch: int
+    start_offset: int
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """Add to a sequence, wrapping 2147483647 to 0: `DefaultRecordBatch.incrementSequence`."""
+    total = sequence + increment
+    return total - (1 << 31) if total > 0x7FFFFFFF else total
+
+
+def decrement_sequence(sequence: int, decrement: int) -> int:
+    """Take from a sequence, wrapping below 0: `DefaultRecordBatch.decrementSequence`."""
+    rest = sequence - decrement
+    return rest + (1 << 31) if rest < 0 else rest
