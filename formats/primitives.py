@@ -116,4 +116,3 @@ class UuidAdapter(Adapter):  # type: ignore[misc] # construct has no types
 
 
 Uuid: Final = UuidAdapter(Bytes(16))
-

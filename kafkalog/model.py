@@ -164,8 +164,8 @@ class Record:
 class ControlRecord:
     """What a control record says, `ControlRecordType` and `EndTransactionMarker`.
 
-    `type_name` is None for a type that Kafka 4.3 does not know; `coordinator_epoch` is set for ABORT
-    and COMMIT; `fields` holds the decoded KRaft message of the other types.
+    `type_name` is None for a type that Kafka 4.3 does not know; `coordinator_epoch` is set for
+    ABORT and COMMIT; `fields` holds the decoded KRaft message of the other types.
     """
 
     type_id: int
