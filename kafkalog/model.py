@@ -31,6 +31,34 @@ class TimestampType(StrEnum):
     NO_TIMESTAMP_TYPE = "NoTimestampType"
 
 
+class Level(StrEnum):
+    """How much is read."""
+
+    QUICK = "quick"
+    """Headers and indexes."""
+    STANDARD = "standard"
+    """Also every byte of every batch, for its checksum."""
+
+
+class Isolation(StrEnum):
+    """Up to where an answer may lie."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    """Below the high watermark."""
+    READ_COMMITTED = "read_committed"
+    """Below the last stable offset."""
+    LOG = "log"
+    """Anywhere in the log."""
+
+
+class Special(StrEnum):
+    """The special timestamps of ListOffsets."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    MAX_TIMESTAMP = "max-timestamp"
+
+
 @dataclass(frozen=True, slots=True)
 class Defect:
     """One thing that is wrong, and where.
@@ -63,6 +91,7 @@ class Batch:
     For magic 0 and 1 the producer fields are -1 and the flags false, as Kafka reports them.
     `base_offset` of a compressed message of magic 0 or 1 is known only after decompression: framing
     gives the offset of the message (which is its last offset) there, see `records.resolve_batch`.
+    `crc_valid` is None where the checksum was not computed.
 
     Follows `org.apache.kafka.common.record.internal.RecordBatch`.
     """
@@ -82,6 +111,7 @@ class Batch:
     producer_epoch: int
     base_sequence: int
     count: int
+    crc_valid: bool | None = None
 
     @property
     def end_position(self) -> int:

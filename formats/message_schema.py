@@ -1,0 +1,372 @@
+"""The encoding of Kafka's generated messages: schemas of all messages in `messages.txt`.
+
+Follows `MessageDataGenerator`, `ByteBufferAccessor` and `Readable` of Kafka 4.3: what they accept
+is accepted, the texts of their exceptions are the reasons of `MessageError`.
+
+A parsed message is a dict in the order of the definition, by the names that Kafka's tools print:
+
+- fields that the version does not have, and tagged fields that were not written, are absent;
+- strings that are not UTF-8 keep their bytes (`surrogateescape`), a bool that is neither 0 nor 1
+  stays a number, so does everything that `build` has to give back;
+- tagged fields with unknown tags are under `UNKNOWN_TAGS`, a list of (tag, bytes), if there are any.
+
+`build(parse(data)) == data` for everything that Kafka writes. It does not hold for encodings that
+Kafka reads but never writes: lengthened varints, other negative lengths than -1, tags out of order
+or repeated (of a known tag the last one counts, as in Kafka).
+"""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from typing import Any, Final
+
+from construct import (
+    Adapter,
+    Construct,
+    ConstructError,
+    Float64b,
+    GreedyBytes,
+    Int8sb,
+    Int16sb,
+    Int16ub,
+    Int32sb,
+    Int64sb,
+    stream_write,
+)
+from construct import Struct as ConstructStruct
+
+from formats.message_table import Field, Message, Struct, messages
+from formats.primitives import UnsignedVarint, Uuid
+
+UNKNOWN_TAGS: Final = "_unknownTaggedFields"
+STRING_SIZE_MAX: Final = 0x7FFF
+
+
+class MessageError(ConstructError):  # type: ignore[misc] # construct has no types
+    """Bytes that are no such message; `reason` is the text of Kafka's exception."""
+
+    def __init__(self, reason: str, path: str | None = None) -> None:
+        super().__init__(reason, path=path)
+        self.reason = reason
+
+
+def message(name: str) -> Message:
+    """The message of that name; raises KeyError where the table has none."""
+    return messages()[name]
+
+
+def by_key(family: str, api_key: int, part: str = "value") -> Message | None:
+    """The message a record type, apiKey or control record type stands for, None if unknown.
+
+    Args:
+        family: `offsets`, `transaction-log`, `share-group-state`, `cluster-metadata`,
+            `remote-log-metadata` or `control`.
+        api_key: the number found in the data.
+        part: `key` or `value`.
+    """
+    return _by_key().get((family, api_key, part))
+
+
+@cache
+def _by_key() -> dict[tuple[str, int, str], Message]:
+    return {
+        (found.family, found.api_key, found.part): found
+        for found in messages().values()
+        if found.api_key is not None
+    }
+
+
+@cache  # bounded by the table
+def schema(name: str, version: int) -> Construct:
+    """The schema of one version of a message, bytes to dict and back.
+
+    Raises:
+        KeyError: there is no such message.
+        ValueError: the message has no such version.
+    """
+    found = message(name)
+    if version not in found.versions:
+        raise ValueError(f"{name} has no version {version}")
+    return StructCodec(found.struct, version, flexible=version in found.flexible_versions)
+
+
+@cache  # bounded by the table
+def schema_with_rest(name: str, version: int) -> Construct:
+    """`schema` as `fields`, and the bytes behind the message, which Kafka ignores, as `rest`."""
+    return ConstructStruct("fields" / schema(name, version), "rest" / GreedyBytes)
+
+
+def bytes_left(stream: Any) -> int:
+    """Bytes between a seekable stream's position and its end."""
+    position = stream.tell()
+    end = stream.seek(0, io.SEEK_END)
+    stream.seek(position)
+    return int(end - position)
+
+
+def parse_with(codec: Any, stream: Any, context: Any, path: str) -> Any:
+    """Parse a part of a message, in construct's own protocol."""
+    return codec._parsereport(stream, context, path)  # noqa: SLF001
+
+
+def build_with(codec: Any, obj: Any, stream: Any, context: Any, path: str) -> None:
+    """Build a part of a message, in construct's own protocol."""
+    codec._build(obj, stream, context, path)  # noqa: SLF001
+
+
+class CompactLength(Construct):  # type: ignore[misc] # construct has no types
+    """An unsigned varint of length + 1, taken as Java's int: 0 is -1, null."""
+
+    def _parse(self, stream: Any, context: Any, path: str) -> int:
+        length = parse_with(UnsignedVarint, stream, context, path) - 1
+        return int(length if length < 1 << 31 else length - (1 << 32))
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        build_with(UnsignedVarint, obj + 1, stream, context, path)
+        return obj
+
+
+COMPACT_LENGTH: Final = CompactLength()
+
+
+class BoolAdapter(Adapter):  # type: ignore[misc] # construct has no types
+    """A byte: 0 is false, everything else true; what Kafka does not write stays a number."""
+
+    def _decode(self, obj: int, context: Any, path: str) -> bool | int:
+        return bool(obj) if obj in {0, 1} else obj
+
+    def _encode(self, obj: bool | int, context: Any, path: str) -> int:
+        return int(obj)
+
+
+class SizedField(Construct):  # type: ignore[misc] # construct has no types
+    """A field behind its length: what strings, bytes and arrays have in common."""
+
+    def __init__(self, field: Field, length: Any) -> None:
+        super().__init__()
+        self.field = field
+        self.length = length
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        size = parse_with(self.length, stream, context, path)
+        if size >= 0:
+            return self.parse_items(size, stream, context, path)
+        if not self.field.nullable:
+            reason = f"non-nullable field {self.field.name} was serialized as null"
+            raise MessageError(reason, path)
+        return None
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        if obj is not None:
+            self.build_items(obj, stream, context, path)
+        elif self.field.nullable:
+            build_with(self.length, -1, stream, context, path)
+        else:
+            raise MessageError(f"field {self.field.name} is not nullable", path)
+        return obj
+
+    def parse_items(self, size: int, stream: Any, context: Any, path: str) -> Any:
+        """Parse what follows a length of 0 or more."""
+        raise NotImplementedError
+
+    def build_items(self, obj: Any, stream: Any, context: Any, path: str) -> None:
+        """Build length and content of a value that is not null."""
+        raise NotImplementedError
+
+
+class BytesField(SizedField):
+    """Bytes behind their length."""
+
+    def parse_items(self, size: int, stream: Any, context: Any, path: str) -> Any:
+        """Read `size` bytes."""
+        return read_array(stream, size, path)
+
+    def build_items(self, obj: Any, stream: Any, context: Any, path: str) -> None:
+        """Write the bytes."""
+        build_with(self.length, len(obj), stream, context, path)
+        stream_write(stream, obj, len(obj), path)
+
+
+class StringField(SizedField):
+    """Text behind its length in bytes, at most 32767."""
+
+    def parse_items(self, size: int, stream: Any, context: Any, path: str) -> Any:
+        """Read text of `size` bytes."""
+        if size > STRING_SIZE_MAX:
+            reason = f"string field {self.field.name} had invalid length {size}"
+            raise MessageError(reason, path)
+        return read_array(stream, size, path).decode("utf-8", "surrogateescape")
+
+    def build_items(self, obj: Any, stream: Any, context: Any, path: str) -> None:
+        """Write the text."""
+        try:
+            encoded = obj.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise MessageError(f"field {self.field.name} is no text: {error}", path) from error
+        if len(encoded) > STRING_SIZE_MAX:
+            raise MessageError(f"'{self.field.name}' field is too long to be serialized", path)
+        build_with(self.length, len(encoded), stream, context, path)
+        stream_write(stream, encoded, len(encoded), path)
+
+
+class ArrayField(SizedField):
+    """Elements behind their count, which is bounded by the bytes left."""
+
+    def __init__(self, field: Field, length: Any, element: Any) -> None:
+        super().__init__(field, length)
+        self.element = element
+
+    def parse_items(self, size: int, stream: Any, context: Any, path: str) -> Any:
+        """Read `size` elements; each has at least one byte."""
+        left = bytes_left(stream)
+        if size > left:
+            reason = f"Tried to allocate a collection of size {size}, but there are only {left} "
+            raise MessageError(f"{reason}bytes remaining.", path)
+        return [parse_with(self.element, stream, context, path) for _ in range(size)]
+
+    def build_items(self, obj: Any, stream: Any, context: Any, path: str) -> None:
+        """Write count and elements."""
+        build_with(self.length, len(obj), stream, context, path)
+        for element in obj:
+            build_with(self.element, element, stream, context, path)
+
+
+class NullableStruct(Construct):  # type: ignore[misc] # construct has no types
+    """A struct behind a flag: a byte (-1 is null), in the tagged section a varint (0 is null)."""
+
+    def __init__(self, struct: Any, *, tagged: bool) -> None:
+        super().__init__()
+        self.struct = struct
+        self.tagged = tagged
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        if self.tagged:
+            flag = parse_with(COMPACT_LENGTH, stream, context, path)
+        else:
+            flag = parse_with(Int8sb, stream, context, path)
+        return None if flag < 0 else parse_with(self.struct, stream, context, path)
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        null = 0 if self.tagged else -1
+        build_with(Int8sb, null if obj is None else 1, stream, context, path)
+        if obj is not None:
+            build_with(self.struct, obj, stream, context, path)
+        return obj
+
+
+class StructCodec(Construct):  # type: ignore[misc] # construct has no types
+    """The fields of one version of a struct, with its tagged section if the version is flexible."""
+
+    def __init__(self, struct: Struct, version: int, *, flexible: bool) -> None:
+        super().__init__()
+        self.version = version
+        self.flexible = flexible
+        fields = struct.fields_of(version)
+        codecs = [(field, field_codec(field, version, flexible=flexible)) for field in fields]
+        self.order = tuple(field.name for field in fields)
+        self.plain = [(field.name, codec) for field, codec in codecs if field.tag is None]
+        self.tagged = {
+            field.tag: (field.name, codec) for field, codec in codecs if field.tag is not None
+        }
+        self.foreign_tags = {field.tag for field in struct.fields if field.tag is not None}
+        self.foreign_tags -= self.tagged.keys()
+
+    def _parse(self, stream: Any, context: Any, path: str) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, codec in self.plain:
+            values[name] = parse_with(codec, stream, context, f"{path} -> {name}")
+        if not self.flexible:
+            return values
+        count = parse_with(UnsignedVarint, stream, context, path)
+        if count == 0:
+            return values
+        unknown = self.parse_tagged(count, values, stream, context, path)
+        values = {name: values[name] for name in self.order if name in values}
+        if unknown:
+            values[UNKNOWN_TAGS] = unknown
+        return values
+
+    def parse_tagged(
+        self, count: int, values: dict[str, Any], stream: Any, context: Any, path: str
+    ) -> list[tuple[int, bytes]]:
+        """Read `count` tagged fields, the known ones into `values`; returns the unknown ones."""
+        unknown = []
+        for _ in range(count):
+            tag = parse_with(UnsignedVarint, stream, context, path)
+            size = parse_with(UnsignedVarint, stream, context, path)
+            if tag in self.foreign_tags:
+                reason = f"Tag {tag} is not valid for version {self.version}"
+                raise MessageError(reason, path)
+            data = read_array(stream, size, path)
+            if tag not in self.tagged:
+                unknown.append((tag, data))
+                continue
+            name, codec = self.tagged[tag]
+            part = io.BytesIO(data)
+            values[name] = parse_with(codec, part, context, f"{path} -> {name}")
+            if part.tell() != size:
+                reason = f"tagged field {name} of {size} byte(s) ends after {part.tell()}"
+                raise MessageError(reason, path)
+        return unknown
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        foreign = obj.keys() - {*self.order, UNKNOWN_TAGS}
+        missing = {name for name, _ in self.plain} - obj.keys()
+        if foreign or missing or (UNKNOWN_TAGS in obj and not self.flexible):
+            detail = f"fields missing: {sorted(missing)}, not in version: {sorted(foreign)}"
+            raise MessageError(f"{detail}, flexible: {self.flexible}", path)
+        for name, codec in self.plain:
+            build_with(codec, obj[name], stream, context, f"{path} -> {name}")
+        if not self.flexible:
+            return obj
+        tags = list(obj.get(UNKNOWN_TAGS, ()))
+        for tag, (name, codec) in self.tagged.items():
+            if name in obj:
+                part = io.BytesIO()
+                build_with(codec, obj[name], part, context, f"{path} -> {name}")
+                tags.append((tag, part.getvalue()))
+        build_with(UnsignedVarint, len(tags), stream, context, path)
+        for tag, data in sorted(tags, key=lambda item: int(item[0])):
+            build_with(UnsignedVarint, tag, stream, context, path)
+            build_with(UnsignedVarint, len(data), stream, context, path)
+            stream_write(stream, data, len(data), path)
+        return obj
+
+
+_PRIMITIVES: Final[dict[str, Any]] = {
+    "bool": BoolAdapter(Int8sb),
+    "i8": Int8sb,
+    "i16": Int16sb,
+    "i32": Int32sb,
+    "i64": Int64sb,
+    "u16": Int16ub,
+    "f64": Float64b,
+    "uuid": Uuid,
+}
+
+
+def field_codec(field: Field, version: int, *, flexible: bool) -> Any:
+    """The schema of one field in one version of its message."""
+    if field.struct is not None:
+        single: Any = StructCodec(field.struct, version, flexible=flexible)
+        if field.nullable and not field.array:
+            return NullableStruct(single, tagged=field.tag is not None)
+    elif field.type == "str":
+        single = StringField(field, COMPACT_LENGTH if flexible else Int16sb)
+    elif field.type == "bytes":
+        single = BytesField(field, COMPACT_LENGTH if flexible else Int32sb)
+    else:
+        single = _PRIMITIVES[field.type]
+    if field.array:
+        return ArrayField(field, COMPACT_LENGTH if flexible else Int32sb, single)
+    return single
+
+
+def read_array(stream: Any, size: int, path: str) -> bytes:
+    """`size` bytes of the stream, `ByteBufferAccessor.readArray`."""
+    left = bytes_left(stream)
+    if size > left:
+        reason = f"Error reading byte array of {size} byte(s): only {left} byte(s) available"
+        raise MessageError(reason, path)
+    return bytes(stream.read(size))

@@ -1,0 +1,193 @@
+"""The messages of `messages.txt` as values: what fields a message has, in which versions.
+
+The notation of the table is explained in its own head. Follows the message definitions of Kafka
+4.3 and `org.apache.kafka.message.FieldSpec`, which says how a definition is to be read.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+_OPEN: Final = 1 << 15
+"""Stop of an open range of versions: versions are 16-bit numbers."""
+
+_TOKEN: Final = re.compile(r"@tag\d+|\[v[\d+-]+\]|\[\]|[{};?]|=[^\s;}]+|\w+")
+_DEFAULTS: Final[dict[str, object]] = {
+    "str": "",
+    "bytes": b"",
+    "bool": False,
+    "f64": 0.0,
+    "uuid": "A" * 22,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a message.
+
+    Attributes:
+        name: name in lowerCamel, as Kafka's tools print it.
+        type: a type name of the table, or `struct`.
+        array: whether the field is an array of `type`.
+        nullable: whether null is allowed.
+        versions: versions of the message that have the field.
+        tag: number of a tagged field, None for the others.
+        default: value of the field where it is absent; None is null. A struct's is {}.
+        struct: the fields of a struct, None for the other types.
+    """
+
+    name: str
+    type: str
+    array: bool
+    nullable: bool
+    versions: range
+    tag: int | None
+    default: object
+    struct: Struct | None
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Fields in the order of the definition."""
+
+    fields: tuple[Field, ...]
+
+    def fields_of(self, version: int) -> tuple[Field, ...]:
+        """The fields that `version` has, tagged ones included."""
+        return tuple(field for field in self.fields if version in field.versions)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the table.
+
+    Attributes:
+        family: the place it belongs to, e.g. `offsets`.
+        api_key: record type, apiKey or control record type; None where there is none.
+        part: `key` or `value`, `-` for messages inside other messages.
+        name: the definition's name.
+        versions: versions that Kafka 4.3 knows.
+        flexible_versions: versions in the flexible encoding, open-ended, maybe empty.
+        struct: the fields.
+    """
+
+    family: str
+    api_key: int | None
+    part: str
+    name: str
+    versions: range
+    flexible_versions: range
+    struct: Struct
+
+    @property
+    def enum_name(self) -> str:
+        """The name in Kafka's enums of record types, e.g. `TOPIC_RECORD`."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).upper()
+
+
+@cache
+def messages() -> dict[str, Message]:
+    """All messages of the table by name."""
+    text = importlib.resources.files("formats").joinpath("messages.txt").read_text("utf-8")
+    return {found.name: found for found in parse_table(text)}
+
+
+def parse_table(text: str) -> list[Message]:
+    """Read the notation of `messages.txt`; raises ValueError where it is not followed."""
+    entries: list[list[str]] = []
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not line.startswith(" "):
+            entries.append([line])
+        elif entries:
+            entries[-1].append(line)
+        else:
+            raise ValueError(f"fields before the first message: {line!r}")
+    return [_parse_message(head, " ".join(body)) for head, *body in entries]
+
+
+def _parse_message(head: str, body: str) -> Message:
+    family, key, part, name, versions, flexible = head.split()
+    tokens = _TOKEN.findall(body)
+    if "".join(tokens) != "".join(body.split()):
+        raise ValueError(f"message {name} has text that is no field: {body!r}")
+    tokens.reverse()
+    struct = _parse_struct(tokens)
+    if tokens:
+        raise ValueError(f"message {name} has text after its fields: {tokens[-1]!r}")
+    return Message(
+        family=family,
+        api_key=None if key == "-" else int(key),
+        part=part,
+        name=name,
+        versions=_parse_range(versions),
+        flexible_versions=range(0) if flexible == "-" else range(int(flexible), _OPEN),
+        struct=struct,
+    )
+
+
+def _parse_range(text: str) -> range:
+    first, dash, last = text.rstrip("+").partition("-")
+    if text.endswith("+"):
+        return range(int(first), _OPEN)
+    return range(int(first), int(last if dash else first) + 1)
+
+
+def _parse_struct(tokens: list[str]) -> Struct:
+    """Take the fields up to the closing brace off the end of the reversed `tokens`."""
+    fields = []
+    while tokens and tokens[-1] != "}":
+        fields.append(_parse_field(tokens))
+        if tokens and tokens[-1] == ";":
+            tokens.pop()
+    return Struct(tuple(fields))
+
+
+def _parse_field(tokens: list[str]) -> Field:
+    tag = int(tokens.pop().removeprefix("@tag")) if tokens[-1].startswith("@") else None
+    versions = range(_OPEN)
+    if tokens[-1].startswith("[v"):
+        versions = _parse_range(tokens.pop()[2:-1])
+    name = tokens.pop()
+    nullable = _take(tokens, "?")
+    array = _take(tokens, "[]")
+    type_name, struct = tokens.pop(), None
+    if type_name == "{":
+        type_name, struct = "struct", _parse_struct(tokens)
+        if not _take(tokens, "}"):
+            raise ValueError(f"struct {name} is not closed")
+    stated = tokens.pop()[1:] if tokens and tokens[-1].startswith("=") else None
+    return Field(
+        name=name[0].lower() + name[1:],
+        type=type_name,
+        array=array,
+        nullable=nullable,
+        versions=versions,
+        tag=tag,
+        default=_default(type_name, stated, array=array),
+        struct=struct,
+    )
+
+
+def _take(tokens: list[str], token: str) -> bool:
+    found = bool(tokens) and tokens[-1] == token
+    if found:
+        tokens.pop()
+    return found
+
+
+def _default(type_name: str, stated: str | None, *, array: bool) -> object:
+    if stated == "null":
+        return None
+    if array:
+        return []
+    if type_name == "struct":
+        return {}
+    if type_name == "bool":
+        return stated == "true"
+    return _DEFAULTS.get(type_name, 0) if stated is None else int(stated)

@@ -1,0 +1,39 @@
+"""`partition.metadata`: the version and the topic id of a partition, one `key: value` a line.
+
+Follows `PartitionMetadataFile` of Kafka 4.3. Any text comes back exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from construct import Container, GreedyBytes, ListContainer
+
+from formats.checkpoint import Utf8Text, split_lines
+
+_SEPARATOR: Final = re.compile(r":[ \t\x0b\f]+")
+
+
+class PartitionMetadataAdapter(Utf8Text):
+    """Lines of `key`, `separator`, `value` and `end`; key alone where there is no separator."""
+
+    def split(self, text: str) -> Any:
+        """The lines of a text."""
+        lines = ListContainer()
+        for line, end in split_lines(text):
+            found = _SEPARATOR.search(line)
+            key, separator, value = (
+                (line[: found.start()], found[0], line[found.end() :]) if found else (line, "", "")
+            )
+            lines.append(Container(key=key, separator=separator, value=value, end=end))
+        return lines
+
+    def join(self, obj: Any) -> str:
+        """The text of some lines."""
+        return "".join(
+            line["key"] + line["separator"] + line["value"] + line["end"] for line in obj
+        )
+
+
+PartitionMetadata: Final = PartitionMetadataAdapter(GreedyBytes)

@@ -1,0 +1,105 @@
+"""One record of magic 2, with its headers.
+
+Follows `DefaultRecord.readFrom` of Kafka 4.3, its full parser (the one that keeps key and value).
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any, Final
+
+from construct import (
+    Construct,
+    Container,
+    FormatFieldError,
+    Int8sb,
+    ListContainer,
+    StreamError,
+    Struct,
+    stream_read,
+    stream_write,
+)
+
+from formats.primitives import NullableBytes, Varint, Varlong
+
+
+class HeaderKey(NullableBytes):
+    """Bytes behind a signed length that must not be negative: a header without a key is damage."""
+
+    def _parse(self, stream: Any, context: Any, path: str) -> bytes:
+        key = super()._parse(stream, context, path)
+        if key is None:
+            raise FormatFieldError("negative size of a header key", path=path)
+        return key
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        if obj is None:
+            raise FormatFieldError("a header key cannot be null", path=path)
+        return super()._build(obj, stream, context, path)
+
+
+class Headers(Construct):  # type: ignore[misc] # construct has no types
+    """A signed count and that many headers; a negative count is damage.
+
+    A header takes two bytes at least, so a hostile count ends at the end of the record and never
+    makes the list longer than the data.
+    """
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        count = Varint._parse(stream, context, path)  # noqa: SLF001 # construct's own protocol
+        if count < 0:
+            raise FormatFieldError(f"negative count of headers: {count}", path=path)
+        headers = ListContainer()
+        for _ in range(count):
+            headers.append(RecordHeader._parse(stream, context, path))  # noqa: SLF001
+        return headers
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        Varint._build(len(obj), stream, context, path)  # noqa: SLF001 # construct's own protocol
+        for header in obj:
+            RecordHeader._build(header, stream, context, path)  # noqa: SLF001
+        return obj
+
+
+class SizedRecord(Construct):  # type: ignore[misc] # construct has no types
+    """A length and exactly that many bytes of `RecordBody`.
+
+    Kafka lets a field of an uncompressed record run past the record's own end and compares the
+    consumed size afterwards; cutting the body first accepts and rejects the same bytes.
+    Building computes the length.
+    """
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        length = Varint._parse(stream, context, path)  # noqa: SLF001 # construct's own protocol
+        body = BytesIO(stream_read(stream, length, path))
+        record = Container(length=length)
+        record.update(RecordBody._parse(body, context, path))  # noqa: SLF001
+        if body.tell() != length:
+            raise StreamError(
+                f"record of {length} bytes ends after {body.tell()} of them", path=path
+            )
+        return record
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        body = BytesIO()
+        RecordBody._build(obj, body, context, path)  # noqa: SLF001 # construct's own protocol
+        Varint._build(body.tell(), stream, context, path)  # noqa: SLF001
+        stream_write(stream, body.getvalue(), body.tell(), path)
+        return obj
+
+
+RecordHeader: Final = Struct(
+    "key" / HeaderKey(Varint),
+    "value" / NullableBytes(Varint),
+)
+
+RecordBody: Final = Struct(
+    "attributes" / Int8sb,
+    "timestamp_delta" / Varlong,
+    "offset_delta" / Varint,
+    "key" / NullableBytes(Varint),
+    "value" / NullableBytes(Varint),
+    "headers" / Headers(),
+)
+
+Record: Final = SizedRecord()

@@ -1,0 +1,69 @@
+"""The record batch of magic 2: its header of 61 bytes and the batch as a whole.
+
+Follows `DefaultRecordBatch` of Kafka 4.3. The records stay payload bytes here, because they may be
+compressed: `formats.record` is the schema of one of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from construct import (
+    BitsInteger,
+    BitStruct,
+    Bytes,
+    Flag,
+    Int8sb,
+    Int16sb,
+    Int32sb,
+    Int32ub,
+    Int64sb,
+    Rebuild,
+    Struct,
+)
+
+from formats.constants import BATCH_LENGTH_MIN
+
+Attributes: Final = BitStruct(
+    "unused" / BitsInteger(9),
+    "has_delete_horizon" / Flag,
+    "is_control" / Flag,
+    "is_transactional" / Flag,
+    "timestamp_type" / BitsInteger(1),
+    "compression" / BitsInteger(3),
+)
+
+RecordBatchHeader: Final = Struct(
+    "base_offset" / Int64sb,
+    "batch_length" / Int32sb,
+    "partition_leader_epoch" / Int32sb,
+    "magic" / Int8sb,
+    "crc" / Int32ub,
+    "attributes" / Attributes,
+    "last_offset_delta" / Int32sb,
+    "base_timestamp" / Int64sb,
+    "max_timestamp" / Int64sb,
+    "producer_id" / Int64sb,
+    "producer_epoch" / Int16sb,
+    "base_sequence" / Int32sb,
+    "records_count" / Int32sb,
+)
+
+
+def _batch_length(context: Any) -> int:
+    return len(context.records) + BATCH_LENGTH_MIN
+
+
+def _records_size(context: Any) -> int:
+    # Negative for a batch_length below 49, which Bytes refuses as a StreamError.
+    return int(context.batch_length) - BATCH_LENGTH_MIN
+
+
+# Building computes batch_length from the records; the crc is written as given.
+RecordBatch: Final = Struct(
+    *(
+        field if field.name != "batch_length" else "batch_length" / Rebuild(Int32sb, _batch_length)
+        for field in RecordBatchHeader.subcons
+    ),
+    "records" / Bytes(_records_size),
+)

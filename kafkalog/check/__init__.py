@@ -1,0 +1,3 @@
+"""Invariants of Kafka's files: one small function each, in a registry, and the walk that runs them."""
+
+from __future__ import annotations

@@ -1,0 +1,112 @@
+"""The names of what can be wrong: severity, meaning and next step of each reference.
+
+`docs/defects.md` is generated from this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkalog.model import Defect, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One kind of defect.
+
+    Attributes:
+        name: kebab-case, fixed.
+        severity: how bad it is.
+        meaning: what was found, and how it arises.
+        broker: what Kafka makes of it.
+        hint: what to do.
+    """
+
+    name: str
+    severity: Severity
+    meaning: str
+    broker: str
+    hint: str | None = None
+
+
+_RECOVER = "Start the broker without .kafka_cleanshutdown so that it recovers, or work on a copy."
+_REBUILD = "Delete the file while the broker is down; it is rebuilt from the log at its start."
+
+_D, _I, _W, _N = Severity.DAMAGE, Severity.INDEX, Severity.WARNING, Severity.NOTE
+
+REFERENCES = {
+    reference.name: reference
+    for reference in (
+        Reference("batch-crc-mismatch", _D, "The bytes of a batch do not match its checksum.",
+                  "Recovery cuts the log off here; without recovery consumers fail.", _RECOVER),
+        Reference("batch-length-invalid", _D, "The length field of a batch cannot be right: the "
+                  "bytes behind it are no batch, or it is smaller than a header.",
+                  "Reading stops with an exception; recovery cuts the log off here.", _RECOVER),
+        Reference("magic-unknown", _D, "The version of the batch is none of 0, 1, 2.",
+                  "Not noticed for 3 and above: bytes up to the version have no checksum."),
+        Reference("torn-tail", _D, "The last batch of the file is not all there, as after a crash "
+                  "during a write.", "Recovery cuts it off; a clean start appends behind it.",
+                  _RECOVER),
+        Reference("zero-tail", _N, "The rest of the file is zero: preallocated, or extended by the "
+                  "file system before a crash.", "Recovery cuts it off."),
+        Reference("batch-offset-not-increasing", _D, "A batch does not start after the one before "
+                  "it.", "Not noticed; consumers see records again or never."),
+        Reference("batch-below-base-offset", _D, "A batch starts below the offset in the name of "
+                  "its segment.", "Recovery cuts the log off here.", _RECOVER),
+        Reference("index-size-not-multiple", _I, "The size of an index is no multiple of its entry "
+                  "size (8, 12 or 34 bytes): it was cut or written in part.",
+                  "The rest is ignored, then cut off when the index is closed.", _REBUILD),
+        Reference("offset-index-not-monotonic", _I, "Offsets or positions of an offset index do "
+                  "not increase.", "Lookups may start behind the record and miss it.", _REBUILD),
+        Reference("time-index-not-monotonic", _I, "Timestamps of a time index do not increase, or "
+                  "offsets decrease.", "Lookups by time answer wrongly.", _REBUILD),
+        Reference("index-entry-misses-batch", _I, "An entry points to a position where no batch "
+                  "starts, or to one whose predecessors reach its offset.",
+                  "Lookups through the entry fail or miss records.", _REBUILD),
+        Reference("index-entry-beyond-log", _I, "An entry has an offset that the segment does not "
+                  "reach.", "Lookups near the end fail.", _REBUILD),
+        Reference("time-index-entry-wrong", _I, "The timestamp of an entry is not the largest up "
+                  "to its offset.", "Lookups by time answer wrongly; retention may go wrong.",
+                  _REBUILD),
+        Reference("transaction-index-invalid", _I, "An entry of a transaction index has an unknown "
+                  "version, an offset below its segment, or offsets out of order.",
+                  "The index is rebuilt at the start if its sanity check fails.", _REBUILD),
+        Reference("producer-snapshot-corrupt", _I, "Version, checksum or layout of a producer "
+                  "snapshot are wrong.", "It is discarded and an older one is used."),
+        Reference("checkpoint-malformed", _D, "A text checkpoint cannot be read.",
+                  "The whole log directory is taken offline.", "Write it anew, or remove it."),
+        Reference("file-malformed", _D, "A small file of text cannot be read.",
+                  "The broker does not start.", "Restore it from a replica or a backup."),
+        Reference("file-unreadable", _D, "A file or directory cannot be read.",
+                  "The log directory is taken offline.", "Look at permissions and the disk."),
+        Reference("leftover-file", _N, "A file of a deletion or a cleaning that was not finished.",
+                  "Removed or finished at the next start."),
+        Reference("file-unknown", _N, "A file in a partition directory that Kafka does not know.",
+                  "Ignored."),
+        Reference("bytes-not-checked", _W, "Fewer bytes were checked than are there.",
+                  "Nothing."),
+    )
+}  # fmt: skip
+
+
+def make_defect(
+    name: str,
+    path: str,
+    detail: str,
+    *,
+    position: int | None = None,
+    offset: int | None = None,
+    size_bytes: int | None = None,
+) -> Defect:
+    """A defect of a known kind: severity and hint come from the table."""
+    reference = REFERENCES[name]
+    return Defect(
+        reference=name,
+        severity=reference.severity,
+        path=path,
+        detail=detail,
+        position=position,
+        offset=offset,
+        hint=reference.hint,
+        size_bytes=size_bytes,
+    )

@@ -1,0 +1,236 @@
+"""The walk over files, partitions and log directories that runs every check.
+
+Levels: `quick` reads headers and indexes, `standard` also every byte for its checksum.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkalog.check.against_log import (
+    OffsetIndexHitsBatches,
+    OffsetsIncrease,
+    SegmentCheck,
+    TimeIndexMatchesLog,
+)
+from kafkalog.check.index_files import (
+    ENTRY_SIZES,
+    offset_index_is_monotonic,
+    size_is_multiple,
+    time_index_is_monotonic,
+    transaction_index_is_sound,
+)
+from kafkalog.check.registry import REFERENCES, make_defect
+from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
+from kafkalog.errors import KafkaLogError
+from kafkalog.framing import scan_batches
+from kafkalog.indexes import OffsetIndex, TimeIndex
+from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, Segment, open_path
+from kafkalog.metadata_files import (
+    read_clean_shutdown,
+    read_meta_properties,
+    read_quorum_state,
+    read_topic_id,
+)
+from kafkalog.model import Defect, Level, Severity
+from kafkalog.names import FileKind, FileState
+from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.reader import crc_defects
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@dataclass
+class Summary:
+    """What a run looked at and found; complete when the walk has ended."""
+
+    files: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes_expected: int = 0
+    bytes_checked: int = 0
+    defects: Counter[Severity] = field(default_factory=Counter)
+
+
+_READERS: dict[FileKind, Callable[[str], object]] = {
+    FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
+    FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
+    FileKind.LEADER_EPOCH_CHECKPOINT: read_leader_epochs,
+    FileKind.META_PROPERTIES: read_meta_properties,
+    FileKind.PARTITION_METADATA: read_topic_id,
+    FileKind.QUORUM_STATE: read_quorum_state,
+    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
+}
+
+
+class Verification:
+    """One run of the checks.
+
+    Args:
+        level: how much is read.
+        progress: called with the number of bytes checked since the last call.
+    """
+
+    def __init__(
+        self, level: Level = Level.STANDARD, progress: Callable[[int], None] | None = None
+    ) -> None:
+        self.level = level
+        self.summary = Summary()
+        self._progress = progress
+
+    def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+        """Every defect of a log directory, a partition directory or a file.
+
+        Raises:
+            NotFoundError, UnreadableError, NotAKafkaFileError: the target itself cannot be opened.
+                What cannot be read inside it is a defect.
+        """
+        if not isinstance(target, LogDir | PartitionDir | FileEntry):
+            target = open_path(str(target))
+        for defect in self._checks(target):
+            self.summary.defects[defect.severity] += 1
+            yield defect
+
+    def end(self) -> Iterator[Defect]:
+        """The defect of a run that did not check all it should; call it after the last target."""
+        missing = self.summary.bytes_expected - self.summary.bytes_checked
+        if missing > 0:
+            defect = make_defect("bytes-not-checked", ".", f"{missing} bytes were not checked.")
+            self.summary.defects[defect.severity] += 1
+            yield defect
+
+    def _checks(self, target: LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+        if isinstance(target, FileEntry):
+            yield from self._single_file(target)
+        elif isinstance(target, PartitionDir):
+            yield from self._partition(target)
+        else:
+            for path, error in target.errors.items():
+                yield make_defect("file-unreadable", path, error.message)
+            for entry in target.files:
+                if entry.name.kind != FileKind.UNKNOWN:
+                    yield from self._file(entry)
+            for partition in target.partitions:
+                yield from self._partition(partition)
+
+    def _single_file(self, entry: FileEntry) -> Iterator[Defect]:
+        """A file named on its own: its segment's log and indexes are checked together."""
+        kinds = (FileKind.LOG, *ENTRY_SIZES)
+        if entry.name.kind in kinds and entry.name.state == FileState.LIVE:
+            parent = open_path(os.path.dirname(os.path.abspath(entry.path)))
+            if isinstance(parent, PartitionDir):
+                for segment in parent.segments:
+                    if segment.base_offset == entry.name.offset:
+                        yield from self._segment(segment)
+                        return
+        yield from self._file(entry)
+
+    def _partition(self, partition: PartitionDir) -> Iterator[Defect]:
+        in_segments = set()
+        for segment in partition.segments:
+            yield from self._segment(segment)
+            in_segments |= {entry.path for entry in _segment_files(segment)}
+        for entry in partition.files:
+            if entry.path not in in_segments:
+                yield from self._file(entry)
+
+    def _file(self, entry: FileEntry) -> Iterator[Defect]:
+        """A file outside the live segments."""
+        self.summary.files += 1
+        if entry.error is not None:
+            yield make_defect("file-unreadable", entry.path, entry.error)
+            return
+        if entry.name.kind == FileKind.UNKNOWN:
+            yield make_defect("file-unknown", entry.path, "Kafka has no file of this name.")
+            return
+        if entry.name.state != FileState.LIVE:
+            detail = f"A file in state {entry.name.state}."
+            yield make_defect("leftover-file", entry.path, detail)
+            return
+        self.summary.bytes_expected += entry.size_bytes
+        try:
+            if entry.name.kind == FileKind.KRAFT_SNAPSHOT:
+                yield from self._batches(entry, [])
+                return
+            if entry.name.kind in ENTRY_SIZES:
+                yield from size_is_multiple(entry)
+            elif reader := _READERS.get(entry.name.kind):
+                reader(entry.path)
+        except KafkaLogError as error:
+            yield _file_defect(entry, error)
+        self._checked(entry.size_bytes)
+
+    def _segment(self, segment: Segment) -> Iterator[Defect]:
+        """One live segment: its files alone, then its indexes against its log."""
+        entries = _segment_files(segment)
+        self.summary.files += len(entries)
+        self.summary.bytes_expected += sum(entry.size_bytes for entry in entries)
+        checks: list[SegmentCheck] = [OffsetsIncrease(segment)]
+        with ExitStack() as files:
+            for entry in entries[1:]:
+                try:
+                    yield from size_is_multiple(entry)
+                    if entry.name.kind == FileKind.OFFSET_INDEX:
+                        offsets = files.enter_context(OffsetIndex(entry.path, segment.base_offset))
+                        unordered = list(offset_index_is_monotonic(offsets))
+                        if not unordered:
+                            checks.append(OffsetIndexHitsBatches(offsets))
+                    elif entry.name.kind == FileKind.TIME_INDEX:
+                        times = files.enter_context(TimeIndex(entry.path, segment.base_offset))
+                        unordered = list(time_index_is_monotonic(times))
+                        if not unordered:
+                            checks.append(TimeIndexMatchesLog(times))
+                    else:
+                        unordered = list(
+                            transaction_index_is_sound(entry.path, segment.base_offset)
+                        )
+                    yield from unordered
+                except KafkaLogError as error:
+                    yield _file_defect(entry, error)
+                self._checked(entry.size_bytes)
+            try:
+                yield from self._batches(segment.log, checks)
+            except KafkaLogError as error:
+                yield _file_defect(segment.log, error)
+
+    def _batches(self, entry: FileEntry, checks: list[SegmentCheck]) -> Iterator[Defect]:
+        with Source(entry.path) as source:
+            deep = self.level != Level.QUICK
+            position = 0
+            for found in scan_batches(source, check_crc=deep):
+                if isinstance(found, Defect):
+                    yield found
+                    end = (found.position or 0) + (found.size_bytes or 0)
+                else:
+                    end = found.end_position
+                    self.summary.batches += 1
+                    self.summary.records += max(found.count, 0)
+                    yield from crc_defects(found)
+                    for check in checks:
+                        yield from check.batch(found)
+                self._checked(end - position)
+                position = end
+            for check in checks:
+                yield from check.end()
+
+    def _checked(self, size_bytes: int) -> None:
+        self.summary.bytes_checked += size_bytes
+        if self._progress is not None:
+            self._progress(size_bytes)
+
+
+def _segment_files(segment: Segment) -> list[FileEntry]:
+    indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
+    return [segment.log, *(entry for entry in indexes if entry is not None)]
+
+
+def _file_defect(entry: FileEntry, error: KafkaLogError) -> Defect:
+    name = error.reference if error.reference in REFERENCES else "file-unreadable"
+    return make_defect(name, entry.path, error.message, position=error.position)

@@ -1,0 +1,85 @@
+"""Text checkpoints: the offset checkpoints of a log directory and leader-epoch-checkpoint.
+
+Follows `CheckpointFile`, `OffsetCheckpointFile` and `LeaderEpochCheckpointFile` of Kafka 4.3: the
+same files are accepted, the same are malformed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from formats.checkpoint import Checkpoint
+from kafkalog.errors import CorruptDataError
+from kafkalog.model import CheckpointEntry, EpochEntry
+from kafkalog.parsing import parse
+from kafkalog.source import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_VERSION = 0
+
+
+def read_offset_checkpoint(path: str) -> list[CheckpointEntry]:
+    """The entries of an offset checkpoint in file order.
+
+    Raises:
+        CorruptDataError: Kafka would refuse the file (and take its log directory offline).
+        NotFoundError, UnreadableError: it cannot be read.
+    """
+    return [
+        CheckpointEntry(topic, _number(partition, path), _number(offset, path))
+        for topic, partition, offset in _fields(path, 3)
+    ]
+
+
+def read_leader_epochs(path: str) -> list[EpochEntry]:
+    """The entries of a leader-epoch-checkpoint; raises as `read_offset_checkpoint`."""
+    return [EpochEntry(epoch, offset) for epoch, offset in read_number_pairs(path)]
+
+
+def read_number_pairs(path: str) -> list[tuple[int, int]]:
+    """The entries of any checkpoint of two numbers a line; raises as `read_offset_checkpoint`."""
+    return [(_number(first, path), _number(second, path)) for first, second in _fields(path, 2)]
+
+
+def _fields(path: str, count: int) -> Iterator[list[str]]:
+    lines = [_trimmed(line.fields) for line in parse(Checkpoint, read_file(path), path)]
+    if not lines:
+        return
+    version = _number(lines[0][0], path) if len(lines[0]) == 1 else None
+    if version != _VERSION:
+        raise _malformed(path, "The first line is no version that Kafka 4.3 knows.")
+    if len(lines) == 1:
+        return
+    expected = _number(lines[1][0], path) if len(lines[1]) == 1 else None
+    for number, fields in enumerate(lines[2:], 3):
+        if len(fields) != count:
+            raise _malformed(path, f"Line {number} has {len(fields)} fields, not {count}.")
+        yield fields
+    if expected != len(lines) - 2:
+        raise _malformed(
+            path, f"The second line says {expected} entries, the file has {len(lines) - 2}."
+        )
+
+
+def _trimmed(fields: list[str]) -> list[str]:
+    """Without the empty field of trailing whitespace, which Java's split drops."""
+    return fields[:-1] if len(fields) > 1 and not fields[-1] else fields
+
+
+def _number(text: str, path: str) -> int:
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
+        raise _malformed(path, f"{text!r} is not a number.")
+    return int(text)
+
+
+def _malformed(path: str, message: str) -> CorruptDataError:
+    return CorruptDataError(
+        message,
+        reference="checkpoint-malformed",
+        path=path,
+        hint="A broker takes the whole log directory offline over this file; move it away or "
+        "write it anew.",
+    )

@@ -1,0 +1,248 @@
+"""From the bytes of a segment to its batches, going on after damage.
+
+The frame rules are those of `FileLogInputStream` of Kafka 4.3. Where Kafka stops at the first thing
+it cannot read, this scanner reports a defect and looks for the next sound batch: a header that makes
+sense and whose checksum matches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import struct
+from typing import TYPE_CHECKING
+
+from formats import constants as c
+from kafkalog.checksums import crc32, crc32c
+from kafkalog.model import Batch, Defect, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.source import Source
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_LEGACY = struct.Struct(">qiIbb")
+_INT64 = struct.Struct(">q")
+
+# How a header of magic 0, 1 or 2 can look: offset and length not negative, length no smaller than
+# the smallest message, known attribute bits only. A regular expression does this at memory speed.
+_PLAUSIBLE = re.compile(
+    rb"(?s)(?=[\x00-\x7f].{7}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f].{7}"
+    rb"(?:\x02.{4}\x00[\x00-\x7f]|[\x00\x01][\x00-\x0b]))"
+)
+_CHUNK_SIZE = 1 << 20
+_CHECKSUM_BUDGET_FACTOR = 4
+
+
+def read_batch(source: Source, position: int, end: int) -> Batch | Defect:
+    """The batch at `position`, or the defect that keeps it from being one.
+
+    `end` is where the log ends, normally the size of the file. The frame is checked, the checksum is
+    not. Magic 3 and above are taken for magic 2, as Kafka's file scanner does.
+    """
+    left = end - position
+    if left <= c.HEADER_SIZE_UP_TO_MAGIC:
+        return _torn(source, position, left, f"{left} bytes are too few for a batch header.")
+    header = source.read(position, min(left, c.RECORD_BATCH_OVERHEAD))
+    offset, length = struct.unpack_from(">qi", header)
+    magic = struct.unpack_from(">b", header, c.MAGIC_POSITION)[0]
+    minimum = c.MESSAGE_V0_LENGTH_MIN
+    if magic >= 2:
+        minimum = c.BATCH_LENGTH_MIN
+    elif magic == 1:
+        minimum = c.MESSAGE_V1_LENGTH_MIN
+    if length < minimum:
+        detail = f"The length field says {length}, a batch of magic {magic} has at least {minimum}."
+        return _damage("batch-length-invalid", source, position, left, detail)
+    if magic < 0:
+        return _damage("magic-unknown", source, position, left, f"Magic {magic} is unknown.")
+    size = c.LOG_OVERHEAD + length
+    if size > left:
+        detail = f"The batch should have {size} bytes, the file ends after {left}."
+        return _torn(source, position, left, detail)
+    if magic < 2:
+        return _legacy_batch(source.path, position, size, offset, magic, header)
+    (base_offset, _, epoch, _, crc, attributes, delta, base_timestamp, max_timestamp,
+     producer_id, producer_epoch, base_sequence, count) = _HEADER.unpack(header)  # fmt: skip
+    return Batch(
+        path=source.path,
+        position=position,
+        size_bytes=size,
+        base_offset=base_offset,
+        last_offset=base_offset + delta,
+        magic=magic,
+        attributes=attributes,
+        crc=crc,
+        partition_leader_epoch=epoch,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        count=count,
+    )
+
+
+def _legacy_batch(
+    path: str, position: int, size: int, offset: int, magic: int, header: bytes
+) -> Batch:
+    crc, _, attributes = struct.unpack_from(">Ibb", header, c.LEGACY_CRC_POSITION)
+    timestamp = -1
+    if magic == 1:
+        timestamp = _INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
+    return Batch(
+        path=path,
+        position=position,
+        size_bytes=size,
+        base_offset=offset,
+        last_offset=offset,
+        magic=magic,
+        attributes=attributes,
+        crc=crc,
+        partition_leader_epoch=-1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        count=1,
+    )
+
+
+def scan_batches(
+    source: Source, start: int = 0, end: int | None = None, *, check_crc: bool = False
+) -> Iterator[Batch | Defect]:
+    """Every batch from position `start` to `end`, with a defect for each stretch that holds none.
+
+    Args:
+        source: the segment.
+        start: position of a batch, or anywhere: reading resumes at the next sound batch.
+        end: where the log ends; the end of the file where None.
+        check_crc: compare checksums, set `Batch.crc_valid`, and use them to tell a wrong length
+            field from wrong content. Without it a header walk reads headers only.
+
+    Yields:
+        Batches and defects in the order of their positions; together they cover every byte.
+    """
+    position = start
+    end = source.size_bytes if end is None else min(end, source.size_bytes)
+    while position < end:
+        found = read_batch(source, position, end)
+        if isinstance(found, Batch):
+            if check_crc:
+                found = _checked(source, found, end)
+            if isinstance(found, Batch):
+                yield found
+                position = found.end_position
+                continue
+        zeros = end == source.size_bytes and source.is_zero_from(position)
+        resumed = end if zeros else find_batch(source, position + 1, end)
+        yield _until(source, found, resumed, end)
+        position = resumed
+
+
+def crc_valid(source: Source, batch: Batch) -> bool:
+    """Whether the stored checksum matches the bytes: CRC-32C for magic 2, CRC-32 for 0 and 1."""
+    if batch.magic >= 2:
+        body = source.read(
+            batch.position + c.ATTRIBUTES_POSITION, batch.size_bytes - c.ATTRIBUTES_POSITION
+        )
+        return crc32c(body) == batch.crc
+    body = source.read(batch.position + c.MAGIC_POSITION, batch.size_bytes - c.MAGIC_POSITION)
+    return crc32(body) == batch.crc
+
+
+def find_batch(source: Source, start: int, end: int) -> int:
+    """Position of the first sound batch at or after `start`, `end` where there is none.
+
+    Sound: a plausible header whose frame fits and whose checksum matches. The work is bounded: at
+    most four times the bytes searched are fed to checksums, however hostile they are.
+    """
+    budget = _CHECKSUM_BUDGET_FACTOR * (end - start) + _CHUNK_SIZE
+    position = start
+    while position < end:
+        chunk = source.read(position, min(_CHUNK_SIZE + c.RECORD_BATCH_OVERHEAD, end - position))
+        for match in _PLAUSIBLE.finditer(chunk) if chunk.strip(b"\0") else ():
+            if match.start() >= _CHUNK_SIZE:
+                break
+            candidate = read_batch(source, position + match.start(), end)
+            if isinstance(candidate, Batch) and _makes_sense(candidate):
+                budget -= candidate.size_bytes
+                if budget < 0:
+                    return end
+                if crc_valid(source, candidate):
+                    return candidate.position
+        position += _CHUNK_SIZE
+    return end
+
+
+def _makes_sense(batch: Batch) -> bool:
+    if batch.magic < 2:
+        return True
+    delta = batch.last_offset - batch.base_offset
+    return batch.magic == 2 and 0 <= batch.count <= delta + 1 and batch.compression <= 4
+
+
+def _checked(source: Source, batch: Batch, end: int) -> Batch | Defect:
+    """The batch with its checksum judged, or a defect where its length cannot be trusted."""
+    valid = crc_valid(source, batch)
+    if not valid and batch.end_position != end:
+        following = read_batch(source, batch.end_position, end)
+        if isinstance(following, Defect) or not _makes_sense(following):
+            inner = find_batch(source, batch.position + 1, end)
+            if inner < batch.end_position or (isinstance(following, Defect) and inner < end):
+                detail = "Neither the checksum nor the length of the batch is right."
+                return _damage(
+                    "batch-length-invalid", source, batch.position, batch.size_bytes, detail
+                )
+    return dataclasses.replace(batch, crc_valid=valid)
+
+
+def _damage(reference: str, source: Source, position: int, size: int, detail: str) -> Defect:
+    return Defect(
+        reference=reference,
+        severity=Severity.DAMAGE,
+        path=source.path,
+        position=position,
+        detail=detail,
+        size_bytes=size,
+    )
+
+
+def _torn(source: Source, position: int, left: int, detail: str) -> Defect:
+    return Defect(
+        reference="torn-tail",
+        severity=Severity.DAMAGE,
+        path=source.path,
+        position=position,
+        detail=detail,
+        hint="A broker cuts it off when it recovers after an unclean shutdown.",
+        size_bytes=left,
+    )
+
+
+def _until(source: Source, found: Batch | Defect, resumed: int, end: int) -> Defect:
+    """The defect that covers everything up to where reading resumes."""
+    assert isinstance(found, Defect), "only defects end here"
+    position = found.position or 0
+    size = resumed - position
+    if resumed < end:
+        detail = f"{found.detail} Reading resumes at position {resumed}."
+        reference = "batch-length-invalid" if found.reference == "torn-tail" else found.reference
+        return dataclasses.replace(
+            found, reference=reference, size_bytes=size, detail=detail, hint=None
+        )
+    # A few zero bytes are the beginning of an offset rather than preallocated space.
+    preallocated = size > c.HEADER_SIZE_UP_TO_MAGIC and end == source.size_bytes
+    if preallocated and source.is_zero_from(position):
+        return Defect(
+            reference="zero-tail",
+            severity=Severity.NOTE,
+            path=source.path,
+            position=position,
+            detail=f"The last {size} bytes are zero: preallocated or never written.",
+            hint="A broker cuts them off when it recovers after an unclean shutdown.",
+            size_bytes=size,
+        )
+    return dataclasses.replace(found, size_bytes=size)

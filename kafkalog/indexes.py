@@ -1,0 +1,195 @@
+"""Offset, time and transaction indexes: entries and binary search, straight from the file.
+
+Follows `AbstractIndex`, `OffsetIndex`, `TimeIndex` and `TransactionIndex` of Kafka 4.3, except that
+the zero padding of a preallocated index is told apart from its entries, which Kafka does not do.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from formats import constants as c
+from formats.offset_index import OffsetIndexEntry as OffsetIndexEntrySchema
+from formats.time_index import TimeIndexEntry as TimeIndexEntrySchema
+from kafkalog.model import AbortedTransaction, OffsetIndexEntry, TimeIndexEntry
+from kafkalog.names import parse_file_name
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Self
+
+_OFFSET_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+_ABORTED_TXN = struct.Struct(">hqqqq")
+_ENTRIES_A_READ = 8192
+
+Entry = TypeVar("Entry", OffsetIndexEntry, TimeIndexEntry)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe(Generic[Entry]):
+    """One step of a binary search: the entries still possible and the one looked at."""
+
+    low: int
+    high: int
+    entry: Entry
+
+
+class _Index(ABC, Generic[Entry]):
+    """What offset and time index have in common.
+
+    `entry_count` leaves zero padding out; `slot_count` is what Kafka would take for entries.
+    """
+
+    entry_size: int
+
+    def __init__(self, path: str, base_offset: int | None = None) -> None:
+        self.path = path
+        if base_offset is None:
+            base_offset = parse_file_name(path.rpartition("/")[2]).offset or 0
+        self.base_offset = base_offset
+        self._source = Source(path)
+        self.size_bytes = self._source.size_bytes
+        self.slot_count = self.size_bytes // self.entry_size
+        self.entry_count = self._count_entries()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._source.close()
+
+    def _slot(self, number: int) -> bytes:
+        return self._source.read(number * self.entry_size, self.entry_size)
+
+    def _count_entries(self) -> int:
+        """Slots before the zero padding, found by binary search: zeros only follow entries.
+
+        Slot 0 may be zero in a time index (a record of time 0), never in an offset index.
+        """
+        zero = bytes(self.entry_size)
+        if self.slot_count == 0 or self._slot(self.slot_count - 1) != zero:
+            return self.slot_count
+        low, high = 0, self.slot_count - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._slot(middle) == zero:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    @abstractmethod
+    def entry(self, number: int) -> Entry:
+        """Entry `number`, from 0; decoded by the schema in `formats`."""
+
+    @abstractmethod
+    def entries(self, *, padding: bool = False) -> Iterator[Entry]:
+        """All entries in file order; with `padding` every slot of the file."""
+
+    def _chunks(self, count: int) -> Iterator[tuple[int, bytes]]:
+        for first in range(0, count, _ENTRIES_A_READ):
+            number = min(_ENTRIES_A_READ, count - first)
+            yield first, self._source.read(first * self.entry_size, number * self.entry_size)
+
+    def _floor(
+        self, target: int, key: str, probes: list[Probe[Entry]] | None = None
+    ) -> Entry | None:
+        low, high = 0, self.entry_count
+        found = None
+        while low < high:
+            middle = (low + high) // 2
+            entry = self.entry(middle)
+            if probes is not None:
+                probes.append(Probe(low, high, entry))
+            if getattr(entry, key) <= target:
+                found, low = entry, middle + 1
+            else:
+                high = middle
+        return found
+
+
+class OffsetIndex(_Index[OffsetIndexEntry]):
+    """An `.index` file: 8-byte entries, relative offset and position.
+
+    Args:
+        path: the file.
+        base_offset: of the segment; from the file's name where None.
+    """
+
+    entry_size = c.OFFSET_INDEX_ENTRY_SIZE
+
+    def entry(self, number: int) -> OffsetIndexEntry:
+        """Entry `number`, from 0; decoded by the schema in `formats`."""
+        parsed = OffsetIndexEntrySchema.parse(self._slot(number))
+        return OffsetIndexEntry(number, self.base_offset + parsed.relative_offset, parsed.position)
+
+    def entries(self, *, padding: bool = False) -> Iterator[OffsetIndexEntry]:
+        """All entries in file order; with `padding` every slot of the file."""
+        for first, chunk in self._chunks(self.slot_count if padding else self.entry_count):
+            for number, (relative, position) in enumerate(_OFFSET_ENTRY.iter_unpack(chunk), first):
+                yield OffsetIndexEntry(number, self.base_offset + relative, position)
+
+    def lookup(
+        self, offset: int, probes: list[Probe[OffsetIndexEntry]] | None = None
+    ) -> OffsetIndexEntry | None:
+        """The last entry with an offset <= `offset`, None before the first: `OffsetIndex.lookup`.
+
+        `probes` collects the steps of the binary search.
+        """
+        return self._floor(offset, "offset", probes)
+
+
+class TimeIndex(_Index[TimeIndexEntry]):
+    """A `.timeindex` file: 12-byte entries, timestamp and relative offset.
+
+    Args:
+        path: the file.
+        base_offset: of the segment; from the file's name where None.
+    """
+
+    entry_size = c.TIME_INDEX_ENTRY_SIZE
+
+    def entry(self, number: int) -> TimeIndexEntry:
+        """Entry `number`, from 0; decoded by the schema in `formats`."""
+        parsed = TimeIndexEntrySchema.parse(self._slot(number))
+        return TimeIndexEntry(number, parsed.timestamp, self.base_offset + parsed.relative_offset)
+
+    def entries(self, *, padding: bool = False) -> Iterator[TimeIndexEntry]:
+        """All entries in file order; with `padding` every slot of the file."""
+        for first, chunk in self._chunks(self.slot_count if padding else self.entry_count):
+            for number, (timestamp, relative) in enumerate(_TIME_ENTRY.iter_unpack(chunk), first):
+                yield TimeIndexEntry(number, timestamp, self.base_offset + relative)
+
+    def lookup(
+        self, timestamp: int, probes: list[Probe[TimeIndexEntry]] | None = None
+    ) -> TimeIndexEntry | None:
+        """The last entry with a timestamp <= `timestamp`, None before the first."""
+        return self._floor(timestamp, "timestamp", probes)
+
+    def last(self) -> TimeIndexEntry | None:
+        """The last entry, which holds the largest timestamp of the segment."""
+        return self.entry(self.entry_count - 1) if self.entry_count else None
+
+
+def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
+    """The entries of a `.txnindex` file in file order; a partial last entry is left out."""
+    with Source(path) as source:
+        size = source.size_bytes - source.size_bytes % c.ABORTED_TXN_SIZE
+        for position in range(0, size, c.ABORTED_TXN_SIZE):
+            entry = source.read(position, c.ABORTED_TXN_SIZE)
+            yield AbortedTransaction(*_ABORTED_TXN.unpack(entry))

@@ -1,0 +1,222 @@
+"""What is there: facts about log directories, partitions, segments and files for a listing."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkalog.checkpoints import read_offset_checkpoint
+from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_remote_index_cache
+from kafkalog.metadata_files import MetaProperties, read_meta_properties, read_topic_id
+from kafkalog.model import Defect, Severity
+from kafkalog.names import OFFSET_CHECKPOINTS, REMOTE_INDEX_CACHE, FileKind, FileState
+from kafkalog.segment import OpenSegment
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Target = LogDir | PartitionDir | FileEntry
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirRow:
+    """A log directory: whose it is, and how many entries its checkpoints have."""
+
+    path: str
+    meta: MetaProperties | None
+    clean_shutdown: bool
+    partition_count: int
+    size_bytes: int
+    checkpoints: dict[str, int | None]
+    others: tuple[str, ...]
+    defects: tuple[Defect, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition directory; None for what is unknown or not there."""
+
+    path: str
+    topic: str
+    partition: int | None
+    state: str
+    topic_id: str | None
+    segment_count: int
+    size_bytes: int
+    mtime_ms: int
+    log_start_offset: int | None
+    log_end_offset: int | None
+    high_watermark: int | None
+    cleaner_offset: int | None
+    odd_files: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """A segment; sizes of indexes are None where the file is missing."""
+
+    path: str
+    topic: str
+    partition: int | None
+    base_offset: int
+    next_base_offset: int | None
+    size_bytes: int
+    mtime_ms: int
+    largest_timestamp: int | None
+    index_size_bytes: int | None
+    timeindex_size_bytes: int | None
+    txnindex_size_bytes: int | None
+    is_active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """A file, by its name."""
+
+    path: str
+    kind: FileKind
+    state: FileState
+    offset: int | None
+    size_bytes: int
+    mtime_ms: int
+    error: str | None
+
+
+def list_log_dirs(targets: Iterable[Target]) -> Iterator[LogDirRow]:
+    """A row for each log directory among the targets."""
+    for target in targets:
+        if isinstance(target, LogDir):
+            yield _log_dir_row(target)
+
+
+def _log_dir_row(log_dir: LogDir) -> LogDirRow:
+    defects = [
+        Defect(error.reference, Severity.DAMAGE, path, error.message, hint=error.hint)
+        for path, error in log_dir.errors.items()
+    ]
+    meta = None
+    if entry := log_dir.file("meta.properties"):
+        try:
+            meta = read_meta_properties(entry.path)
+        except KafkaLogError as error:
+            defects.append(_defect(entry.path, error))
+    checkpoints: dict[str, int | None] = {}
+    for name in OFFSET_CHECKPOINTS:
+        if entry := log_dir.file(name):
+            try:
+                checkpoints[name] = len(read_offset_checkpoint(entry.path))
+            except KafkaLogError as error:
+                checkpoints[name] = None
+                defects.append(_defect(entry.path, error))
+    sizes = (entry.size_bytes for entry in log_dir.files)
+    return LogDirRow(
+        path=log_dir.path,
+        meta=meta,
+        clean_shutdown=log_dir.file(".kafka_cleanshutdown") is not None,
+        partition_count=len(log_dir.partitions),
+        size_bytes=sum(sizes) + sum(partition.size_bytes for partition in log_dir.partitions),
+        checkpoints=checkpoints,
+        others=log_dir.others,
+        defects=tuple(defects),
+    )
+
+
+def _defect(path: str, error: KafkaLogError) -> Defect:
+    return Defect(error.reference, Severity.DAMAGE, path, error.message, hint=error.hint)
+
+
+def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
+    """The partition directories of the targets."""
+    for target in targets:
+        if isinstance(target, LogDir):
+            yield from target.partitions
+        elif isinstance(target, PartitionDir):
+            yield target
+
+
+def list_partitions(targets: Iterable[Target]) -> Iterator[PartitionRow]:
+    """A row for each partition directory; a file among the targets stands for its partition."""
+    for partition in partitions_of(targets):
+        log = UnifiedLog(partition)
+        end = topic_id = None
+        with suppress(KafkaLogError):
+            end = log.log_end_offset if partition.segments else None
+        with suppress(KafkaLogError):
+            topic_id = read_topic_id(os.path.join(partition.path, "partition.metadata"))
+        odd: dict[str, int] = {}
+        for entry in partition.files:
+            if entry.error or entry.name.kind == FileKind.UNKNOWN:
+                odd["unknown"] = odd.get("unknown", 0) + 1
+            elif entry.name.state != FileState.LIVE:
+                odd[entry.name.state] = odd.get(entry.name.state, 0) + 1
+        yield PartitionRow(
+            path=partition.path,
+            topic=partition.topic,
+            partition=partition.partition,
+            state=partition.state,
+            topic_id=topic_id,
+            segment_count=len(partition.segments),
+            size_bytes=partition.size_bytes,
+            mtime_ms=max((entry.mtime_ms for entry in partition.files), default=0),
+            log_start_offset=log.log_start_offset if partition.segments else None,
+            log_end_offset=end,
+            high_watermark=log.checkpoint("replication-offset-checkpoint"),
+            cleaner_offset=log.checkpoint("cleaner-offset-checkpoint"),
+            odd_files=odd,
+        )
+
+
+def list_segments(targets: Iterable[Target]) -> Iterator[SegmentRow]:
+    """A row for each live segment, by partition and base offset."""
+    for partition in partitions_of(targets):
+        for segment in partition.segments:
+            largest = None
+            with suppress(KafkaLogError), OpenSegment(segment) as opened:
+                largest = opened.largest_timestamp(recovered=segment.is_active)[0]
+            indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
+            sizes = [entry.size_bytes if entry else None for entry in indexes]
+            yield SegmentRow(
+                path=segment.log.path,
+                topic=partition.topic,
+                partition=partition.partition,
+                base_offset=segment.base_offset,
+                next_base_offset=segment.next_base_offset,
+                size_bytes=segment.log.size_bytes,
+                mtime_ms=segment.log.mtime_ms,
+                largest_timestamp=largest,
+                index_size_bytes=sizes[0],
+                timeindex_size_bytes=sizes[1],
+                txnindex_size_bytes=sizes[2],
+                is_active=segment.is_active,
+            )
+
+
+def list_files(targets: Iterable[Target]) -> Iterator[FileRow]:
+    """A row for each file of the targets, those of a log directory's top first."""
+    for target in targets:
+        for entry in _files(target):
+            yield FileRow(
+                path=entry.path,
+                kind=entry.name.kind,
+                state=entry.name.state,
+                offset=entry.name.offset,
+                size_bytes=entry.size_bytes,
+                mtime_ms=entry.mtime_ms,
+                error=entry.error,
+            )
+
+
+def _files(target: Target) -> Iterator[FileEntry]:
+    if isinstance(target, FileEntry):
+        yield target
+        return
+    yield from target.files
+    if isinstance(target, LogDir):
+        if REMOTE_INDEX_CACHE in target.others:
+            yield from open_remote_index_cache(os.path.join(target.path, REMOTE_INDEX_CACHE))
+        for partition in target.partitions:
+            yield from partition.files

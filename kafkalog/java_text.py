@@ -1,0 +1,99 @@
+"""Text as Java writes it: UTF-8 decoding, doubles and JSON, to be equal to Kafka's tools.
+
+Follows `String(byte[], UTF_8)`, `Double.toString` (of JDK 19 and later, which prints the shortest
+digits) and Jackson's `JsonNode.toString` as of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_ESCAPED: Final = re.compile(r'[\x00-\x1f"\\]')
+_ESCAPES: Final = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\b": "\\b",
+    "\t": "\\t",
+    "\n": "\\n",
+    "\f": "\\f",
+    "\r": "\\r",
+}
+
+
+def java_text(data: bytes) -> str:
+    """Decode UTF-8 with U+FFFD for malformed input, as many of them as Java puts.
+
+    Python differs from Java in encoded surrogates only: one U+FFFD there, several here.
+    """
+    return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
+
+
+def java_double(number: float) -> str:
+    """`Double.toString`: plain from 0.001 up to 10 million, else scientific, always with a point."""
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    if number == 0:
+        return "-0.0" if math.copysign(1.0, number) < 0 else "0.0"
+    sign = "-" if number < 0 else ""
+    magnitude = abs(number)
+    mantissa, _, exponent_text = f"{magnitude!r}e0".partition("e")
+    mantissa, exponent_text = _shortest(magnitude, mantissa, exponent_text)
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0").rstrip("0")
+    leading_zeros = len(whole + fraction) - len((whole + fraction).lstrip("0"))
+    exponent = int(exponent_text) + len(whole) - 1 - leading_zeros
+    if not -3 <= exponent < 7:
+        return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+    if exponent < 0:
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
+    digits = digits.ljust(exponent + 2, "0")
+    return f"{sign}{digits[: exponent + 1]}.{digits[exponent + 1 :]}"
+
+
+def _shortest(magnitude: float, mantissa: str, exponent_text: str) -> tuple[str, str]:
+    """Of one-digit numbers Java takes the nearest with two digits: `4.9E-324`, not `5.0E-324`."""
+    exponent_text = exponent_text.removesuffix("e0") or "0"
+    two_digits = f"{magnitude:.1e}"
+    if len(mantissa.strip("0.").replace(".", "")) == 1 and float(two_digits) == magnitude:
+        mantissa, _, exponent_text = two_digits.partition("e")
+    return mantissa, exponent_text
+
+
+def java_json(value: object) -> str:
+    """Compact JSON, members in their order, as Jackson writes a tree.
+
+    Args:
+        value: None, bool, int, float, str, or lists and dicts of these. Floats that are no numbers
+            are written as strings, `"NaN"`.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return _json_string(value)
+    if isinstance(value, float):
+        text = java_double(value)
+        return text if math.isfinite(value) else f'"{text}"'
+    if isinstance(value, dict):
+        members = (f"{_json_string(name)}:{java_json(item)}" for name, item in value.items())
+        return "{" + ",".join(members) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(java_json, value)) + "]"
+    raise TypeError(f"{type(value).__name__} has no JSON")
+
+
+def _json_string(text: str) -> str:
+    return '"' + _ESCAPED.sub(_escape, text) + '"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
+    return _ESCAPES.get(character) or f"\\u{ord(character):04X}"

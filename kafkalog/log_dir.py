@@ -1,0 +1,261 @@
+"""Log directories, partition directories and segments as they are on disk, in any state.
+
+Follows `LogManager`, `LogLoader` and `LogSegments` of Kafka 4.3 in what belongs to what. Listing
+never fails because of one odd entry: what cannot be read is there with an error.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError
+from kafkalog.names import (
+    REMOTE_INDEX_CACHE,
+    DirectoryName,
+    DirectoryState,
+    FileKind,
+    FileName,
+    FileState,
+    parse_directory_name,
+    parse_file_name,
+)
+from kafkalog.source import reading_error
+
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """One file of a directory; `error` says why nothing more is known about it."""
+
+    path: str
+    name: FileName
+    size_bytes: int = 0
+    mtime_ms: int = 0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One live segment: its log and the indexes that are there.
+
+    `next_base_offset` is the base offset of the segment that follows, None for the active segment.
+    """
+
+    base_offset: int
+    log: FileEntry
+    offset_index: FileEntry | None
+    time_index: FileEntry | None
+    transaction_index: FileEntry | None
+    next_base_offset: int | None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this is the segment a broker appends to."""
+        return self.next_base_offset is None
+
+
+@dataclass(frozen=True)
+class PartitionDir:
+    """One partition directory.
+
+    Attributes:
+        path: the directory.
+        name: its name taken apart, None where it is no partition name (a copy, say).
+        files: every file in it, by name.
+        directories: names of directories in it, which Kafka never makes.
+    """
+
+    path: str
+    name: DirectoryName | None
+    files: tuple[FileEntry, ...]
+    directories: tuple[str, ...] = ()
+
+    @property
+    def topic(self) -> str:
+        """The topic; the directory's whole name where that is no partition name."""
+        return self.name.topic if self.name else os.path.basename(os.path.abspath(self.path))
+
+    @property
+    def partition(self) -> int | None:
+        """The partition's number, None where the name has none."""
+        return self.name.partition if self.name else None
+
+    @property
+    def state(self) -> DirectoryState:
+        """Whether it is live, being deleted, moving here, or stray."""
+        return self.name.state if self.name else DirectoryState.LIVE
+
+    def live(self, kind: FileKind) -> list[FileEntry]:
+        """The live files of one kind, by offset, then name."""
+        found = [
+            entry
+            for entry in self.files
+            if entry.name.kind == kind
+            and entry.name.state == FileState.LIVE
+            and entry.name.segment_id is None
+        ]
+        return sorted(found, key=lambda entry: (entry.name.offset or 0, entry.name.name))
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """The live segments by base offset."""
+        indexes = {
+            kind: {entry.name.offset: entry for entry in self.live(kind)}
+            for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+        }
+        logs = self.live(FileKind.LOG)
+        following = [entry.name.offset for entry in logs[1:]] + [None]
+        return tuple(
+            Segment(
+                base_offset=log.name.offset or 0,
+                log=log,
+                offset_index=indexes[FileKind.OFFSET_INDEX].get(log.name.offset),
+                time_index=indexes[FileKind.TIME_INDEX].get(log.name.offset),
+                transaction_index=indexes[FileKind.TRANSACTION_INDEX].get(log.name.offset),
+                next_base_offset=next_base,
+            )
+            for log, next_base in zip(logs, following, strict=True)
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files (their lengths, whatever a sparse file occupies)."""
+        return sum(entry.size_bytes for entry in self.files)
+
+
+@dataclass(frozen=True)
+class LogDir:
+    """One `log.dirs` entry.
+
+    Attributes:
+        path: the directory.
+        files: the files at its top, by name.
+        partitions: its partition directories, by name.
+        others: directories that are none, `remote-log-index-cache` first of all.
+        errors: what could not be listed, path to error.
+    """
+
+    path: str
+    files: tuple[FileEntry, ...]
+    partitions: tuple[PartitionDir, ...]
+    others: tuple[str, ...] = ()
+    errors: dict[str, KafkaLogError] = field(default_factory=dict)
+
+    def file(self, name: str) -> FileEntry | None:
+        """The file of that name at the top of the directory."""
+        return next((entry for entry in self.files if entry.name.name == name), None)
+
+
+def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
+    """What is at a path: a log directory, a partition directory or one file.
+
+    Raises:
+        NotFoundError: there is nothing.
+        UnreadableError: it cannot be listed.
+        NotAKafkaFileError: it is there, but nothing that Kafka writes.
+    """
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise reading_error(error, path) from error
+    except ValueError as error:
+        raise NotFoundError("The path cannot name a file.", path=path) from error
+    if not stat.S_ISDIR(status.st_mode):
+        entry = _file_entry(path, os.path.basename(path))
+        if entry.name.kind == FileKind.UNKNOWN and entry.error is None:
+            raise NotAKafkaFileError(
+                "The name is none that Kafka gives to a file.",
+                path=path,
+                hint="Segments are called 00000000000000000000.log and so on; a copy needs the "
+                "original name.",
+            )
+        return entry
+    files, directories = _list(path)
+    name = parse_directory_name(os.path.basename(os.path.abspath(path)))
+    has_segments = any(entry.name.offset is not None for entry in files)
+    top = {FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN}
+    if any(entry.name.kind in top for entry in files) and not has_segments:
+        return _log_dir(path, files, directories)
+    if has_segments or (name is not None and not _partition_names(directories)):
+        return PartitionDir(path, name, files, directories)
+    if _partition_names(directories) or REMOTE_INDEX_CACHE in directories:
+        return _log_dir(path, files, directories)
+    raise NotAKafkaFileError(
+        "The directory holds neither partitions nor segments.",
+        path=path,
+        hint="Give a log directory (an entry of log.dirs), a partition directory such as "
+        "orders-0, or one file.",
+    )
+
+
+def open_partition(path: str) -> PartitionDir:
+    """The partition directory at a path; the errors of `open_path`."""
+    found = open_path(path)
+    if isinstance(found, PartitionDir):
+        return found
+    kind = "a log directory" if isinstance(found, LogDir) else "a file"
+    raise NotAKafkaFileError(
+        f"This is {kind}, not a partition directory.",
+        path=path,
+        hint="Give a partition directory, such as orders-0.",
+    )
+
+
+def open_remote_index_cache(path: str) -> tuple[FileEntry, ...]:
+    """The files of a `remote-log-index-cache` directory, by name."""
+    return _list(path)[0]
+
+
+def _partition_names(directories: tuple[str, ...]) -> list[str]:
+    return [name for name in directories if parse_directory_name(name)]
+
+
+def _log_dir(path: str, files: tuple[FileEntry, ...], directories: tuple[str, ...]) -> LogDir:
+    partitions, others, errors = [], [], {}
+    for directory in directories:
+        name = parse_directory_name(directory)
+        if name is None:
+            others.append(directory)
+            continue
+        inner = os.path.join(path, directory)
+        try:
+            listed, nested = _list(inner)
+        except KafkaLogError as error:
+            errors[inner] = error
+            continue
+        partitions.append(PartitionDir(inner, name, listed, nested))
+    return LogDir(path, files, tuple(partitions), tuple(others), errors)
+
+
+def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
+    try:
+        names = sorted(os.listdir(path))
+    except OSError as error:
+        raise reading_error(error, path) from error
+    files, directories = [], []
+    for name in names:
+        entry = _file_entry(os.path.join(path, name), name)
+        if entry.error == "a directory":
+            directories.append(name)
+        else:
+            files.append(entry)
+    return tuple(files), tuple(directories)
+
+
+def _file_entry(path: str, name: str) -> FileEntry:
+    parsed = parse_file_name(name)
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        return FileEntry(path, parsed, error=reading_error(error, path).message)
+    if stat.S_ISDIR(status.st_mode):
+        if parsed.kind == FileKind.UNKNOWN:
+            return FileEntry(path, parsed, error="a directory")
+        return FileEntry(path, parsed, error="It is a directory, where a file should be.")
+    if not stat.S_ISREG(status.st_mode):
+        return FileEntry(path, parsed, error="It is not a regular file.")
+    return FileEntry(path, parsed, status.st_size, status.st_mtime_ns // 1_000_000)

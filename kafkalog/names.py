@@ -1,0 +1,171 @@
+"""What names say: every file and directory name Kafka gives, in any state.
+
+Follows `LogFileUtils`, `LocalLog.parseTopicPartitionName`, `Snapshots`, `CheckpointFile` and
+`RemoteIndexCache` of Kafka 4.3, with the left-overs of older releases.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FileKind(StrEnum):
+    """What a file is."""
+
+    LOG = "log"
+    OFFSET_INDEX = "index"
+    TIME_INDEX = "timeindex"
+    TRANSACTION_INDEX = "txnindex"
+    PRODUCER_SNAPSHOT = "snapshot"
+    KRAFT_SNAPSHOT = "checkpoint"
+    LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+    PARTITION_METADATA = "partition.metadata"
+    QUORUM_STATE = "quorum-state"
+    OFFSET_CHECKPOINT = "offset-checkpoint"
+    META_PROPERTIES = "meta.properties"
+    CLEAN_SHUTDOWN = "clean-shutdown"
+    LOCK = "lock"
+    REMOTE_LOG_SNAPSHOT = "remote_log_snapshot"
+    REMOTE_LOG_OFFSETS = "_rlmm_committed_offsets"
+    UNKNOWN = "unknown"
+
+
+class FileState(StrEnum):
+    """Where a file is in its life."""
+
+    LIVE = "live"
+    CLEANED = "cleaned"
+    SWAP = "swap"
+    DELETED = "deleted"
+    PART = "part"
+    TEMPORARY = "temporary"
+
+
+class DirectoryState(StrEnum):
+    """Where a partition directory is in its life."""
+
+    LIVE = "live"
+    DELETE = "delete"
+    FUTURE = "future"
+    STRAY = "stray"
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """A file name, taken apart.
+
+    Attributes:
+        name: the name as it is on disk.
+        kind: what the file is, UNKNOWN where Kafka has no such name.
+        state: what the suffix says.
+        offset: base offset of a segment file, end offset of a snapshot; None elsewhere.
+        epoch: leader epoch of a KRaft snapshot; None elsewhere.
+        segment_id: remote segment of a cached index; None elsewhere.
+    """
+
+    name: str
+    kind: FileKind
+    state: FileState = FileState.LIVE
+    offset: int | None = None
+    epoch: int | None = None
+    segment_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryName:
+    """A partition directory's name, taken apart.
+
+    `topic` may be cut short in the states delete and stray. `uid` is None for a live directory.
+    """
+
+    name: str
+    topic: str
+    partition: int
+    state: DirectoryState = DirectoryState.LIVE
+    uid: str | None = None
+
+
+OFFSET_CHECKPOINTS = {
+    "recovery-point-offset-checkpoint": "recovery point",
+    "replication-offset-checkpoint": "high watermark",
+    "log-start-offset-checkpoint": "log start offset",
+    "cleaner-offset-checkpoint": "first dirty offset",
+}
+REMOTE_INDEX_CACHE = "remote-log-index-cache"
+
+_FIXED = {
+    "leader-epoch-checkpoint": FileKind.LEADER_EPOCH_CHECKPOINT,
+    "partition.metadata": FileKind.PARTITION_METADATA,
+    "quorum-state": FileKind.QUORUM_STATE,
+    "meta.properties": FileKind.META_PROPERTIES,
+    ".kafka_cleanshutdown": FileKind.CLEAN_SHUTDOWN,
+    ".lock": FileKind.LOCK,
+    "remote_log_snapshot": FileKind.REMOTE_LOG_SNAPSHOT,
+    "_rlmm_committed_offsets": FileKind.REMOTE_LOG_OFFSETS,
+    "bootstrap.checkpoint": FileKind.KRAFT_SNAPSHOT,
+    **dict.fromkeys(OFFSET_CHECKPOINTS, FileKind.OFFSET_CHECKPOINT),
+}
+_SUFFIXES = {
+    ".cleaned": FileState.CLEANED,
+    ".clean": FileState.CLEANED,
+    ".swap": FileState.SWAP,
+    ".deleted": FileState.DELETED,
+}
+_SEGMENT = re.compile(r"(\d{20,})\.(log|index|timeindex|txnindex|snapshot)")
+_KRAFT_SNAPSHOT = re.compile(r"(\d{20,})-(\d{10,})(?:-[^.]+)?\.checkpoint(\.part)?")
+_REMOTE_INDEX = re.compile(r"(\d+)_([A-Za-z0-9_-]{22})\.(index|timeindex|txnindex)")
+_DIRECTORY = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
+_PARTITION = re.compile(r"(.+)-([+-]?\d+)", re.DOTALL)
+_OFFSET_MAX = 2**63 - 1
+_PARTITION_MAX = 2**31 - 1
+
+
+def parse_file_name(name: str) -> FileName:
+    """Take a file name apart; any text is accepted, unknown names have kind UNKNOWN."""
+    stem, state = name, FileState.LIVE
+    for suffix, meaning in _SUFFIXES.items():
+        if name.endswith(suffix):
+            stem, state = name.removesuffix(suffix), meaning
+            break
+    if name.endswith(".tmp"):
+        stem, state = name.removesuffix(".tmp"), FileState.TEMPORARY
+    if stem in _FIXED and state in (FileState.LIVE, FileState.TEMPORARY):
+        return FileName(name, _FIXED[stem], state)
+    if match := _SEGMENT.fullmatch(stem):
+        offset = int(match[1])
+        if offset <= _OFFSET_MAX:
+            return FileName(name, FileKind(match[2]), state, offset)
+    elif match := _KRAFT_SNAPSHOT.fullmatch(stem):
+        offset, epoch = int(match[1]), int(match[2])
+        if match[3]:
+            state = FileState.PART
+        if offset <= _OFFSET_MAX and epoch <= _PARTITION_MAX:
+            return FileName(name, FileKind.KRAFT_SNAPSHOT, state, offset, epoch)
+    elif match := _REMOTE_INDEX.fullmatch(stem):
+        offset = int(match[1])
+        if offset <= _OFFSET_MAX:
+            return FileName(name, FileKind(match[3]), state, offset, segment_id=match[2])
+    return FileName(name, FileKind.UNKNOWN, FileState.LIVE)
+
+
+def parse_directory_name(name: str) -> DirectoryName | None:
+    """Take a partition directory's name apart; None where a broker would refuse to start on it."""
+    state, uid, live = DirectoryState.LIVE, None, name
+    if name.endswith(("-delete", "-future", "-stray")):
+        match = _DIRECTORY.fullmatch(name)
+        if match is None:
+            return None
+        live, _, tail = name.rpartition(".")
+        uid, _, suffix = tail.rpartition("-")
+        state = DirectoryState(suffix)
+    match = _PARTITION.fullmatch(live)
+    if match is None or abs(int(match[2])) > _PARTITION_MAX:
+        return None
+    return DirectoryName(name, match[1], int(match[2]), state, uid)
+
+
+def segment_file_name(base_offset: int, kind: FileKind) -> str:
+    """The name of a segment's file, `LogFileUtils.filenamePrefixFromOffset` and its suffix."""
+    return f"{base_offset:020d}.{kind}"

@@ -1,0 +1,28 @@
+"""The one place where construct's errors become ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from construct import ConstructError
+
+from kafkalog.errors import CorruptDataError
+
+
+def parse(schema: Any, data: bytes, path: str, *, reference: str = "file-malformed") -> Any:
+    """What the schema makes of a file's bytes.
+
+    Raises:
+        CorruptDataError: the bytes do not follow the schema.
+    """
+    try:
+        return schema.parse(data)
+    except ConstructError as error:
+        raise CorruptDataError(
+            f"The content cannot be parsed: {reason(error)}.", reference=reference, path=path
+        ) from error
+
+
+def reason(error: ConstructError) -> str:
+    """What construct has to say, without its path inside the schema."""
+    return str(error).rpartition("\n")[2]

@@ -1,0 +1,60 @@
+"""Producer snapshots: the state of each producer up to an offset.
+
+Follows `ProducerStateManager.readSnapshot` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from formats.producer_snapshot import ProducerSnapshot
+from kafkalog.checksums import crc32c
+from kafkalog.errors import CorruptDataError
+from kafkalog.model import ProducerState
+from kafkalog.parsing import parse
+from kafkalog.source import read_file
+
+_VERSION = 1
+_CRC_START = 6
+
+
+def read_producer_snapshot(path: str) -> list[ProducerState]:
+    """The producers of a `.snapshot` file in file order.
+
+    Raises:
+        CorruptDataError: version, checksum or layout are wrong; a broker discards such a file.
+        NotFoundError, UnreadableError: it cannot be read.
+    """
+    data = read_file(path, size_max=1 << 30)
+    if len(data) >= 2 and (version := int.from_bytes(data[:2], "big", signed=True)) != _VERSION:
+        raise _corrupt(path, f"Snapshot contained an unknown file version {version}")
+    snapshot = parse(ProducerSnapshot, data, path, reference="producer-snapshot-corrupt")
+    computed = crc32c(data[_CRC_START:])
+    if computed != snapshot.crc:
+        raise _corrupt(
+            path,
+            f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {snapshot.crc}. "
+            f"Computed crc: {computed}",
+        )
+    return [
+        ProducerState(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            coordinator_epoch=entry.coordinator_epoch,
+            last_sequence=entry.last_sequence,
+            last_offset=entry.last_offset,
+            offset_delta=entry.offset_delta,
+            last_timestamp=entry.timestamp,
+            current_txn_first_offset=(
+                entry.current_txn_first_offset if entry.current_txn_first_offset >= 0 else None
+            ),
+        )
+        for entry in snapshot.entries
+    ]
+
+
+def _corrupt(path: str, message: str) -> CorruptDataError:
+    return CorruptDataError(
+        message,
+        reference="producer-snapshot-corrupt",
+        path=path,
+        hint="A broker discards the file at its start and uses an older one.",
+    )

@@ -1,0 +1,288 @@
+"""Batches and records of segments and partitions, selected, with damage reported in place.
+
+Selections are pushed down: offsets and times to the indexes and the batch headers, so that what is
+not asked for is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import KafkaLogError
+from kafkalog.framing import scan_batches
+from kafkalog.log_dir import FileEntry, PartitionDir, Segment, open_path
+from kafkalog.model import AbortedTransaction, Batch, Defect, Record, Severity
+from kafkalog.names import FileKind, FileState
+from kafkalog.records import decode_records, resolve_batch
+from kafkalog.segment import OpenSegment
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which batches and records are wanted; None leaves a bound open.
+
+    Attributes:
+        from_offset: first offset, inclusive.
+        to_offset: last offset, exclusive.
+        from_time: earliest record timestamp, inclusive, milliseconds.
+        to_time: latest record timestamp, exclusive, milliseconds.
+        from_position: byte position in the file to start at; reading resumes at the next batch.
+        limit: how many rows.
+        max_bytes: read only that many bytes of each `.log`.
+        producer_id: batches of this producer only.
+        leader_epoch: batches appended in this leader epoch only.
+        key: records with exactly this key.
+        key_regex: records whose key holds a match.
+        value_regex: records whose value holds a match.
+        header: records with a header of this name and, where not None, this value.
+        control: control batches only.
+        read_committed: what a read_committed consumer is given, up to the last stable offset.
+    """
+
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_time: int | None = None
+    to_time: int | None = None
+    from_position: int | None = None
+    limit: int | None = None
+    max_bytes: int | None = None
+    producer_id: int | None = None
+    leader_epoch: int | None = None
+    key: bytes | None = None
+    key_regex: re.Pattern[bytes] | None = None
+    value_regex: re.Pattern[bytes] | None = None
+    header: tuple[bytes, bytes | None] | None = None
+    control: bool = False
+    read_committed: bool = False
+
+
+EVERYTHING = Selection()
+
+
+def read_batches(
+    path: str | Path | PartitionDir | FileEntry, selection: Selection = EVERYTHING
+) -> Iterator[Batch | Defect]:
+    """The batches of a partition directory or a log file, with a defect for each damaged stretch.
+
+    Checksums are computed (`Batch.crc_valid`). Batches are selected as a whole: one is taken if it
+    can hold a selected record by what its header says; keys, values and headers are not looked at.
+
+    Raises:
+        NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
+    """
+    rows = 0
+    for batch, opened in _selected(path, selection):
+        if isinstance(batch, Batch):
+            if batch.magic < 2 and batch.compression:
+                batch = _resolved(opened, batch)
+            yield batch
+            yield from crc_defects(batch)
+            rows += 1
+            if rows == selection.limit:
+                return
+        else:
+            yield batch
+
+
+def read_records(
+    path: str | Path | PartitionDir | FileEntry, selection: Selection = EVERYTHING
+) -> Iterator[Record | Defect]:
+    """The records of a partition directory or a log file, with a defect for all that is damaged.
+
+    Records come in the order of the log; those of a batch with a wrong checksum come after its
+    defect, as far as they can be decoded.
+
+    Raises:
+        NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
+    """
+    rows = 0
+    for batch, opened in _selected(path, selection):
+        if isinstance(batch, Defect):
+            yield batch
+            continue
+        yield from crc_defects(batch)
+        try:
+            for record in decode_records(opened.source, batch):
+                if _matches(record, selection):
+                    yield record
+                    rows += 1
+                    if rows == selection.limit:
+                        return
+        except KafkaLogError as error:
+            yield defect_of(error, batch)
+
+
+def crc_defects(batch: Batch) -> Iterator[Defect]:
+    """The defect of a batch whose checksum was computed and does not match."""
+    if batch.crc_valid is False:
+        yield Defect(
+            reference="batch-crc-mismatch",
+            severity=Severity.DAMAGE,
+            path=batch.path,
+            position=batch.position,
+            offset=batch.base_offset,
+            detail=f"Batch at base offset {batch.base_offset} does not match its checksum "
+            f"(stored {batch.crc:#010x}).",
+            hint="A broker truncates the log here when it recovers; `dump-segment --from-position "
+            f"{batch.position} --limit 1` shows what can be read.",
+            size_bytes=batch.size_bytes,
+        )
+
+
+def defect_of(error: KafkaLogError, batch: Batch) -> Defect:
+    """The defect for a batch that could not be decoded."""
+    return Defect(
+        reference=error.reference,
+        severity=Severity.DAMAGE,
+        path=batch.path,
+        position=batch.position,
+        offset=batch.base_offset,
+        detail=error.message,
+        hint=error.hint,
+        size_bytes=batch.size_bytes,
+    )
+
+
+def _resolved(opened: OpenSegment, batch: Batch) -> Batch:
+    try:
+        return resolve_batch(opened.source, batch)
+    except KafkaLogError:
+        return batch  # the offset in the header is the best there is
+
+
+def _selected(
+    path: str | Path | PartitionDir | FileEntry, selection: Selection
+) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
+    """Batches that can hold selected records, and all defects met on the way."""
+    target = path if isinstance(path, PartitionDir | FileEntry) else open_path(str(path))
+    segments, log = _segments(target)
+    aborted: dict[int, list[AbortedTransaction]] = {}
+    if selection.read_committed:
+        stable = log.last_stable_offset
+        end = stable if selection.to_offset is None else min(stable, selection.to_offset)
+        selection = replace(selection, to_offset=end)
+        for transaction in log.aborted_transactions():
+            aborted.setdefault(transaction.producer_id, []).append(transaction)
+    for segment in segments:
+        if _skips(segment, selection):
+            continue
+        with OpenSegment(segment) as opened:
+            start = _start_position(opened, selection)
+            end_position = selection.max_bytes
+            for found in scan_batches(opened.source, start, end_position, check_crc=True):
+                if isinstance(found, Defect):
+                    if end_position is None or found.reference != "torn-tail":
+                        yield found, opened
+                    continue
+                if selection.to_offset is not None and found.base_offset >= selection.to_offset:
+                    if found.magic >= 2 or not found.compression:
+                        return
+                if _batch_matches(found, selection) and not _is_hidden(found, selection, aborted):
+                    yield found, opened
+
+
+def _segments(target: object) -> tuple[tuple[Segment, ...], UnifiedLog]:
+    """The segments meant, and the log around them."""
+    if isinstance(target, PartitionDir):
+        return target.segments, UnifiedLog(target)
+    if not isinstance(target, FileEntry):
+        raise KafkaLogError("This is a log directory: name a partition or a file.")
+    import os
+
+    parent = open_path(os.path.dirname(os.path.abspath(target.path)))
+    if not isinstance(parent, PartitionDir):
+        parent = PartitionDir(os.path.dirname(os.path.abspath(target.path)), None, ())
+    if target.name.kind == FileKind.LOG and target.name.state == FileState.LIVE:
+        for segment in parent.segments:
+            if segment.base_offset == target.name.offset:
+                return (replace(segment, log=target),), UnifiedLog(parent)
+    segment = Segment(target.name.offset or 0, target, None, None, None, None)
+    return (segment,), UnifiedLog(parent)
+
+
+def _skips(segment: Segment, selection: Selection) -> bool:
+    """Whether no offset of the segment is wanted."""
+    if selection.to_offset is not None and segment.base_offset >= selection.to_offset:
+        return True
+    return (
+        selection.from_offset is not None
+        and segment.next_base_offset is not None
+        and segment.next_base_offset <= selection.from_offset
+    )
+
+
+def _start_position(opened: OpenSegment, selection: Selection) -> int:
+    if selection.from_position is not None:
+        return selection.from_position
+    offset = selection.from_offset
+    if selection.from_time is not None and opened.time_index is not None:
+        # Up to the offset of that entry no record is as late as the time asked for.
+        entry = opened.time_index.lookup(selection.from_time - 1)
+        if entry is not None:
+            offset = max(offset or 0, entry.offset)
+    if offset is None:
+        return 0
+    entry_below = opened.index_entry(offset)
+    return entry_below.position if entry_below else 0
+
+
+def _batch_matches(batch: Batch, selection: Selection) -> bool:
+    wrapper = batch.magic < 2 and bool(batch.compression)
+    if selection.from_offset is not None and batch.last_offset < selection.from_offset:
+        return False
+    if selection.to_offset is not None and batch.base_offset >= selection.to_offset and not wrapper:
+        return False
+    if selection.from_time is not None and batch.max_timestamp < selection.from_time:
+        return False
+    if selection.producer_id is not None and batch.producer_id != selection.producer_id:
+        return False
+    if (
+        selection.leader_epoch is not None
+        and batch.partition_leader_epoch != selection.leader_epoch
+    ):
+        return False
+    return not selection.control or batch.is_control
+
+
+def _is_hidden(
+    batch: Batch, selection: Selection, aborted: dict[int, list[AbortedTransaction]]
+) -> bool:
+    """Whether a read_committed consumer is not given the batch."""
+    if not selection.read_committed or not batch.is_transactional:
+        return False
+    if batch.is_control:
+        return not selection.control
+    return any(
+        transaction.first_offset <= batch.base_offset <= transaction.last_offset
+        for transaction in aborted.get(batch.producer_id, ())
+    )
+
+
+def _matches(record: Record, selection: Selection) -> bool:
+    if selection.from_offset is not None and record.offset < selection.from_offset:
+        return False
+    if selection.to_offset is not None and record.offset >= selection.to_offset:
+        return False
+    if selection.from_time is not None and record.timestamp < selection.from_time:
+        return False
+    if selection.to_time is not None and record.timestamp >= selection.to_time:
+        return False
+    if selection.key is not None and record.key != selection.key:
+        return False
+    if selection.key_regex and not (record.key and selection.key_regex.search(record.key)):
+        return False
+    if selection.value_regex and not (record.value and selection.value_regex.search(record.value)):
+        return False
+    if selection.header is None:
+        return True
+    name, value = selection.header
+    return any(
+        header.key == name and (value is None or header.value == value) for header in record.headers
+    )

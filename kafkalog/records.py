@@ -1,0 +1,195 @@
+"""The reference decoder: from a batch to its records, through the schemas in `formats`.
+
+Follows `DefaultRecordBatch`, `DefaultRecord` and `AbstractLegacyRecordBatch` of Kafka 4.3: what they
+accept is decoded, what they reject raises.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from typing import TYPE_CHECKING, Any
+
+from construct import ConstructError
+
+from formats import constants as c
+from formats.message_set import Message
+from formats.record import Record as RecordSchema
+from kafkalog.checksums import crc32
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
+from kafkalog.errors import CorruptDataError
+from kafkalog.model import Batch, Header, Record, TimestampType, increment_sequence
+from kafkalog.parsing import reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.source import Source
+
+
+def decode_records(
+    source: Source, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX
+) -> Iterator[Record]:
+    """The records of a batch in the order they are stored.
+
+    Args:
+        source: the file the batch is in.
+        batch: a batch of that file.
+        size_max: the most bytes a batch may have when decompressed.
+
+    Raises:
+        CorruptDataError: the batch does not hold what its header says; the records before the
+            damage have been yielded.
+        LimitExceededError: the batch is larger than `size_max` when decompressed.
+    """
+    if batch.magic < 2:
+        return _decode_messages(source, batch, size_max)
+    return _decode_records(source, batch, size_max)
+
+
+def resolve_batch(source: Source, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> Batch:
+    """The batch with its true base offset and count: compressed messages of magic 0 and 1.
+
+    Any other batch is returned as it is. Raises as `decode_records`.
+    """
+    if batch.magic >= 2 or not batch.compression:
+        return batch
+    offsets = [record.offset for record in decode_records(source, batch, size_max=size_max)]
+    return dataclasses.replace(batch, base_offset=offsets[0], count=len(offsets))
+
+
+def _decode_records(source: Source, batch: Batch, size_max: int) -> Iterator[Record]:
+    if batch.magic > 2:
+        raise _corrupt("magic-unknown", batch, f"Magic {batch.magic} is unknown.")
+    if batch.count < 0:
+        raise _corrupt("records-count-invalid", batch, f"The batch says {batch.count} records.")
+    if batch.count == 0:
+        return
+    body = source.read(
+        batch.position + c.RECORD_BATCH_OVERHEAD, batch.size_bytes - c.RECORD_BATCH_OVERHEAD
+    )
+    if batch.compression:
+        body = _decompress(batch, body, size_max)
+    append_time = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
+    stream = io.BytesIO(body)
+    for ordinal in range(batch.count):
+        if stream.tell() == len(body):
+            raise _corrupt(
+                "records-count-invalid",
+                batch,
+                f"The batch says {batch.count} records and holds {ordinal}.",
+            )
+        fields = _parse(RecordSchema, stream, batch, f"Record {ordinal} of the batch")
+        timestamp = batch.max_timestamp
+        if not append_time:
+            timestamp = _wrap_int64(batch.base_timestamp + fields.timestamp_delta)
+        sequence = -1
+        if batch.base_sequence >= 0:
+            sequence = increment_sequence(batch.base_sequence, fields.offset_delta)
+        yield Record(
+            batch=batch,
+            offset=batch.base_offset + fields.offset_delta,
+            timestamp=timestamp,
+            timestamp_type=batch.timestamp_type,
+            key=fields.key,
+            value=fields.value,
+            headers=tuple(Header(header.key, header.value) for header in fields.headers),
+            sequence=sequence,
+        )
+    left = len(body) - stream.tell()
+    if left:
+        raise _corrupt(
+            "records-left-over",
+            batch,
+            f"{left} bytes are left after the {batch.count} records of the batch.",
+        )
+
+
+def _decode_messages(source: Source, batch: Batch, size_max: int) -> Iterator[Record]:
+    body = source.read(batch.position, batch.size_bytes)
+    wrapper = _parse(Message, io.BytesIO(body), batch, "The message")
+    if not batch.compression:
+        wrapper.computed_crc = crc32(body[c.MAGIC_POSITION :])
+        yield _message_record(batch, wrapper, batch.last_offset)
+        return
+    if batch.compression == 4:
+        raise _corrupt("unknown-codec", batch, f"Magic {batch.magic} knows no zstd.")
+    if wrapper.value is None:
+        raise _corrupt("message-set-invalid", batch, "A compressed message has no value.")
+    inner = _inner_messages(batch, _decompress(batch, wrapper.value, size_max))
+    base = 0
+    if batch.magic == 1:
+        last = inner[-1].offset
+        if batch.last_offset and batch.last_offset < last:
+            raise _corrupt(
+                "message-set-invalid",
+                batch,
+                f"The last inner offset {last} is above the message's own {batch.last_offset}.",
+            )
+        base = batch.last_offset - last if batch.last_offset else 0
+    for message in inner:
+        yield _message_record(batch, message, base + message.offset)
+
+
+def _inner_messages(batch: Batch, body: bytes) -> list[Any]:
+    """The messages of a decompressed message set; an incomplete last one is dropped, as by Kafka."""
+    messages = []
+    position = 0
+    while len(body) - position >= c.LOG_OVERHEAD:
+        size = int.from_bytes(body[position + 8 : position + 12], "big", signed=True)
+        if size < c.MESSAGE_V0_LENGTH_MIN:
+            raise _corrupt("message-set-invalid", batch, f"An inner message has size {size}.")
+        end = position + c.LOG_OVERHEAD + size
+        if end > len(body):
+            break
+        message = _parse(Message, io.BytesIO(body[position:end]), batch, "An inner message")
+        if message.attributes.compression:
+            raise _corrupt("message-set-invalid", batch, "An inner message is compressed itself.")
+        message.computed_crc = crc32(body[position + c.MAGIC_POSITION : end])
+        messages.append(message)
+        position = end
+    if not messages:
+        raise _corrupt("message-set-invalid", batch, "A compressed message holds no messages.")
+    return messages
+
+
+def _message_record(batch: Batch, message: Any, offset: int) -> Record:
+    timestamp_type = batch.timestamp_type
+    timestamp = -1 if message.timestamp is None else message.timestamp
+    if batch.magic == 0:
+        timestamp = -1
+    elif timestamp_type == TimestampType.LOG_APPEND_TIME and message.magic == 1:
+        timestamp = batch.max_timestamp
+    return Record(
+        batch=batch,
+        offset=offset,
+        timestamp=timestamp,
+        timestamp_type=timestamp_type,
+        key=message.key,
+        value=message.value,
+        crc=message.crc,
+        crc_valid=message.computed_crc == message.crc,
+    )
+
+
+def _decompress(batch: Batch, body: bytes, size_max: int) -> bytes:
+    try:
+        return decompress(body, batch.compression, magic=batch.magic, limit=size_max)
+    except CorruptDataError as error:
+        raise _corrupt(error.reference, batch, error.message) from error
+
+
+def _parse(schema: Any, stream: io.BytesIO, batch: Batch, what: str) -> Any:
+    try:
+        return schema.parse_stream(stream)
+    except ConstructError as error:
+        message = f"{what} cannot be parsed: {reason(error)}."
+        raise _corrupt("record-malformed", batch, message) from error
+
+
+def _corrupt(reference: str, batch: Batch, message: str) -> CorruptDataError:
+    return CorruptDataError(message, reference=reference, path=batch.path, position=batch.position)
+
+
+def _wrap_int64(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63

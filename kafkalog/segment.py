@@ -1,0 +1,140 @@
+"""One segment, open for reading: its batches from an offset on, by way of its indexes.
+
+Follows `LogSegment.translateOffset`, `LogSegment.readNextOffset` and `LogSegment.largestTimestamp`
+of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from kafkalog.framing import read_batch, scan_batches
+from kafkalog.indexes import OffsetIndex, TimeIndex
+from kafkalog.model import Batch
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from kafkalog.indexes import Probe
+    from kafkalog.log_dir import Segment
+    from kafkalog.model import Defect, OffsetIndexEntry
+
+
+class OpenSegment:
+    """A segment whose files are opened when they are first used.
+
+    Args:
+        segment: which one.
+        use_index: whether offset lookups may use the offset index.
+    """
+
+    def __init__(self, segment: Segment, *, use_index: bool = True) -> None:
+        self.segment = segment
+        self.use_index = use_index
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._files.close()
+
+    @cached_property
+    def source(self) -> Source:
+        """The `.log` file."""
+        return self._files.enter_context(Source(self.segment.log.path))
+
+    @cached_property
+    def offset_index(self) -> OffsetIndex | None:
+        """The `.index` file, None where it is missing or must not be used."""
+        entry = self.segment.offset_index
+        if entry is None or not self.use_index:
+            return None
+        return self._files.enter_context(OffsetIndex(entry.path, self.segment.base_offset))
+
+    @cached_property
+    def time_index(self) -> TimeIndex | None:
+        """The `.timeindex` file, None where it is missing."""
+        entry = self.segment.time_index
+        if entry is None:
+            return None
+        return self._files.enter_context(TimeIndex(entry.path, self.segment.base_offset))
+
+    def index_entry(
+        self, offset: int, probes: list[Probe[OffsetIndexEntry]] | None = None
+    ) -> OffsetIndexEntry | None:
+        """The index entry a search for `offset` starts from, None where it starts at position 0.
+
+        An entry that hits no batch is not used: damage in an index must not hide records.
+        """
+        entry = self.offset_index.lookup(offset, probes) if self.offset_index else None
+        if entry is None or not 0 <= entry.position < self.source.size_bytes:
+            return None
+        hit = read_batch(self.source, entry.position, self.source.size_bytes)
+        return entry if isinstance(hit, Batch) and hit.base_offset <= entry.offset else None
+
+    def scan_from(self, offset: int, *, check_crc: bool = False) -> Iterator[Batch | Defect]:
+        """Batches and defects from the index entry below `offset` on; earlier batches may come."""
+        entry = self.index_entry(offset)
+        return scan_batches(self.source, entry.position if entry else 0, check_crc=check_crc)
+
+    def find_batch(self, start: int, offset: int) -> Batch | None:
+        """The batch that a fetch of `offset` returns, searched from position `start` on.
+
+        Follows `FileRecords.searchForOffsetFromPosition`: only headers are read.
+        """
+        previous = None
+        for found in scan_batches(self.source, start):
+            if not isinstance(found, Batch):
+                continue
+            if found.base_offset == offset and not _is_wrapper(found):
+                return found
+            if found.last_offset >= offset and _is_wrapper(found):
+                return found
+            if found.base_offset > offset:
+                if previous and previous.last_offset >= offset:
+                    return previous
+                return found
+            previous = found
+        return previous if previous and previous.last_offset >= offset else None
+
+    def next_offset(self) -> int:
+        """The offset after the last batch; the base offset of an empty segment."""
+        index = self.offset_index
+        last_indexed = index.entry(index.entry_count - 1) if index and index.entry_count else None
+        following = self.segment.base_offset
+        for found in self.scan_from(last_indexed.offset if last_indexed else following):
+            if isinstance(found, Batch):
+                following = found.next_offset
+        return following
+
+    def largest_timestamp(self, *, recovered: bool) -> tuple[int, int]:
+        """Largest timestamp and the offset that goes with it, (-1, base offset) where unknown.
+
+        The last entry of the time index, as a broker takes it that loads a cleanly closed log. With
+        `recovered` the batches behind the index count too, as after the recovery of a log that was
+        not closed.
+        """
+        last = self.time_index.last() if self.time_index else None
+        timestamp, offset = (
+            (last.timestamp, last.offset) if last else (-1, self.segment.base_offset)
+        )
+        if recovered:
+            for found in self.scan_from(offset):
+                if isinstance(found, Batch) and found.max_timestamp > timestamp:
+                    timestamp, offset = found.max_timestamp, found.last_offset
+        return timestamp, offset
+
+
+def _is_wrapper(batch: Batch) -> bool:
+    """Whether only the last offset of the batch is known from its header."""
+    return batch.magic < 2 and batch.compression != 0

@@ -1,0 +1,163 @@
+"""Read-only bytes: the one place where kafkalog opens files to read them.
+
+Files are opened O_RDONLY and read by position (`pread`), never mapped: a file that a running broker
+truncates meanwhile gives an error, not a signal. Only regular files are opened, so that a FIFO or a
+device cannot hang or change anything.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING, Self
+
+from kafkalog.errors import NotAKafkaFileError, NotFoundError, UnreadableError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+WINDOW_SIZE_MIN = 4096
+WINDOW_SIZE_MAX = 1 << 20
+
+
+class Source:
+    """A regular file, open for reading, as long as it was when it was opened.
+
+    Small reads are served from a window that grows while reading goes forward, so that both header
+    walks over large batches and sequential reads are cheap.
+
+    Args:
+        path: the file; symbolic links are followed.
+
+    Raises:
+        NotFoundError: there is no such file.
+        UnreadableError: it cannot be opened or read.
+        NotAKafkaFileError: it is not a regular file.
+    """
+
+    __slots__ = ("_fd", "_window", "_window_position", "_window_size", "mtime_ms", "path",
+                 "size_bytes")  # fmt: skip
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            require_regular(path, os.stat(path).st_mode)
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise reading_error(error, path) from error
+        except ValueError as error:
+            raise NotFoundError("The path cannot name a file.", path=path) from error
+        status = os.fstat(self._fd)
+        self.size_bytes = status.st_size
+        self.mtime_ms = status.st_mtime_ns // 1_000_000
+        self._window = b""
+        self._window_position = 0
+        self._window_size = WINDOW_SIZE_MIN
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; closing twice does no harm."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def read(self, position: int, size: int) -> bytes:
+        """Exactly `size` bytes from `position`, fewer only where the file ends.
+
+        Raises:
+            UnreadableError: the disk failed, or the file became shorter since it was opened.
+        """
+        size = min(size, self.size_bytes - position)
+        if size <= 0:
+            return b""
+        start = position - self._window_position
+        if start >= 0 and start + size <= len(self._window):
+            return self._window[start : start + size]
+        if size >= WINDOW_SIZE_MAX:
+            return self._pread(position, size)
+        ahead = 0 <= start <= len(self._window) + WINDOW_SIZE_MIN
+        grown = min(self._window_size * 2, WINDOW_SIZE_MAX)
+        self._window_size = grown if ahead and self._window else WINDOW_SIZE_MIN
+        wanted = min(max(size, self._window_size), self.size_bytes - position)
+        self._window = self._pread(position, wanted)
+        self._window_position = position
+        return self._window[:size]
+
+    def is_zero_from(self, position: int) -> bool:
+        """Whether every byte from `position` to the end of the file is zero.
+
+        Holes of sparse files are skipped without reading them.
+        """
+        while position < self.size_bytes:
+            try:
+                position = os.lseek(self._fd, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    break
+            chunk = self._pread(position, min(WINDOW_SIZE_MAX, self.size_bytes - position))
+            if chunk.strip(b"\0"):
+                return False
+            position += len(chunk)
+        return True
+
+    def _pread(self, position: int, size: int) -> bytes:
+        try:
+            chunk = os.pread(self._fd, size, position)
+            while len(chunk) < size:
+                more = os.pread(self._fd, size - len(chunk), position + len(chunk))
+                if not more:
+                    raise UnreadableError(
+                        "The file became shorter while it was being read.",
+                        path=self.path,
+                        position=position + len(chunk),
+                        hint="Is a broker still writing to it? Stop it, or work on a copy.",
+                    )
+                chunk += more
+        except OSError as error:
+            raise reading_error(error, self.path) from error
+        return chunk
+
+
+def read_file(path: str, size_max: int = 64 << 20) -> bytes:
+    """The whole of a small file.
+
+    Raises:
+        NotAKafkaFileError: the file is larger than `size_max` bytes.
+    """
+    with Source(path) as source:
+        if source.size_bytes > size_max:
+            raise NotAKafkaFileError(
+                f"The file has {source.size_bytes} bytes; files of this kind are far smaller.",
+                path=path,
+            )
+        return source.read(0, source.size_bytes)
+
+
+def require_regular(path: str, mode: int) -> None:
+    """Raise `NotAKafkaFileError` unless the mode is that of a regular file."""
+    if stat.S_ISREG(mode):
+        return
+    kind = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}.get(
+        stat.S_IFMT(mode), "a device"
+    )
+    raise NotAKafkaFileError(f"This is {kind}, not a regular file.", path=path)
+
+
+def reading_error(error: OSError, path: str) -> NotFoundError | UnreadableError:
+    """Our error for an `OSError` met while reading `path`."""
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return NotFoundError("There is no such file or directory.", path=path)
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    hint = "Read it as the user who runs the broker." if error.errno == errno.EACCES else None
+    return UnreadableError(f"It cannot be read: {reason}.", path=path, hint=hint)

@@ -1,0 +1,192 @@
+"""One partition's log as a broker knows it: its offsets, epochs and open transactions.
+
+Follows `UnifiedLog`, `LogLoader`, `ProducerStateManager` and `LeaderEpochFileCache` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
+from kafkalog.errors import KafkaLogError
+from kafkalog.indexes import read_aborted_transactions
+from kafkalog.log_dir import open_partition
+from kafkalog.model import Batch
+from kafkalog.names import DirectoryState, FileKind
+from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.records import decode_records
+from kafkalog.segment import OpenSegment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.log_dir import PartitionDir, Segment
+    from kafkalog.model import AbortedTransaction, EpochEntry
+
+CONTROL_TYPE_COMMIT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction without its marker: who began it, and with which offset."""
+
+    producer_id: int
+    first_offset: int
+
+
+class UnifiedLog:
+    """The log of one partition directory.
+
+    Offsets that are not given come from the checkpoints of the log directory around the partition;
+    without them the log itself decides.
+
+    Args:
+        partition: the directory, or its path.
+        high_watermark: offset up to which the log is replicated, exclusive; None: the log end.
+        log_start_offset: first readable offset; None: from the checkpoint and the first segment.
+        use_index: whether offset indexes may be used.
+    """
+
+    def __init__(
+        self,
+        partition: PartitionDir | str,
+        *,
+        high_watermark: int | None = None,
+        log_start_offset: int | None = None,
+        use_index: bool = True,
+    ) -> None:
+        self.partition = open_partition(partition) if isinstance(partition, str) else partition
+        self.use_index = use_index
+        self._high_watermark = high_watermark
+        self._log_start_offset = log_start_offset
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The live segments by base offset."""
+        return self.partition.segments
+
+    def open_segment(self, segment: Segment) -> OpenSegment:
+        """The segment, open for reading; use it as a context manager."""
+        return OpenSegment(segment, use_index=self.use_index)
+
+    def checkpoint(self, name: str) -> int | None:
+        """This partition's entry in a checkpoint file of the log directory, None without one."""
+        if self.partition.state not in (DirectoryState.LIVE, DirectoryState.FUTURE):
+            return None
+        path = os.path.join(self._log_dir, name)
+        with suppress(KafkaLogError):
+            for entry in read_offset_checkpoint(path):
+                if (entry.topic, entry.partition) == (
+                    self.partition.topic,
+                    self.partition.partition,
+                ):
+                    return entry.offset
+        return None
+
+    @property
+    def _log_dir(self) -> str:
+        return os.path.dirname(os.path.abspath(self.partition.path))
+
+    @property
+    def was_closed(self) -> bool:
+        """Whether the broker shut down cleanly: its mark is in the log directory."""
+        return os.path.lexists(os.path.join(self._log_dir, ".kafka_cleanshutdown"))
+
+    @cached_property
+    def log_start_offset(self) -> int:
+        """First readable offset: the given one, else checkpoint or first segment, the larger."""
+        if self._log_start_offset is not None:
+            return self._log_start_offset
+        first = self.segments[0].base_offset if self.segments else 0
+        return max(first, self.checkpoint("log-start-offset-checkpoint") or 0)
+
+    @cached_property
+    def log_end_offset(self) -> int:
+        """Offset the next record would get, read from the active segment."""
+        if not self.segments:
+            return self.log_start_offset
+        with self.open_segment(self.segments[-1]) as active:
+            return active.next_offset()
+
+    @property
+    def high_watermark(self) -> int:
+        """The given one; else the log end, as in a broker that is the only replica."""
+        if self._high_watermark is None:
+            return self.log_end_offset
+        return min(self._high_watermark, self.log_end_offset)
+
+    @cached_property
+    def last_stable_offset(self) -> int:
+        """End of what a read_committed consumer sees: high watermark or first open transaction."""
+        firsts = (transaction.first_offset for transaction in self.open_transactions())
+        return min(firsts, default=self.high_watermark)
+
+    @cached_property
+    def leader_epochs(self) -> tuple[EpochEntry, ...]:
+        """The entries of `leader-epoch-checkpoint`, empty where it is missing or damaged."""
+        with suppress(KafkaLogError):
+            path = os.path.join(self.partition.path, "leader-epoch-checkpoint")
+            return tuple(read_leader_epochs(path))
+        return ()
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Transactions without a marker below the high watermark, by first offset.
+
+        Starts from the newest sound producer snapshot, as a broker does, and reads the headers of
+        the batches after it.
+        """
+        begun, start = self._transactions_in_snapshot()
+        for batch, opened in self.batches_from(start):
+            if batch.next_offset > self.high_watermark:
+                break
+            if not batch.is_transactional or batch.next_offset <= start:
+                continue
+            if batch.is_control:
+                if any(True for _ in decode_records(opened.source, batch)):
+                    begun.pop(batch.producer_id, None)
+            else:
+                begun.setdefault(batch.producer_id, batch.base_offset)
+        pending = [OpenTransaction(producer, first) for producer, first in begun.items()]
+        return sorted(pending, key=lambda transaction: transaction.first_offset)
+
+    def _transactions_in_snapshot(self) -> tuple[dict[int, int], int]:
+        """Open transactions in the newest sound snapshot, and the offset it was taken at."""
+        for entry in reversed(self.partition.live(FileKind.PRODUCER_SNAPSHOT)):
+            offset = entry.name.offset or 0
+            if offset > self.high_watermark:
+                continue
+            with suppress(KafkaLogError):
+                states = read_producer_snapshot(entry.path)
+                return {
+                    state.producer_id: state.current_txn_first_offset
+                    for state in states
+                    if state.current_txn_first_offset is not None
+                }, offset
+        return {}, self.log_start_offset
+
+    def batches_from(self, offset: int) -> Iterator[tuple[Batch, OpenSegment]]:
+        """Batches with offsets at or above `offset`, headers only, each with its open segment."""
+        for segment in self.segments:
+            if segment.next_base_offset is not None and segment.next_base_offset <= offset:
+                continue
+            with self.open_segment(segment) as opened:
+                for found in opened.scan_from(offset):
+                    if isinstance(found, Batch) and found.last_offset >= offset:
+                        yield found, opened
+
+    def aborted_transactions(self) -> list[AbortedTransaction]:
+        """What the transaction indexes of all segments list, in log order."""
+        found: list[AbortedTransaction] = []
+        for segment in self.segments:
+            if segment.transaction_index is not None:
+                found.extend(read_aborted_transactions(segment.transaction_index.path))
+        return found
+
+    def floor_segment(self, offset: int) -> int | None:
+        """Ordinal of the segment with the greatest base offset <= `offset`, None below all."""
+        below = [i for i, segment in enumerate(self.segments) if segment.base_offset <= offset]
+        return below[-1] if below else None

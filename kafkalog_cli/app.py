@@ -1,0 +1,63 @@
+"""The table of commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kafkalog_cli.commands.dump_segment import dump_segment
+from kafkalog_cli.commands.kafka_dump_log import kafka_dump_log
+from kafkalog_cli.commands.lookup_offset import lookup_offset
+from kafkalog_cli.commands.ls import ls
+from kafkalog_cli.commands.verify import verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_EPILOG = "Exit status: 0 fine, 1 defects or not found, 2 usage, 3 unreadable, 5 unsupported."
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(version("kafkalog"))
+        raise typer.Exit
+
+
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """See, find and prove what is in Apache Kafka's log files. No broker needed; reading never
+    writes.
+
+    \b
+    kafkalog ls /var/lib/kafka                       what is there
+    kafkalog dump-segment orders-0 --limit 10        its records
+    kafkalog lookup-offset orders-0 --timestamp -2h  where a record is
+    kafkalog verify /var/lib/kafka                   what is wrong
+    """
+
+
+def command_group() -> Any:
+    """All commands as one click group."""
+    app = typer.Typer(
+        name="kafkalog",
+        callback=_root,
+        epilog=_EPILOG,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    commands: list[Callable[..., None]] = [ls, dump_segment, lookup_offset, verify]
+    for command in commands:
+        app.command()(command)
+    app.command(
+        context_settings={"ignore_unknown_options": False, "help_option_names": []},
+        add_help_option=False,
+    )(kafka_dump_log)
+    return typer.main.get_command(app)

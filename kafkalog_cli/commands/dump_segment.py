@@ -1,0 +1,147 @@
+"""`kafkalog dump-segment`: what is in a file, or in a partition's segments."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkalog_cli.options import (
+    BytesOption,
+    DebugOption,
+    ExactOption,
+    NowOption,
+    PathsArgument,
+    QuietOption,
+    UtcOption,
+    ZoneOption,
+    parse_bytes,
+    parse_regex,
+    parse_size,
+    parse_time,
+    parse_zone,
+)
+from kafkalog_cli.render.text import BytesFormat
+
+if TYPE_CHECKING:
+    from kafkalog.reader import Selection
+
+
+class DumpFormat(StrEnum):
+    """How a dump is written; `kafka` is the text of kafka-dump-log.sh."""
+
+    TABLE = "table"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+    KAFKA = "kafka"
+
+
+class Decode(StrEnum):
+    """Whether records of internal topics are decoded."""
+
+    AUTO = "auto"
+    NONE = "none"
+
+
+def dump_segment(
+    paths: PathsArgument,
+    records: Annotated[
+        bool | None,
+        typer.Option(
+            "--records/--batches",
+            help="Records (default), or batches (default for a table of one .log file).",
+        ),
+    ] = None,
+    from_offset: Annotated[int | None, typer.Option(help="First offset.")] = None,
+    to_offset: Annotated[int | None, typer.Option(help="Offset to stop before.")] = None,
+    from_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Earliest timestamp.")
+    ] = None,
+    to_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Timestamp to stay below.")
+    ] = None,
+    from_position: Annotated[
+        int | None, typer.Option(help="Byte position to start at; the next batch is found.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="So many rows of each PATH.")] = None,
+    producer_id: Annotated[int | None, typer.Option(help="Batches of this producer.")] = None,
+    leader_epoch: Annotated[int | None, typer.Option(help="Batches of this epoch.")] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="TEXT|0xHEX", help="Records with this key.")
+    ] = None,
+    key_regex: Annotated[str | None, typer.Option(help="Records whose key matches.")] = None,
+    value_regex: Annotated[str | None, typer.Option(help="Records whose value matches.")] = None,
+    header: Annotated[
+        str | None, typer.Option(metavar="NAME[=VALUE]", help="Records with this header.")
+    ] = None,
+    control: Annotated[bool, typer.Option("--control", help="Control records only.")] = False,
+    read_committed: Annotated[
+        bool, typer.Option("--read-committed", help="What a read_committed consumer is given.")
+    ] = False,
+    max_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Read so much of each .log.")
+    ] = None,
+    decode: Annotated[
+        Decode, typer.Option("--decode", help="Records of internal topics as JSON, or as bytes.")
+    ] = Decode.AUTO,
+    form: Annotated[
+        DumpFormat,
+        typer.Option("--format", help="How it is written; kafka: as kafka-dump-log.sh."),
+    ] = DumpFormat.TABLE,
+    bytes_form: BytesOption = BytesFormat.AUTO,
+    now: NowOption = None,
+    exact: ExactOption = False,
+    utc: UtcOption = False,
+    tz: ZoneOption = "UTC",
+    quiet: QuietOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Show what is in any file Kafka writes; a partition directory means its segments in order.
+
+    Damage is shown in place and reading goes on at the next sound batch; exit status 1 then.
+
+    \b
+    kafkalog dump-segment orders-0/00000000000000000000.log
+    kafkalog dump-segment orders-0 --from-time -2h --key-regex '^user-' --format ndjson
+    kafkalog dump-segment __consumer_offsets-7 --format ndjson
+    kafkalog dump-segment orders-0/00000000000000000000.timeindex
+    """
+    from kafkalog.reader import Selection
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render.dump import Dump, DumpStyle
+
+    name, _, value = (header or "").partition("=")
+    selection = Selection(
+        from_offset=from_offset,
+        to_offset=to_offset,
+        from_time=None if from_time is None else parse_time(from_time, now),
+        to_time=None if to_time is None else parse_time(to_time, now),
+        from_position=from_position,
+        limit=limit,
+        max_bytes=None if max_bytes is None else parse_size(max_bytes),
+        producer_id=producer_id,
+        leader_epoch=leader_epoch,
+        key=None if key is None else parse_bytes(key),
+        key_regex=parse_regex(key_regex),
+        value_regex=parse_regex(value_regex),
+        header=(parse_bytes(name), parse_bytes(value) if "=" in (header or "") else None)
+        if header
+        else None,
+        control=control,
+        read_committed=read_committed,
+    )
+    outcome = Outcome()
+    style = DumpStyle(
+        form=form,
+        records=records,
+        bytes_form=bytes_form,
+        zone=parse_zone("UTC" if utc else tz),
+        exact=exact,
+        decode=decode == Decode.AUTO,
+    )
+    with Dump(selection, style, outcome) as dump:
+        for target in outcome.open_all(paths):
+            dump.show(target)
+    return outcome.status

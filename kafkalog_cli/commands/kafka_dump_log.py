@@ -1,0 +1,109 @@
+"""`kafkalog kafka-dump-log`: a drop-in for Kafka's own `kafka-dump-log.sh`."""
+
+from __future__ import annotations
+
+import argparse
+
+import typer
+
+
+def kafka_dump_log(context: typer.Context) -> int:
+    """Take the options of kafka-dump-log.sh of Kafka 4.3 and print its bytes.
+
+    Unlike the original it never writes to the files, goes on past damage, and exits with 1 where it
+    found any. `kafka-dump-log --help` lists the options.
+
+    \b
+    kafkalog kafka-dump-log --deep-iteration --print-data-log --files 00000000000000000000.log
+    kafkalog kafka-dump-log --offsets-decoder --files __consumer_offsets-0/00000000000000000000.log
+    """
+    from kafkalog_cli.kafka_dump import KafkaDump
+    from kafkalog_cli.outcome import Outcome
+
+    arguments, _ = _parser().parse_known_args(context.args)
+    outcome = Outcome()
+    dump = KafkaDump(_options(arguments), outcome)
+    for path in arguments.files.rstrip(",").split(","):
+        dump.dump(path)
+    dump.finish()
+    return outcome.status
+
+
+_STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
+_DECODERS = {
+    _STRING_DECODER: 0,
+    "org.apache.kafka.tools.api.IntegerDecoder": 4,
+    "org.apache.kafka.tools.api.LongDecoder": 8,
+}
+_PAYLOAD_DECODERS = (
+    "offsets",
+    "transaction-log",
+    "cluster-metadata",
+    "remote-log-metadata",
+    "share-group-state",
+)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kafkalog kafka-dump-log",
+        allow_abbrev=False,
+        description="The options of kafka-dump-log.sh of Kafka 4.3; the bytes on stdout are the "
+        "same. Exit status: 0 fine, 1 damage found, 2 usage, 3 unreadable.",
+    )
+    add = parser.add_argument
+    add("--files", required=True, help="comma-separated list of files to dump")
+    add("--deep-iteration", action="store_true", help="print records, too")
+    add("--print-data-log", action="store_true", help="print records with key and payload")
+    add("--skip-record-metadata", action="store_true", help="leave out the records' metadata")
+    add("--max-bytes", type=int, default=2**31 - 1, help="read so many bytes of each .log")
+    add("--max-message-size", type=int, default=5 * 1024 * 1024, help="largest batch of an index")
+    add("--verify-index-only", action="store_true", help="compare index and log, print no entries")
+    add("--index-sanity-check", action="store_true", help="only check the index's own sanity")
+    for part in ("key", "value"):
+        add(f"--{part}-decoder-class", nargs="?", const=_STRING_DECODER, help=f"decodes the {part}")
+    for decoder in _PAYLOAD_DECODERS:
+        add(f"--{decoder}-decoder", action="store_true", help=f"decode records of the {decoder}")
+    return parser
+
+
+def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name-defined] # noqa: F821
+    from kafkalog.payloads import PayloadKind
+    from kafkalog_cli.kafka_dump import DumpOptions
+    from kafkalog_cli.render.kafka_text import RecordText
+
+    chosen = [
+        PayloadKind(name)
+        for name in _PAYLOAD_DECODERS
+        if getattr(arguments, f"{name.replace('-', '_')}_decoder")
+    ]
+    classes = (arguments.key_decoder_class, arguments.value_decoder_class)
+    content = bool(arguments.print_data_log or chosen or any(classes))
+    numbers = [_width(name) for name in classes]
+    return DumpOptions(
+        deep=content or arguments.deep_iteration,
+        record=RecordText(
+            content=content,
+            metadata=not arguments.skip_record_metadata,
+            decoder=chosen[0] if chosen else None,
+            numbers=(numbers[0], numbers[1]),
+        ),
+        max_bytes=arguments.max_bytes,
+        max_message_size=arguments.max_message_size,
+        verify_only=arguments.verify_index_only,
+        sanity_check=arguments.index_sanity_check,
+    )
+
+
+def _width(decoder: str | None) -> int:
+    """How many bytes the integers of a decoder class have, 0 for text."""
+    from kafkalog.errors import UnsupportedError
+
+    if decoder is None:
+        return 0
+    if decoder not in _DECODERS:
+        raise UnsupportedError(
+            f"The decoder class {decoder} is Java and cannot be run here.",
+            hint="`kafkalog dump-segment --bytes hex --format ndjson` gives the bytes to decode.",
+        )
+    return _DECODERS[decoder]

@@ -1,0 +1,188 @@
+"""`kafkalog lookup-offset`: where a record is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkalog.model import Isolation, Special
+from kafkalog_cli.options import (
+    BytesOption,
+    DebugOption,
+    ExactOption,
+    FormatOption,
+    NowOption,
+    QuietOption,
+    UtcOption,
+    ZoneOption,
+    parse_time,
+    parse_zone,
+)
+from kafkalog_cli.render.text import BytesFormat
+from kafkalog_cli.render.writer import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.lookup import Lookup
+    from kafkalog.unified_log import UnifiedLog
+
+
+def lookup_offset(
+    partition_dir: Annotated[
+        str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
+    ],
+    offsets: Annotated[
+        list[int] | None, typer.Argument(metavar="[OFFSET]...", help="Offsets to look up.")
+    ] = None,
+    timestamp: Annotated[
+        list[str] | None,
+        typer.Option("--timestamp", metavar="TIME", help="As ListOffsets does; repeatable."),
+    ] = None,
+    special: Annotated[
+        list[Special] | None,
+        typer.Option("--special", help="The special timestamps of ListOffsets; repeatable."),
+    ] = None,
+    isolation: Annotated[
+        Isolation,
+        typer.Option(
+            "--isolation",
+            help="Answers lie below the high watermark, the last stable offset, or anywhere.",
+        ),
+    ] = Isolation.READ_UNCOMMITTED,
+    high_watermark: Annotated[
+        str,
+        typer.Option(
+            "--high-watermark",
+            metavar="N|end|checkpoint",
+            help="Up to where the log is replicated; `checkpoint`: as the broker last noted it.",
+        ),
+    ] = "end",
+    log_start_offset: Annotated[
+        int | None, typer.Option("--log-start-offset", help="Instead of the checkpoint's.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show each step and each probe of each search.")
+    ] = False,
+    no_index: Annotated[
+        bool,
+        typer.Option("--no-index", help="Scan, too, and compare: a difference is a defect."),
+    ] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show the record that was found.")] = False,
+    form: FormatOption = Format.TABLE,
+    bytes_form: BytesOption = BytesFormat.AUTO,
+    now: NowOption = None,
+    exact: ExactOption = False,
+    utc: UtcOption = False,
+    tz: ZoneOption = "UTC",
+    quiet: QuietOption = False,
+    debug: DebugOption = False,
+) -> int:
+    """Find a record by offset or time, by binary search, as the broker does.
+
+    An offset is looked up as a fetch does it, a time as ListOffsets. Exit status 1 where nothing
+    was found.
+
+    \b
+    kafkalog lookup-offset orders-0 4711 --show
+    kafkalog lookup-offset orders-0 --timestamp 2026-11-21T04:00:00Z --explain
+    kafkalog lookup-offset orders-0 --special latest --isolation read_committed
+    """
+    from kafkalog.errors import UsageError
+    from kafkalog.model import Defect, Severity
+    from kafkalog.unified_log import UnifiedLog
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render.lookups import explain_rows, lookup_view, print_steps, show_record
+    from kafkalog_cli.render.rows import record_row
+    from kafkalog_cli.render.writer import Writer
+
+    if not (offsets or timestamp or special):
+        raise UsageError("Nothing to look up.", hint="Give offsets, --timestamp or --special.")
+    zone = parse_zone("UTC" if utc else tz)
+    times = [parse_time(text, now) for text in timestamp or ()]
+    outcome = Outcome()
+    log = _open_log(partition_dir, high_watermark, log_start_offset, use_index=True)
+    scanned = UnifiedLog(
+        log.partition,
+        high_watermark=log.high_watermark,
+        log_start_offset=log.log_start_offset,
+        use_index=False,
+    )
+    queries = (offsets or [], times, special or [])
+    answers = _answers(log, queries, isolation)
+    with Writer(lookup_view(zone, exact=exact), form, outcome.defect) as writer:
+        for found, control in zip(
+            answers, _answers(scanned, queries, isolation) if no_index else _nothing(), strict=False
+        ):
+            writer.write(found)
+            outcome.status = max(outcome.status, 0 if found.found else 1)
+            if explain and form == Format.TABLE:
+                writer.flush()
+                print_steps(found)
+            elif explain and form != Format.CSV:
+                for row in explain_rows(found):
+                    writer.write_row(row)
+            if show and found.record is not None:
+                if form == Format.TABLE:
+                    writer.flush()
+                    show_record(found.record, bytes_form, zone)
+                elif form != Format.CSV:
+                    writer.write_row(record_row(found.record, bytes_form))
+            if control is not None and (control.offset, control.batch) != (
+                found.offset,
+                found.batch,
+            ):
+                outcome.status = max(outcome.status, 1)
+                writer.defect(
+                    Defect(
+                        reference="lookup-index-mismatch",
+                        severity=Severity.INDEX,
+                        path=partition_dir,
+                        detail=f"With indexes {found.query} is at offset {found.offset}, by "
+                        f"scanning at offset {control.offset}.",
+                        hint="`kafkalog verify` tells which index is wrong.",
+                    )
+                )
+    return outcome.status
+
+
+def _open_log(
+    path: str, high_watermark: str, log_start_offset: int | None, *, use_index: bool
+) -> UnifiedLog:
+    from kafkalog.errors import UsageError
+    from kafkalog.unified_log import UnifiedLog
+
+    watermark = None
+    if high_watermark == "checkpoint":
+        watermark = UnifiedLog(path).checkpoint("replication-offset-checkpoint") or 0
+    elif high_watermark != "end":
+        if not high_watermark.isdecimal():
+            raise UsageError(
+                f"{high_watermark!r} is no high watermark.", hint="Give N, end or checkpoint."
+            )
+        watermark = int(high_watermark)
+    return UnifiedLog(
+        path,
+        high_watermark=watermark,
+        log_start_offset=log_start_offset,
+        use_index=use_index,
+    )
+
+
+def _answers(
+    log: UnifiedLog, queries: tuple[list[int], list[int], list[Special]], isolation: Isolation
+) -> Iterator[Lookup]:
+    from kafkalog import lookup
+
+    for offset in queries[0]:
+        yield lookup.lookup_offset(log, offset, isolation)
+    for timestamp in queries[1]:
+        yield lookup.lookup_timestamp(log, timestamp, isolation)
+    for name in queries[2]:
+        yield lookup.lookup_special(log, name, isolation)
+
+
+def _nothing() -> Iterator[None]:
+    while True:
+        yield None

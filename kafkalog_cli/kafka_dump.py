@@ -1,0 +1,267 @@
+"""What `kafka-dump-log.sh` prints for a list of files, and what it reports at the end.
+
+Follows `DumpLogSegments` of Kafka 4.3. Where that tool dies, this one reports the damage on stderr
+and goes on with the next file; it never writes to the files it reads.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.framing import crc_valid, read_batch
+from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.log_dir import open_path
+from kafkalog.model import Batch, Defect
+from kafkalog.names import FileKind, parse_file_name
+from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.reader import crc_defects, defect_of
+from kafkalog.records import decode_records
+from kafkalog.source import Source
+from kafkalog_cli.outcome import Outcome
+from kafkalog_cli.render import kafka_text as text
+from kafkalog_cli.render.diagnostics import show_note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.model import TimeIndexEntry
+
+INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class DumpOptions:
+    """The options of Kafka's tool that change what is printed."""
+
+    deep: bool = False
+    record: text.RecordText = field(default_factory=text.RecordText)
+    max_bytes: int = INT32_MAX
+    max_message_size: int = 5 * 1024 * 1024
+    verify_only: bool = False
+    sanity_check: bool = False
+
+
+class KafkaDump:
+    """A run over some files; `finish` prints the reports of all of them."""
+
+    def __init__(self, options: DumpOptions, outcome: Outcome) -> None:
+        self.options = options
+        self.outcome = outcome
+        self._mismatches: dict[str, dict[int, int]] = {}
+        self._wrong_times: dict[str, list[tuple[int, int]]] = {}
+        self._unordered: dict[str, list[tuple[int, int]]] = {}
+        self._not_found: dict[str, list[tuple[int, int]]] = {}
+        self._gaps: dict[str, dict[int, int]] = {}
+
+    def dump(self, path: str) -> None:
+        """Print one file; damage and missing files are reported, not raised."""
+        path = text.java_path(path)
+        text.put_line(f"Dumping {path}")
+        suffix = os.path.basename(path).rpartition(".")[2] if "." in path else ""
+        printers = {
+            "log": self._log,
+            "checkpoint": self._log,
+            "index": self._offset_index,
+            "timeindex": self._time_index,
+            "txnindex": self._transaction_index,
+            "snapshot": self._snapshot,
+        }
+        if suffix not in printers:
+            show_note(f"Ignoring unknown file {path}")
+            return
+        try:
+            if parse_file_name(os.path.basename(path)).kind == FileKind.UNKNOWN:
+                open_path(path)
+            printers[suffix](path)
+        except KafkaLogError as error:
+            self.outcome.error(error)
+
+    def _log(self, path: str) -> None:
+        text.put_line(text.heading(parse_file_name(os.path.basename(path))))
+        with Source(path) as source:
+            limit = min(source.size_bytes, self.options.max_bytes)
+            previous, position = -1, 0
+            for batch in _frames(source, limit):
+                if isinstance(batch, Defect):
+                    self._tail(batch, source, position)
+                    return
+                position = batch.end_position
+                batch = replace(batch, crc_valid=crc_valid(source, batch))
+                text.put_line(text.batch_line(batch))
+                for defect in crc_defects(batch):
+                    self._defect(defect)
+                if self.options.deep:
+                    previous = self._records(source, batch, previous)
+
+    def _tail(self, defect: Defect, source: Source, position: int) -> None:
+        """What is behind the last batch that can be framed."""
+        if defect.reference == "torn-tail":
+            if self.options.max_bytes == INT32_MAX:
+                left = source.size_bytes - position
+                name = os.path.basename(source.path)
+                text.put_line(f"Found {left} invalid bytes at the end of {name}")
+                self._defect(defect)
+        elif source.is_zero_from(position):
+            show_note(
+                f"{source.path}: the rest from position {position} on is zero, preallocated or "
+                "never written (Kafka's tool ends with an exception here)"
+            )
+        else:
+            self._defect(defect)
+
+    def _records(self, source: Source, batch: Batch, previous: int) -> int:
+        """Print the records of a batch; the last offset is returned."""
+        gaps = self._gaps.setdefault(source.path, {})
+        try:
+            for record in decode_records(source, batch):
+                if record.offset != previous + 1:
+                    gaps[previous] = record.offset
+                previous = record.offset
+                text.put_line(text.record_line(record, self.options.record))
+        except KafkaLogError as error:
+            self._defect(defect_of(error, batch))
+        return previous
+
+    def _offset_index(self, path: str) -> None:
+        with OffsetIndex(path) as index, Source(_sibling(path, ".log")) as log:
+            if index.slot_count == 0:
+                text.put_line(f"{path} is empty.")
+                return
+            if self.options.sanity_check:
+                self._sanity(path, index, sound=True)
+                return
+            for entry in index.entries(padding=True):
+                if entry.entry > 0 and entry.offset == index.base_offset:
+                    return
+                if entry.position == 0 and index.entry_count == 0 and log.size_bytes == 0:
+                    return  # padding of an index over an empty log: Kafka's tool dies here
+                end = min(log.size_bytes, entry.position + self.options.max_message_size)
+                batch = read_batch(log, entry.position, end)
+                if isinstance(batch, Defect):
+                    detail = f"Entry {entry.entry} points to position {entry.position}, where the "
+                    detail += "log holds no batch."
+                    self._defect(replace(batch, path=path, detail=detail,
+                                         reference="index-entry-misses-batch",
+                                         position=entry.entry * index.entry_size))  # fmt: skip
+                    return
+                if batch.last_offset != entry.offset:
+                    self._mismatches.setdefault(path, {})[entry.offset] = batch.last_offset
+                if not self.options.verify_only:
+                    text.put_line(text.offset_index_line(entry))
+
+    def _time_index(self, path: str) -> None:
+        with ExitStack() as files:
+            index = files.enter_context(TimeIndex(path))
+            log = files.enter_context(Source(_sibling(path, ".log")))
+            offsets = files.enter_context(OffsetIndex(_sibling(path, ".index")))
+            if self.options.sanity_check:
+                last = index.entry(index.slot_count - 1) if index.slot_count else None
+                sound = last is None or last.timestamp >= index.entry(0).timestamp
+                self._sanity(path, index, sound=sound)
+                return
+            previous = -1
+            for entry in index.entries(padding=True):
+                if entry.entry > 0 and entry.offset == index.base_offset:
+                    return
+                self._compare_times(path, entry, offsets, log, previous)
+                previous = entry.timestamp
+                if not self.options.verify_only:
+                    text.put_line(text.time_index_line(entry))
+
+    def _compare_times(
+        self, path: str, entry: TimeIndexEntry, offsets: OffsetIndex, log: Source, previous: int
+    ) -> None:
+        below = offsets.lookup(entry.offset)
+        batch = None
+        for found in _frames(log, log.size_bytes, below.position if below else 0):
+            if isinstance(found, Batch) and found.last_offset >= entry.offset:
+                batch = found
+                break
+        if batch is None or batch.last_offset != entry.offset:
+            last = -1 if batch is None else batch.last_offset
+            self._not_found.setdefault(path, []).append((entry.offset, last))
+            return
+        largest = max((record.timestamp for record in decode_records(log, batch)), default=-1)
+        if largest != entry.timestamp:
+            self._wrong_times.setdefault(path, []).append((entry.timestamp, largest))
+        if entry.timestamp <= previous:
+            self._unordered.setdefault(path, []).append((entry.timestamp, previous))
+
+    def _sanity(self, path: str, index: OffsetIndex | TimeIndex, *, sound: bool) -> None:
+        """Kafka's `sanityCheck`; zero padding is no damage, though Kafka may call it so."""
+        odd = index.size_bytes % index.entry_size
+        if odd:
+            detail = f"The size {index.size_bytes} is no multiple of {index.entry_size}."
+            from kafkalog.check.registry import make_defect
+
+            self._defect(make_defect("index-size-not-multiple", path, detail))
+        elif sound:
+            text.put_line(f"{path} passed sanity check.")
+        elif index.entry_count < index.slot_count:
+            show_note(f"{path} is zero-padded, which Kafka's own sanity check calls corrupt")
+        else:
+            from kafkalog.check.registry import make_defect
+
+            detail = "The last timestamp is smaller than the first."
+            self._defect(make_defect("time-index-not-monotonic", path, detail))
+
+    def _transaction_index(self, path: str) -> None:
+        try:
+            entries = list(read_aborted_transactions(path))
+        except NotFoundError:
+            return  # a segment without aborted transactions has no such file
+        for entry in entries:
+            text.put_line(text.aborted_transaction_line(entry))
+
+    def _snapshot(self, path: str) -> None:
+        for state in read_producer_snapshot(path):
+            text.put_line(text.producer_line(state))
+
+    def _defect(self, defect: Defect) -> None:
+        self.outcome.count(defect)
+        self.outcome.defect(defect)
+
+    def finish(self) -> None:
+        """Print the reports over all files on stderr, as Kafka's tool does."""
+        import sys
+
+        lines = []
+        for path, offsets in self._mismatches.items():
+            lines.append(f"Mismatches in :{text.absolute_path(path)}")
+            for offset, last in sorted(offsets.items(), reverse=True):
+                lines.append(f"  Index offset: {offset}, log offset: {last}")
+        for path, times in self._wrong_times.items():
+            lines.append(f"Found timestamp mismatch in :{text.absolute_path(path)}")
+            lines += [f"  Index timestamp: {entry}, log timestamp: {log}" for entry, log in times]
+        for path, times in self._unordered.items():
+            lines.append(f"Found out of order timestamp in :{text.absolute_path(path)}")
+            for entry, before in times:
+                lines.append(f"  Index timestamp: {entry}, Previously indexed timestamp: {before}")
+        for path, found in self._not_found.items():
+            absolute = text.absolute_path(path)
+            lines.append(f"The following indexed offsets are not found in :{absolute}")
+            lines += [f"Indexed offset: {entry}, found log offset: {log}" for entry, log in found]
+        for path, gaps in self._gaps.items():
+            if gaps:
+                lines.append(f"Non-consecutive offsets in {text.absolute_path(path)}")
+            lines += [f"  {before} is followed by {after}" for before, after in sorted(gaps.items())]
+        sys.stdout.flush()
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
+
+
+def _frames(source: Source, end: int, position: int = 0) -> Iterator[Batch | Defect]:
+    """Batches as Kafka's file scanner gives them: up to the first thing it cannot frame."""
+    while position < end:
+        found = read_batch(source, position, end)
+        yield found
+        if isinstance(found, Defect):
+            return
+        position = found.end_position
+
+
+def _sibling(path: str, suffix: str) -> str:
+    return path[: path.rindex(".")] + suffix

@@ -1,0 +1,124 @@
+"""Options that several commands share, and how their texts become values."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkalog.errors import UsageError
+from kafkalog_cli.render.text import BytesFormat
+from kafkalog_cli.render.writer import Format
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+PathsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH...",
+        help="Log directory, partition directory or file.",
+        show_default=False,
+    ),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How the listing is written.")]
+BytesOption = Annotated[
+    BytesFormat,
+    typer.Option(
+        "--bytes",
+        help="Keys and values: text where printable (else 0x… or base64), or always one form.",
+    ),
+]
+ExactOption = Annotated[
+    bool, typer.Option("--exact", help="Plain numbers for sizes and times in tables.")
+]
+ZoneOption = Annotated[
+    str, typer.Option("--tz", metavar="ZONE", help="Time zone of tables, such as Europe/Berlin.")
+]
+UtcOption = Annotated[bool, typer.Option("--utc", help="Times of tables in UTC (the default).")]
+NowOption = Annotated[
+    str | None,
+    typer.Option("--now", metavar="TIME", help="The clock that relative times refer to."),
+]
+QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
+DebugOption = Annotated[
+    bool, typer.Option("--debug", help="Show a traceback with an error.", hidden=True)
+]
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_RELATIVE = re.compile(r"([+-])(\d+)(ms|s|m|h|d|w)")
+_SIZE = re.compile(r"(\d+)\s*([KMGT]i?B?|B)?", re.IGNORECASE)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_INT64_MAX = 2**63 - 1
+
+
+def parse_time(text: str, now: str | None = None) -> int:
+    """Milliseconds for a time: an integer, ISO 8601 (UTC without a zone) or relative (`-2h`).
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if re.fullmatch(r"-?\d+", text) and abs(int(text)) <= _INT64_MAX:
+        return int(text)
+    if match := _RELATIVE.fullmatch(text):
+        base = parse_time(now) if now is not None else time.time_ns() // 1_000_000
+        distance = int(match[2]) * _UNITS_MS[match[3]]
+        return base + distance if match[1] == "+" else base - distance
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{text!r} is not a time.",
+            hint="Give milliseconds (1700000000000), ISO 8601 (2026-11-21T04:00:00Z) or -2h, -3d.",
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def parse_size(text: str) -> int:
+    """Bytes for a size: an integer or with a unit (`512MiB`, `64k`; always powers of 1024).
+
+    Raises:
+        UsageError: it is neither.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is not a size.", hint="Give bytes, or for example 512MiB.")
+    unit = (match[2] or "").upper().removesuffix("B").removesuffix("I")
+    return int(match[1]) * 1024 ** _POWERS[unit]
+
+
+def parse_zone(name: str) -> tzinfo:
+    """The time zone of that name; raises `UsageError` for an unknown one."""
+    if name.upper() == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise UsageError(f"{name!r} is not a time zone.", hint="Try Europe/Berlin.") from error
+
+
+def parse_bytes(text: str) -> bytes:
+    """A key as given on the command line: text, or `0x` and hexadecimal digits."""
+    if text.startswith("0x"):
+        try:
+            return bytes.fromhex(text[2:])
+        except ValueError as error:
+            raise UsageError(f"{text!r} is not hexadecimal.") from error
+    return text.encode("utf-8", "surrogateescape")
+
+
+def parse_regex(text: str | None) -> re.Pattern[bytes] | None:
+    """A regular expression over bytes; raises `UsageError` where it is malformed."""
+    if text is None:
+        return None
+    try:
+        return re.compile(text.encode("utf-8", "surrogateescape"))
+    except re.error as error:
+        raise UsageError(f"{text!r} is not a regular expression: {error}.") from error

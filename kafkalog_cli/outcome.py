@@ -1,0 +1,52 @@
+"""What a command over several inputs remembers: errors met on the way and the gravest status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import KafkaLogError
+from kafkalog.model import Defect, Severity
+from kafkalog_cli.render.diagnostics import show_defect, show_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+
+
+@dataclass
+class Outcome:
+    """The exit status so far: the work goes on past a bad input, the gravest status counts."""
+
+    status: int = 0
+
+    def open_all(self, paths: Iterable[str]) -> list[LogDir | PartitionDir | FileEntry]:
+        """What is at the paths; what cannot be opened is reported and left out."""
+        from kafkalog.log_dir import open_path
+
+        found = []
+        for path in paths:
+            try:
+                found.append(open_path(path))
+            except KafkaLogError as error:
+                self.error(error)
+        return found
+
+    def error(self, error: KafkaLogError) -> None:
+        """Report an error and remember its status."""
+        show_error(error)
+        self.status = max(self.status, error.exit_code)
+
+    def count(self, defect: Defect) -> None:
+        """Remember that a defect was found; notes do not count."""
+        self.fail_if(defect.severity != Severity.NOTE)
+
+    def fail_if(self, failing: bool) -> None:
+        """Remember status 1 where something counts as a failure."""
+        if failing:
+            self.status = max(self.status, 1)
+
+    def defect(self, defect: Defect) -> None:
+        """Report a defect on stderr."""
+        show_defect(defect)

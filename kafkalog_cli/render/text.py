@@ -1,0 +1,104 @@
+"""Text from data made safe to show: names, keys and values never reach a terminal raw."""
+
+from __future__ import annotations
+
+import base64
+import re
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+# Control characters (C0, DEL, C1), bidirectional and invisible formatting, line and paragraph
+# separators, the byte order mark, and surrogates (bytes of file names that are not UTF-8).
+UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+
+class BytesFormat(StrEnum):
+    """How keys, values and header values are shown."""
+
+    AUTO = "auto"
+    UTF8 = "utf8"
+    HEX = "hex"
+    BASE64 = "base64"
+
+
+def printable(text: str) -> str:
+    r"""The text with everything a terminal could act on written as \xNN or \uNNNN."""
+    return UNSAFE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x100:
+        return {9: r"\t", 10: r"\n", 13: r"\r"}.get(code, f"\\x{code:02x}")
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def json_escape(match: re.Match[str]) -> str:
+    r"""The character as JSON's \uXXXX, in two halves above the basic plane."""
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def bytes_cell(data: bytes | None, form: BytesFormat) -> str:
+    """Bytes in a table: text where it is printable, else `0x…`; null is `null`, empty `""`."""
+    if data is None:
+        return "null"
+    if not data:
+        return '""'
+    if form == BytesFormat.HEX:
+        return data.hex()
+    if form == BytesFormat.BASE64:
+        return base64.b64encode(data).decode("ascii")
+    if form == BytesFormat.UTF8:
+        return printable(data.decode("utf-8", "replace"))
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "0x" + data.hex()
+    return "0x" + data.hex() if UNSAFE.search(text) else text
+
+
+def bytes_value(data: bytes | None, form: BytesFormat) -> object:
+    """Bytes in NDJSON and JSON: a string, or `{"base64": …}` where `auto` meets no UTF-8."""
+    if data is None:
+        return None
+    if form == BytesFormat.HEX:
+        return data.hex()
+    if form == BytesFormat.BASE64:
+        return base64.b64encode(data).decode("ascii")
+    if form == BytesFormat.UTF8:
+        return data.decode("utf-8", "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode("ascii")}
+
+
+def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
+    """A time in a table: ISO 8601 with milliseconds; `-` for none, the number if out of range."""
+    if timestamp_ms is None or timestamp_ms == -1:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, zone)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    text = moment.replace(microsecond=timestamp_ms % 1000 * 1000).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def size_cell(size_bytes: int, *, exact: bool) -> str:
+    """A size in a table: for people, or the plain number."""
+    if exact:
+        return str(size_bytes)
+    import humanize
+
+    return humanize.naturalsize(size_bytes, binary=True, format="%.1f")

@@ -1,0 +1,199 @@
+"""One writer for every listing: table, NDJSON, JSON or CSV, streaming."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+from kafkalog_cli.render.rows import Row, defect_row
+from kafkalog_cli.render.text import UNSAFE, json_escape, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from kafkalog.model import Defect
+
+T = TypeVar("T")
+_TABLE_CHUNK = 500
+
+
+class Format(StrEnum):
+    """How a listing is written."""
+
+    TABLE = "table"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """One column of a table: its title and how a value becomes a cell."""
+
+    title: str
+    cell: Callable[[T], object]
+    right: bool = False
+
+
+@dataclass(frozen=True)
+class View(Generic[T]):
+    """How values of one kind are shown: as cells of a table, and as objects."""
+
+    columns: tuple[Column[T], ...]
+    row: Callable[[T], Row]
+
+
+@dataclass
+class Writer(Generic[T]):
+    """Writes values in the order they come; use it as a context manager, so that JSON is closed.
+
+    A defect appears where it is met: as an object in NDJSON and JSON, as a line of its own in a
+    table; in CSV, whose rows are of one kind, it goes to `on_defect`.
+    """
+
+    view: View[T]
+    form: Format
+    on_defect: Callable[[Defect], None]
+    _pending: list[list[str]] = field(default_factory=list)
+    _widths: list[int] = field(default_factory=list)
+    _rows: int = 0
+
+    def __enter__(self) -> Self:
+        if self.form == Format.JSON:
+            _put("[")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind in (KeyboardInterrupt, BrokenPipeError):
+            return
+        if self.form == Format.TABLE:
+            self.flush()
+        if self.form == Format.JSON:
+            _put("\n]\n" if self._rows else "]\n")
+
+    def write(self, value: T) -> None:
+        """Write one value."""
+        if self.form == Format.TABLE:
+            self._pending.append(
+                [printable(str(column.cell(value))) for column in self.view.columns]
+            )
+            if len(self._pending) >= _TABLE_CHUNK:
+                self.flush()
+        else:
+            self.write_row(self.view.row(value))
+
+    def write_row(self, row: Row) -> None:
+        """Write one object, whatever its type; not for tables."""
+        if self.form == Format.CSV:
+            text = io.StringIO()
+            writer = csv.writer(text, lineterminator="\n")
+            if not self._rows:
+                writer.writerow(row)
+            writer.writerow([_csv_cell(value) for value in row.values()])
+            _put(text.getvalue())
+        elif self.form == Format.JSON:
+            _put((",\n" if self._rows else "\n") + dumps(row))
+        else:
+            _put(dumps(row) + "\n")
+        self._rows += 1
+
+    def defect(self, defect: Defect) -> None:
+        """Write a defect where it was met."""
+        if self.form == Format.TABLE:
+            self.flush()
+            where = "" if defect.position is None else f", position {defect.position}"
+            line = f"! {defect.reference}: {defect.path}{where}: {defect.detail}"
+            _put(printable(line) + "\n")
+        elif self.form == Format.CSV:
+            self.on_defect(defect)
+        else:
+            self.write_row(defect_row(defect))
+
+    def flush(self) -> None:
+        """Write the rows of a table that wait for the widths of its columns."""
+        if not self._pending:
+            return
+        first = not self._widths
+        titles = [column.title for column in self.view.columns]
+        lines = [titles, *self._pending] if first else self._pending
+        columns = zip(*lines, strict=True)
+        widths = [max(map(_width, cells)) for cells in columns]
+        self._widths = [
+            max(old, new) for old, new in zip(self._widths or widths, widths, strict=True)
+        ]
+        terminal = _terminal_width()
+        if terminal is None or sum(self._widths) + 2 * (len(widths) - 1) <= terminal:
+            for line in lines:
+                _put(self._padded(line) + "\n")
+        else:
+            self._print_folded(self._pending, first=first)
+        self._pending = []
+
+    def _padded(self, cells: list[str]) -> str:
+        padded = []
+        for cell, width, column in zip(cells, self._widths, self.view.columns, strict=True):
+            blanks = " " * (width - _width(cell))
+            padded.append(blanks + cell if column.right else cell + blanks)
+        return "  ".join(padded).rstrip()
+
+    def _print_folded(self, lines: list[list[str]], *, first: bool) -> None:
+        """A table too wide for the terminal: rich folds its cells."""
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, show_header=first, pad_edge=False, padding=(0, 1, 0, 0))
+        for column in self.view.columns:
+            justify = "right" if column.right else "left"
+            table.add_column(column.title, justify=justify, overflow="fold")  # type: ignore[arg-type] # a literal
+        for line in lines:
+            table.add_row(*(Text(cell) for cell in line))
+        sys.stdout.flush()
+        Console(file=sys.stdout, highlight=False, markup=False).print(table)
+
+
+def dumps(value: object) -> str:
+    """JSON on one line, with what a terminal could act on escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isascii() and "\x7f" not in text else UNSAFE.sub(json_escape, text)
+
+
+def _csv_cell(value: object) -> object:
+    if isinstance(value, str):
+        return UNSAFE.sub(json_escape, value) if not value.isascii() else value
+    if isinstance(value, list | dict):
+        return dumps(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value
+
+
+def _put(text: str) -> None:
+    sys.stdout.buffer.write(text.encode("utf-8"))
+
+
+def _width(cell: str) -> int:
+    if cell.isascii():
+        return len(cell)
+    from rich.cells import cell_len
+
+    return cell_len(cell)
+
+
+def _terminal_width() -> int | None:
+    if not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
