@@ -38,7 +38,7 @@ class VariableLengthInteger(Construct):  # type: ignore[misc] # construct has no
     def _parse(self, stream: Any, context: Any, path: str) -> int:
         value = 0
         for shift in range(0, 7 * self.size_max, 7):
-            byte = stream.read(1)
+            byte: bytes = stream.read(1)
             if not byte:
                 raise StreamError("stream ended inside a variable-length integer", path=path)
             value |= (byte[0] & 0x7F) << shift

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from typing import Final
 
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -39,14 +40,7 @@ def java_double(number: float) -> str:
         return "Infinity" if number > 0 else "-Infinity"
     if number == 0:
         return "-0.0" if math.copysign(1.0, number) < 0 else "0.0"
-    sign = "-" if number < 0 else ""
-    magnitude = abs(number)
-    mantissa, _, exponent_text = f"{magnitude!r}e0".partition("e")
-    mantissa, exponent_text = _shortest(magnitude, mantissa, exponent_text)
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0").rstrip("0")
-    leading_zeros = len(whole + fraction) - len((whole + fraction).lstrip("0"))
-    exponent = int(exponent_text) + len(whole) - 1 - leading_zeros
+    sign, digits, exponent = _shortest_decimal(number)
     if not -3 <= exponent < 7:
         return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
     if exponent < 0:
@@ -55,13 +49,18 @@ def java_double(number: float) -> str:
     return f"{sign}{digits[: exponent + 1]}.{digits[exponent + 1 :]}"
 
 
-def _shortest(magnitude: float, mantissa: str, exponent_text: str) -> tuple[str, str]:
-    """Of one-digit numbers Java takes the nearest with two digits: `4.9E-324`, not `5.0E-324`."""
-    exponent_text = exponent_text.removesuffix("e0") or "0"
-    two_digits = f"{magnitude:.1e}"
-    if len(mantissa.strip("0.").replace(".", "")) == 1 and float(two_digits) == magnitude:
-        mantissa, _, exponent_text = two_digits.partition("e")
-    return mantissa, exponent_text
+def _shortest_decimal(number: float) -> tuple[str, str, int]:
+    """Sign, digits and the first digit's power of ten.
+
+    Where one digit would do, Java takes the nearest number of two digits: `4.9E-324`, not `5E-324`.
+    """
+    shortest = repr(number)
+    two_digits = f"{number:.1e}"
+    if float(two_digits) == number:
+        shortest = two_digits
+    negative, digits, exponent = Decimal(shortest).as_tuple()
+    power = len(digits) - 1 + int(exponent)
+    return "-" if negative else "", "".join(map(str, digits)).rstrip("0"), power
 
 
 def java_json(value: object) -> str:

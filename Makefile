@@ -1,0 +1,35 @@
+# `make demo` and `make test` are all a fresh machine needs: they set up what they use.
+# Python 3.11 or newer; Java 17 and Maven for the comparison with real Kafka (`make test`).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint docs clean
+
+demo: $(STAMP)  ## set up, then look at the log directory in examples/
+	$(BIN)/kafkalog ls examples/log-dir
+	$(BIN)/kafkalog dump-segment examples/log-dir/orders-0 --limit 5
+	$(BIN)/kafkalog lookup-offset examples/log-dir/orders-0 --timestamp 2024-01-01T00:00:10Z --explain
+	$(BIN)/kafkalog verify examples/log-dir
+
+test: $(STAMP)  ## set up, then run all tests
+	$(BIN)/python -m pytest -n auto
+
+lint: $(STAMP)  ## style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(STAMP)  ## write the generated pages of docs/ anew
+	$(BIN)/python -m docs.generate
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist tests/kafka/target

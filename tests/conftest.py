@@ -1,0 +1,98 @@
+"""The golden corpus, unpacked once a session, and a way to run the command line in this process."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_cli.main import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CORPUS = Path(__file__).parent / "corpus"
+STATES_43 = sorted(path.name[:-7] for path in (CORPUS / "kafka-4.3").glob("*.tar.gz"))
+STATES_28 = sorted(path.name[:-7] for path in (CORPUS / "kafka-2.8").glob("*.tar.gz"))
+SCENARIOS = sorted(path.name[:-7] for path in (CORPUS / "lookup").glob("*.tar.xz"))
+
+
+@dataclass(frozen=True)
+class State:
+    """A broker's log directories at one moment, and what Kafka said about them."""
+
+    name: str
+    root: Path
+    expected: Path
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        if (self.root / "meta.properties").exists():
+            return [self.root]
+        return sorted(path for path in self.root.iterdir() if path.is_dir())
+
+    def partitions(self) -> list[Path]:
+        return sorted(
+            path for log_dir in self.log_dirs for path in log_dir.iterdir() if path.is_dir()
+        )
+
+
+@pytest.fixture(scope="session")
+def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked corpus; with several test processes the first one unpacks it for all."""
+    base = tmp_path_factory.getbasetemp()
+    if base.name.startswith("popen-"):
+        base = base.parent
+    target = base / "corpus"
+    with (base / "corpus.lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        if not (target / "done").exists():
+            for archive in sorted(CORPUS.glob("*/*.tar.*")):
+                place = target / archive.parent.name
+                if archive.parent.name == "kafka-2.8" and archive.name.endswith(".tar.gz"):
+                    place /= archive.name[:-7]
+                place.mkdir(parents=True, exist_ok=True)
+                subprocess.run(["tar", "-xf", archive, "-C", place], check=True)
+            for scenario in SCENARIOS:
+                log = target / "lookup" / scenario / "log.tar.gz"
+                subprocess.run(["tar", "-xf", log, "-C", log.parent], check=True)
+            (target / "done").touch()
+    return target
+
+
+def state(corpus_dir: Path, release: str, name: str) -> State:
+    root = corpus_dir / release
+    return State(name, root / name, root / f"{name}.expected")
+
+
+@pytest.fixture(params=[("kafka-4.3", name) for name in STATES_43]
+                + [("kafka-2.8", name) for name in STATES_28], ids="-".join)  # fmt: skip
+def any_state(request: pytest.FixtureRequest, corpus_dir: Path) -> State:
+    """Each archive of the corpus."""
+    return state(corpus_dir, *request.param)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one command line did."""
+
+    status: int
+    stdout: bytes
+    stderr: str
+
+
+@pytest.fixture
+def kafkalog(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Result]:
+    """Run `kafkalog` with some arguments in this process."""
+
+    def call(*argv: object) -> Result:
+        capfdbinary.readouterr()
+        status = run([str(word) for word in argv])
+        captured = capfdbinary.readouterr()
+        return Result(status, captured.out, captured.err.decode())
+
+    return call

@@ -1,0 +1,174 @@
+package kafkalog.harness;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+import java.io.BufferedWriter;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.MessageDigest;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
+
+/** What clients get from the running broker: the records, committed or not, and the answers of ListOffsets. */
+final class Observation {
+    private static final int WHOLE_BYTES_MAX = 1024;
+    private static final int TIMES_MAX = 24;
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+
+    private final String bootstrap;
+    private final ObjectMapper json = new ObjectMapper();
+
+    Observation(String bootstrap) {
+        this.bootstrap = bootstrap;
+    }
+
+    /** Reads all partitions from begin to end; for read_committed the end is the last stable offset. */
+    Map<TopicPartition, List<ConsumerRecord<byte[], byte[]>>> read(Collection<TopicPartition> partitions, IsolationLevel isolation) {
+        Map<String, Object> config = Map.of(
+            "bootstrap.servers", bootstrap,
+            "isolation.level", isolation.toString().toLowerCase(),
+            "enable.auto.commit", "false",
+            "auto.offset.reset", "none",
+            "allow.auto.create.topics", "false",
+            "max.poll.records", "5000",
+            "fetch.max.wait.ms", "20");
+        Map<TopicPartition, List<ConsumerRecord<byte[], byte[]>>> out = new HashMap<>();
+        try (var consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.assign(partitions);
+            consumer.seekToBeginning(partitions);
+            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
+            for (TopicPartition tp : partitions) out.put(tp, new ArrayList<>());
+            long deadline = System.nanoTime() + PATIENCE.toNanos();
+            while (partitions.stream().anyMatch(tp -> consumer.position(tp) < ends.get(tp))) {
+                if (System.nanoTime() > deadline) throw new IllegalStateException("the consumer did not reach " + ends);
+                for (ConsumerRecord<byte[], byte[]> r : consumer.poll(Duration.ofMillis(100)))
+                    out.get(new TopicPartition(r.topic(), r.partition())).add(r);
+            }
+        }
+        return out;
+    }
+
+    void writeRecords(List<ConsumerRecord<byte[], byte[]>> records, Path to) throws Exception {
+        try (BufferedWriter w = Files.newBufferedWriter(to)) {
+            for (ConsumerRecord<byte[], byte[]> r : records) {
+                Map<String, Object> o = new LinkedHashMap<>();
+                o.put("offset", r.offset());
+                o.put("timestamp", r.timestamp());
+                o.put("timestampType", r.timestampType().toString());
+                o.put("key", bytes(r.key()));
+                o.put("value", bytes(r.value()));
+                List<Object> headers = new ArrayList<>();
+                for (Header h : r.headers()) headers.add(Arrays.asList(h.key(), bytes(h.value())));
+                o.put("headers", headers);
+                o.put("leaderEpoch", r.leaderEpoch().orElse(-1));
+                w.write(json.writeValueAsString(o));
+                w.write('\n');
+            }
+        }
+    }
+
+    private static Object bytes(byte[] b) throws Exception {
+        if (b == null) return null;
+        if (b.length <= WHOLE_BYTES_MAX) return HexFormat.of().formatHex(b);
+        return Map.of("len", b.length, "sha256", HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(b)));
+    }
+
+    /** Targets that matter: 0, 1, the far future, and the neighbourhoods of the records' and the segments' extreme timestamps. */
+    static TreeSet<Long> targets(List<ConsumerRecord<byte[], byte[]>> records, Collection<Long> segmentBases) {
+        TreeSet<Long> times = new TreeSet<>();
+        TreeMap<Long, Long> largest = new TreeMap<>();
+        TreeMap<Long, Long> smallest = new TreeMap<>();
+        TreeSet<Long> bases = new TreeSet<>(segmentBases);
+        for (ConsumerRecord<byte[], byte[]> r : records) {
+            times.add(r.timestamp());
+            Long base = bases.floor(r.offset());
+            if (base == null) continue;
+            largest.merge(base, r.timestamp(), Math::max);
+            smallest.merge(base, r.timestamp(), Math::min);
+        }
+        TreeSet<Long> marks = new TreeSet<>(largest.values());
+        marks.addAll(smallest.values());
+        List<Long> sorted = new ArrayList<>(times);
+        for (int i = 0; i < Math.min(TIMES_MAX, sorted.size()); i++)
+            marks.add(sorted.get((int) ((long) i * (sorted.size() - 1) / Math.max(1, Math.min(TIMES_MAX, sorted.size()) - 1))));
+        TreeSet<Long> out = new TreeSet<>(List.of(0L, 1L, 4_102_444_800_000L, 4_102_444_800_001L, Long.MAX_VALUE));
+        for (long t : marks) {
+            out.add(Math.max(0, t - 1));
+            out.add(t);
+            out.add(t + 1);
+        }
+        return out;
+    }
+
+    /** The corpus' lookup.json of one broker. */
+    Map<String, Object> lookups(Admin admin, Map<TopicPartition, TreeSet<Long>> targets) throws Exception {
+        var asked = new TreeMap<String, Map<String, KafkaFuture<ListOffsetsResultInfo>>>();
+        var committed = new TreeMap<String, Map<String, KafkaFuture<ListOffsetsResultInfo>>>();
+        for (Map.Entry<TopicPartition, TreeSet<Long>> e : targets.entrySet()) {
+            Map<String, OffsetSpec> specs = new LinkedHashMap<>();
+            specs.put("earliest", OffsetSpec.earliest());
+            specs.put("latest", OffsetSpec.latest());
+            specs.put("maxTimestamp", OffsetSpec.maxTimestamp());
+            for (long t : e.getValue()) specs.put(Long.toString(t), OffsetSpec.forTimestamp(t));
+            for (Map.Entry<String, OffsetSpec> s : specs.entrySet()) {
+                var one = Map.of(e.getKey(), s.getValue());
+                asked.computeIfAbsent(e.getKey().toString(), k -> new LinkedHashMap<>())
+                    .put(s.getKey(), admin.listOffsets(one).partitionResult(e.getKey()));
+                committed.computeIfAbsent(e.getKey().toString(), k -> new LinkedHashMap<>())
+                    .put(s.getKey(), admin.listOffsets(one, new ListOffsetsOptions(IsolationLevel.READ_COMMITTED)).partitionResult(e.getKey()));
+            }
+        }
+        Map<String, Object> out = new TreeMap<>();
+        for (String tp : asked.keySet()) {
+            Map<String, Object> o = new LinkedHashMap<>();
+            List<Object> times = new ArrayList<>();
+            for (var s : asked.get(tp).entrySet()) {
+                Map<String, Object> plain = answer(s.getValue().get());
+                Map<String, Object> stable = answer(committed.get(tp).get(s.getKey()).get());
+                if (Character.isDigit(s.getKey().charAt(0))) {
+                    Map<String, Object> t = new LinkedHashMap<>();
+                    t.put("target", Long.parseLong(s.getKey()));
+                    t.putAll(plain);
+                    if (!stable.equals(plain)) t.put("readCommitted", stable);
+                    times.add(t);
+                } else {
+                    o.put(s.getKey(), plain);
+                    if (s.getKey().equals("latest")) o.put("lastStableOffset", stable);
+                    if (s.getKey().equals("maxTimestamp") && !stable.equals(plain)) o.put("maxTimestampReadCommitted", stable);
+                }
+            }
+            o.put("timestamps", times);
+            out.put(tp, o);
+        }
+        return out;
+    }
+
+    private static Map<String, Object> answer(ListOffsetsResultInfo i) {
+        Map<String, Object> o = new LinkedHashMap<>();
+        o.put("offset", i.offset());
+        o.put("timestamp", i.timestamp());
+        o.put("leaderEpoch", i.leaderEpoch().orElse(-1));
+        return o;
+    }
+}

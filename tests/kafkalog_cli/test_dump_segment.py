@@ -1,0 +1,136 @@
+"""`dump-segment` against what real consumers read."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import State
+
+
+def long_form(text: str | None) -> object:
+    """The corpus of 4.3 keeps values above 1 KiB as size and digest."""
+    if text is None or len(text) <= 2048:
+        return text
+    return {"len": len(text) // 2, "sha256": hashlib.sha256(bytes.fromhex(text)).hexdigest()}
+
+
+def records(kafkalog: Any, *arguments: object) -> list[dict[str, Any]]:
+    result = kafkalog("dump-segment", *arguments, "--format", "ndjson", "--bytes", "hex")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    return [row for row in rows if row["type"] == "record"]
+
+
+def consumed(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def headers_of(row: dict[str, Any]) -> list[tuple[str, object]]:
+    return [
+        tuple(header) if isinstance(header, list) else (header["key"], header["value"])
+        for header in row.get("headers", ())
+    ]
+
+
+def log_start(kafkalog: Any, partition: Path) -> int:
+    """The consumer of the corpus began at the log start, which lies inside a batch at times."""
+    result = kafkalog("lookup-offset", partition, "--special", "earliest", "--format", "ndjson")
+    return int(json.loads(result.stdout)["offset"])
+
+
+def test_ndjson_holds_what_the_consumer_read(any_state: State, kafkalog: Any) -> None:
+    """Every record of every partition: offset, timestamp, type, key, value, headers."""
+    for partition in any_state.partitions():
+        expected = any_state.expected / "records" / f"{partition.name}.ndjson"
+        if not expected.exists():
+            continue
+        start = log_start(kafkalog, partition)
+        wanted = consumed(expected)
+        got = [
+            row
+            for row in records(kafkalog, partition)
+            if not row["is_control"] and row["offset"] >= start
+        ]
+        assert len(got) == len(wanted), partition
+        for row, record in zip(got, wanted, strict=True):
+            assert row["offset"] == record["offset"], partition
+            assert row["timestamp"] == record["timestamp"], (partition, row["offset"])
+            assert row["timestamp_type"] == record["timestampType"], (partition, row["offset"])
+            for name in ("key", "value"):
+                assert record[name] in (row[name], long_form(row[name])), (partition, row["offset"])
+            assert [
+                (header["key"], long_form(header["value"])) for header in row["headers"]
+            ] == headers_of(record), (partition, row["offset"])
+
+
+def test_read_committed_holds_what_the_consumer_read(any_state: State, kafkalog: Any) -> None:
+    """Without aborted transactions, and nothing from the first open one on."""
+    for partition in any_state.partitions():
+        offsets = any_state.expected / "records-committed" / f"{partition.name}.offsets.json"
+        committed = any_state.expected / "records" / f"{partition.name}.read_committed.ndjson"
+        if offsets.exists():
+            wanted = json.loads(offsets.read_text())
+        elif committed.exists():
+            wanted = [row["offset"] for row in consumed(committed)]
+        else:
+            continue
+        start = log_start(kafkalog, partition)
+        got = [row["offset"] for row in records(kafkalog, partition, "--read-committed")]
+        assert [offset for offset in got if offset >= start] == wanted, partition
+
+
+def test_batches_and_records_tell_the_same(corpus_dir: Path, kafkalog: Any) -> None:
+    """The batch headers of an uncompacted log count exactly the records that are in it."""
+    partition = corpus_dir / "kafka-4.3" / "codecs" / "codec-zstd-0"
+    result = kafkalog("dump-segment", "--batches", "--format", "ndjson", partition)
+    batches = [json.loads(line) for line in result.stdout.splitlines()]
+    rows = records(kafkalog, partition)
+    assert {batch["compression"] for batch in batches} == {"zstd"}
+    assert all(batch["crc_valid"] for batch in batches)
+    assert sum(batch["count"] for batch in batches) == len(rows) == 2000
+    by_batch = {(batch["path"], batch["position"]): batch for batch in batches}
+    for row in rows:
+        batch = by_batch[row["path"], row["batch_position"]]
+        assert batch["base_offset"] <= row["offset"] <= batch["last_offset"]
+
+
+def test_json_and_csv_hold_the_rows_of_ndjson(corpus_dir: Path, kafkalog: Any) -> None:
+    """One content, three ways to write it."""
+    log = corpus_dir / "kafka-4.3" / "txn" / "txn-0" / "00000000000000000000.log"
+    arguments = ("dump-segment", "--records", "--bytes", "hex", log, "--format")
+    rows = [json.loads(line) for line in kafkalog(*arguments, "ndjson").stdout.splitlines()]
+    assert json.loads(kafkalog(*arguments, "json").stdout) == rows
+    table = list(csv.DictReader(io.StringIO(kafkalog(*arguments, "csv").stdout.decode())))
+    assert [line["offset"] for line in table] == [str(row["offset"]) for row in rows]
+    assert [line["is_control"] for line in table] == [
+        "true" if row["is_control"] else "false" for row in rows
+    ]
+
+
+def test_damage_is_shown_in_place_and_reading_goes_on(
+    corpus_dir: Path, tmp_path: Path, kafkalog: Any
+) -> None:
+    """A wrong length field costs its own batch and no other."""
+    original = corpus_dir / "kafka-4.3" / "codecs" / "codec-none-0" / "00000000000000000000.log"
+    batches = [
+        json.loads(line)
+        for line in kafkalog("dump-segment", "--batches", original, "--format", "ndjson")
+        .stdout.splitlines()
+    ]  # fmt: skip
+    broken = bytearray(original.read_bytes())
+    position = batches[3]["position"]
+    broken[position + 8] ^= 0x40
+    copy = tmp_path / original.name
+    copy.write_bytes(broken)
+    result = kafkalog("dump-segment", "--batches", copy, "--format", "ndjson")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.status == 1
+    assert [row["position"] for row in rows] == [batch["position"] for batch in batches]
+    assert rows[3]["type"] == "defect"
+    assert rows[3]["reference"] == "batch-length-invalid"
+    assert rows[3]["size"] == batches[3]["size"]
+    assert {row["type"] for number, row in enumerate(rows) if number != 3} == {"batch"}

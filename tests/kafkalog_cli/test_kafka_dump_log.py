@@ -1,0 +1,114 @@
+"""`kafka-dump-log` against the recorded stdout of Kafka 4.3's own tool."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import SCENARIOS, State
+
+# Where the real tool died: its stdout is what it had printed up to then, ours goes on.
+DIED = "Exception in thread"
+
+# Calls whose stdout differs from the recorded one, and why.
+EXCLUDED: dict[tuple[str, str], str] = {}
+
+
+def check(kafkalog: Any, arguments: list[str], expected: bytes, died: bool) -> None:
+    result = kafkalog("kafka-dump-log", *arguments)
+    if died:
+        # The last line may be half a line; what comes after it is ours alone.
+        assert result.stdout.startswith(expected), arguments
+        assert result.stderr, arguments
+    else:
+        assert result.stdout == expected, (arguments, result.stderr)
+
+
+def test_recorded_calls_print_the_recorded_bytes(
+    any_state: State, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logs deep, shallow and decoded, indexes, snapshots, checkpoints, KRaft snapshots."""
+    monkeypatch.chdir(any_state.root)
+    calls = 0
+    for arguments, expected, died in recorded(any_state):
+        if (any_state.name, arguments[-1]) in EXCLUDED:
+            continue
+        check(kafkalog, arguments, expected, died)
+        calls += 1
+    assert calls > 10
+
+
+def recorded(state: State) -> list[tuple[list[str], bytes, bool]]:
+    dump = state.expected / "dump"
+    calls = []
+    if (dump / "exit-codes.json").exists():
+        for name, run in json.loads((dump / "exit-codes.json").read_text()).items():
+            died = DIED in run.get("stderr", "")
+            calls.append((run["args"], (dump / name).read_bytes(), died))
+        checks = json.loads((dump / "index-checks.json").read_text())
+        for run in (run for ways in checks.values() for run in ways.values()):
+            died = DIED in run.get("stderr", "")
+            calls.append((run["args"], run["stdout"].encode(), died))
+        return calls
+    for path in sorted(dump.glob("*/*.txt")):
+        calls += recorded_by_28(path)
+    return calls
+
+
+def recorded_by_28(path: Path) -> list[tuple[list[str], bytes, bool]]:
+    """The 2.8 archives keep Kafka 4.3's output for logs, and 2.8's where it is the same."""
+    name = path.name.removesuffix(".txt")
+    file = f"{path.parent.name}/{name.removesuffix('.kafka-4.3')}"
+    stderr = path.with_name(f"{name}.stderr.txt")
+    died = stderr.exists() and "EXCEPTION" in stderr.read_text(errors="replace")
+    if name.endswith(".log.kafka-4.3"):
+        arguments = ["--deep-iteration", "--print-data-log", "--files", file]
+    elif name.endswith((".index", ".timeindex", ".snapshot", ".txnindex")):
+        if path.with_name(f"{name}.kafka-4.3.txt").exists():
+            return []
+        arguments = ["--files", file]
+    elif name.endswith((".index.kafka-4.3", ".timeindex.kafka-4.3", ".snapshot.kafka-4.3",
+                        ".txnindex.kafka-4.3")):  # fmt: skip
+        arguments = ["--files", file]
+    else:
+        return []  # 2.8's own text of logs differs from 4.3's
+    return [(arguments, path.read_bytes(), died)]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_way_to_dump_prints_kafkas_bytes(
+    scenario: str, corpus_dir: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shallow, deep, with data, without metadata, verify-only and sanity check."""
+    folder = corpus_dir / "lookup" / scenario
+    [partition] = folder.glob("**/orders-0")
+    options = {
+        "shallow": [],
+        "deep": ["--deep-iteration"],
+        "data": ["--deep-iteration", "--print-data-log"],
+        "skipmeta": ["--deep-iteration", "--print-data-log", "--skip-record-metadata"],
+        "verify": ["--verify-index-only"],
+        "sanity": ["--index-sanity-check"],
+    }
+    monkeypatch.chdir(partition)
+    calls = 0
+    for path in sorted((folder / "dump").glob("0*.txt")):
+        file, _, way = path.name.removesuffix(".txt").rpartition(".")
+        if way not in options:
+            file, way = f"{file}.{way}", "shallow"
+        stderr = path.with_suffix(".err")
+        died = stderr.exists() and DIED in stderr.read_text(errors="replace")
+        expected = path.read_bytes()
+        first = expected.split(b"\n", 1)[0].removeprefix(b"Dumping ").decode()
+        check(kafkalog, [*options[way], "--files", relative(first, file)], expected, died)
+        calls += 1
+    assert calls > 5
+
+
+def relative(recorded_path: str, file: str) -> str:
+    assert os.path.basename(recorded_path) == file
+    return recorded_path

@@ -1,0 +1,189 @@
+"""`lookup-offset` against what brokers, Admin.listOffsets and Kafka's storage classes answered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import SCENARIOS, State
+
+
+# The leader epoch of `latest` is the running leader's own. Where it is not (yet, or any more) in
+# leader-epoch-checkpoint, no reader of the disk can know it.
+EPOCH_OFF_DISK = {
+    # Kafka 2.8 keeps no epochs for topics of magic 0 and 1.
+    ("latest", "kafka-2.8/compact-before"),
+    ("latest", "kafka-2.8/compact-after"),
+    ("latest", "kafka-2.8/compact-after2"),
+    ("latest", "kafka-2.8/crash"),
+    ("latest", "kafka-2.8/v0"),
+    ("latest", "kafka-2.8/v1"),
+    # The broker was asked before two more starts, each of which began an epoch.
+    ("latest", "kafka-4.3/interrupted-0-cleaned"),
+}
+
+
+def state_of(state: State) -> str:
+    return f"{state.root.parent.name}/{state.name}"
+
+
+def lookups(kafkalog: Any, partition: Path, *arguments: object) -> list[dict[str, Any]]:
+    result = kafkalog("lookup-offset", partition, "--format", "ndjson", *arguments)
+    assert result.status in (0, 1), result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def answer(found: dict[str, Any]) -> tuple[int, int]:
+    """Offset and timestamp as ListOffsets has them: -1 for nothing."""
+    if not found["found"]:
+        return -1, -1
+    return found["offset"], found["timestamp"]
+
+
+def epoch(expected: dict[str, Any]) -> int | None:
+    number = expected.get("leaderEpoch", -1)
+    return None if number == -1 else number
+
+
+def served(state: State) -> list[tuple[Path, dict[str, Any]]]:
+    """The live partition directories for which the broker's answers were recorded."""
+    path = state.expected / "lookup.json"
+    if not path.exists():
+        return []
+    recorded = json.loads(path.read_text())
+    return [
+        (partition, recorded[partition.name])
+        for partition in state.partitions()
+        if partition.name in recorded
+    ]
+
+
+def test_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> None:
+    """Admin.listOffsets (4.3) and offsetsForTimes (2.8) were asked while the broker was running."""
+    for partition, recorded in served(any_state):
+        if "timestamps" in recorded:
+            wanted = [
+                (query["target"], (query["offset"], query["timestamp"]), epoch(query))
+                for query in recorded["timestamps"]
+            ]
+        else:
+            wanted = [
+                (
+                    query["time"],
+                    (query["answer"]["offset"], query["answer"]["timestamp"])
+                    if query["answer"]
+                    else (-1, -1),
+                    epoch(query["answer"] or {}),
+                )
+                for query in recorded.get("offsetsForTimes", ())
+            ]
+        options = [word for target, _, _ in wanted for word in ("--timestamp", target)]
+        if not options:
+            continue
+        got = lookups(kafkalog, partition, *options)
+        assert [(row["query"]["timestamp"], answer(row), row["leader_epoch"]) for row in got] == (
+            wanted
+        ), partition
+
+
+def test_special_timestamps_get_the_brokers_answers(any_state: State, kafkalog: Any) -> None:
+    """Earliest, latest, the last stable offset and, since 3.0, the largest timestamp."""
+    for partition, recorded in served(any_state):
+        queries = {"earliest": "earliest", "latest": "latest"}
+        if "maxTimestamp" in recorded:
+            queries["max-timestamp"] = "maxTimestamp"
+        options = [word for name in queries for word in ("--special", name)]
+        got = lookups(kafkalog, partition, *options)
+        for row, name in zip(got, queries.values(), strict=True):
+            expected = recorded[name]
+            assert answer(row) == (expected["offset"], expected["timestamp"]), (partition, name)
+            if "leaderEpoch" in expected and (name, state_of(any_state)) not in EPOCH_OFF_DISK:
+                assert row["leader_epoch"] == epoch(expected), (partition, name)
+        stable = recorded.get("lastStableOffset") or recorded["latest_read_committed"]
+        [row] = lookups(
+            kafkalog, partition, "--special", "latest", "--isolation", "read_committed"
+        )
+        assert row["offset"] == stable["offset"], partition
+
+
+def test_read_committed_hides_what_the_broker_hides(any_state: State, kafkalog: Any) -> None:
+    """An answer at or after the last stable offset is none."""
+    for partition, recorded in served(any_state):
+        different = [q for q in recorded.get("timestamps", ()) if "readCommitted" in q]
+        if not different:
+            continue
+        options = [word for query in different for word in ("--timestamp", query["target"])]
+        got = lookups(kafkalog, partition, "--isolation", "read_committed", *options)
+        wanted = [
+            (query["readCommitted"]["offset"], query["readCommitted"]["timestamp"])
+            for query in different
+        ]
+        assert [answer(row) for row in got] == wanted, partition
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_offsets_are_where_the_storage_classes_read_them(
+    scenario: str, corpus_dir: Path, kafkalog: Any
+) -> None:
+    """`UnifiedLog.read` of Kafka 4.3: segment, position, batch and first record for each offset."""
+    facts = json.loads((corpus_dir / "lookup" / scenario / "facts.json").read_text())
+    partition = log_of(corpus_dir, scenario)
+    queries = [query for query in facts["answers"]["offsets"] if query["offset"] >= 0]
+    got = lookups(kafkalog, partition, *(query["offset"] for query in queries))
+    assert len(got) == len(queries) > 0
+    for row, expected in zip(got, queries, strict=True):
+        if "error" in expected or expected.get("empty"):
+            assert not row["found"], expected
+            continue
+        assert row["found"], expected
+        assert int(Path(row["segment"]).stem) == expected["segmentBase"], expected
+        assert row["position"] == expected["position"], expected
+        assert row["size"] == expected["batchSize"], expected
+        assert row["batch_base_offset"] == expected["batchBaseOffset"], expected
+        assert row["batch_last_offset"] == expected["batchLastOffset"], expected
+        if "firstRecordOffset" in expected:
+            assert row["offset"] == expected["firstRecordOffset"], expected
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_timestamps_get_the_storage_classes_answers(
+    scenario: str, corpus_dir: Path, kafkalog: Any
+) -> None:
+    """`UnifiedLog.fetchOffsetByTimestamp` of Kafka 4.3, special timestamps included."""
+    facts = json.loads((corpus_dir / "lookup" / scenario / "facts.json").read_text())
+    partition = log_of(corpus_dir, scenario)
+    special = {-1: "latest", -2: "earliest", -3: "max-timestamp"}
+    # -4 to -6 are about tiered storage, which these logs do not have.
+    queries = [query for query in facts["answers"]["timestamps"] if query["timestamp"] >= -3]
+    assert queries
+    for expected in queries:
+        timestamp = expected["timestamp"]
+        option = ("--timestamp", timestamp)
+        if timestamp in special:
+            option = ("--special", special[timestamp])
+        [row] = lookups(kafkalog, partition, *option)
+        if expected["offset"] is None:
+            assert not row["found"], expected
+            continue
+        assert row["offset"] == expected["offset"], expected
+        assert row["timestamp"] == expected["foundTimestamp"], expected
+        assert row["leader_epoch"] == expected["leaderEpoch"], expected
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_scanning_finds_what_the_indexes_find(
+    scenario: str, corpus_dir: Path, kafkalog: Any
+) -> None:
+    """`--no-index` compares both ways; on sound logs they agree, so nothing is reported."""
+    facts = json.loads((corpus_dir / "lookup" / scenario / "facts.json").read_text())
+    offsets = [q["offset"] for q in facts["answers"]["offsets"] if "position" in q]
+    rows = lookups(kafkalog, log_of(corpus_dir, scenario), "--no-index", *offsets)
+    assert [row["type"] for row in rows] == ["lookup"] * len(offsets)
+
+
+def log_of(corpus_dir: Path, scenario: str) -> Path:
+    [found] = (corpus_dir / "lookup" / scenario).glob("**/orders-0")
+    return found
