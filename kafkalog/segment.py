@@ -109,27 +109,33 @@ class OpenSegment:
 
     def next_offset(self) -> int:
         """The offset after the last batch; the base offset of an empty segment."""
-        index = self.offset_index
-        last_indexed = index.entry(index.entry_count - 1) if index and index.entry_count else None
         following = self.segment.base_offset
-        for found in self.scan_from(last_indexed.offset if last_indexed else following):
+        for found in self.scan_from(self._last_indexed_offset()):
             if isinstance(found, Batch):
                 following = found.next_offset
         return following
+
+    def _last_indexed_offset(self) -> int:
+        """Offset of the last entry of the offset index, the base offset without one."""
+        index = self.offset_index
+        if index is None or not index.entry_count:
+            return self.segment.base_offset
+        return index.entry(index.entry_count - 1).offset
 
     def largest_timestamp(self, *, recovered: bool) -> tuple[int, int]:
         """Largest timestamp and the offset that goes with it, (-1, base offset) where unknown.
 
         The last entry of the time index, as a broker takes it that loads a cleanly closed log. With
         `recovered` the batches behind the index count too, as after the recovery of a log that was
-        not closed.
+        not closed. Each entry of the offset index brought the time index up to date, so that only
+        the batches behind the last of them can be later.
         """
         last = self.time_index.last() if self.time_index else None
         timestamp, offset = (
             (last.timestamp, last.offset) if last else (-1, self.segment.base_offset)
         )
         if recovered:
-            for found in self.scan_from(offset):
+            for found in self.scan_from(self._last_indexed_offset()):
                 if isinstance(found, Batch) and found.max_timestamp > timestamp:
                     timestamp, offset = found.max_timestamp, found.last_offset
         return timestamp, offset

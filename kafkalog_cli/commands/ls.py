@@ -83,7 +83,8 @@ def ls(
     with Writer(view, form, outcome.defect) as writer:
         for log_dir in list_log_dirs(targets):
             if form == Format.TABLE:
-                typer.echo(printable(log_dir_heading(log_dir)))
+                for line in log_dir_heading(log_dir):
+                    typer.echo(printable(line))
             elif form != Format.CSV:
                 writer.write_row(log_dir_row(log_dir))
             for defect in log_dir.defects:

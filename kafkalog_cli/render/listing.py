@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
 
 
-def log_dir_heading(log_dir: LogDirRow) -> str:
+def log_dir_heading(log_dir: LogDirRow) -> list[str]:
     """The lines above a log directory's table."""
     meta = log_dir.meta
     facts = []
@@ -35,7 +35,7 @@ def log_dir_heading(log_dir: LogDirRow) -> str:
         lines.append(f"checkpoint entries: {', '.join(checkpoints)}")
     if log_dir.others:
         lines.append(f"other directories: {', '.join(log_dir.others)}")
-    return "\n".join(lines)
+    return lines
 
 
 def log_dir_row(log_dir: LogDirRow) -> Row:
