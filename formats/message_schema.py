@@ -8,7 +8,7 @@ A parsed message is a dict in the order of the definition, by the names that Kaf
 - fields that the version does not have, and tagged fields that were not written, are absent;
 - strings that are not UTF-8 keep their bytes (`surrogateescape`), a bool that is neither 0 nor 1
   stays a number, so does everything that `build` has to give back;
-- tagged fields with unknown tags are under `UNKNOWN_TAGS`, a list of (tag, bytes), if there are any.
+- tagged fields with unknown tags are under `UNKNOWN_TAGS`, a list of (tag, bytes), if any.
 
 `build(parse(data)) == data` for everything that Kafka writes. It does not hold for encodings that
 Kafka reads but never writes: lengthened varints, other negative lengths than -1, tags out of order
@@ -18,6 +18,7 @@ or repeated (of a known tag the last one counts, as in Kafka).
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from construct import (
     Int16ub,
     Int32sb,
     Int64sb,
+    IntegerError,
     stream_write,
 )
 from construct import Struct as ConstructStruct
@@ -40,6 +42,7 @@ from formats.message_table import Field, Message, Struct, messages
 from formats.primitives import UnsignedVarint, Uuid
 
 UNKNOWN_TAGS: Final = "_unknownTaggedFields"
+AS_KAFKA: Final = {"ignore_sizes_of_tagged_fields": True}
 STRING_SIZE_MAX: Final = 0x7FFF
 
 
@@ -81,6 +84,9 @@ def _by_key() -> dict[tuple[str, int, str], Message]:
 def schema(name: str, version: int) -> Construct:
     """The schema of one version of a message, bytes to dict and back.
 
+    A tagged field has to end where its size says. `parse(data, **AS_KAFKA)` takes no notice of the
+    size, like Kafka's readers: a wrong one shifts what is read behind it.
+
     Raises:
         KeyError: there is no such message.
         ValueError: the message has no such version.
@@ -115,12 +121,25 @@ def build_with(codec: Any, obj: Any, stream: Any, context: Any, path: str) -> No
     codec._build(obj, stream, context, path)  # noqa: SLF001
 
 
+def parse_varint(stream: Any, context: Any, path: str) -> int:
+    """An unsigned varint of 32 bits, `ByteUtils.readUnsignedVarint`."""
+    start = stream.tell()
+    try:
+        return int(parse_with(UnsignedVarint, stream, context, path))
+    except IntegerError as error:
+        stream.seek(start)
+        groups = enumerate(stream.read(5))
+        value = sum((byte & 0x7F) << (7 * index) for index, byte in groups) & 0xFFFFFFFF
+        reason = "Varint is too long, the most significant bit in the 5th byte is set, "
+        raise MessageError(f"{reason}converted value: {value:x}", path) from error
+
+
 class CompactLength(Construct):  # type: ignore[misc] # construct has no types
     """An unsigned varint of length + 1, taken as Java's int: 0 is -1, null."""
 
     def _parse(self, stream: Any, context: Any, path: str) -> int:
-        length = parse_with(UnsignedVarint, stream, context, path) - 1
-        return int(length if length < 1 << 31 else length - (1 << 32))
+        length = parse_varint(stream, context, path) - 1
+        return length if length < 1 << 31 else length - (1 << 32)
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
         build_with(UnsignedVarint, obj + 1, stream, context, path)
@@ -278,32 +297,41 @@ class StructCodec(Construct):  # type: ignore[misc] # construct has no types
             values[name] = parse_with(codec, stream, context, f"{path} -> {name}")
         if not self.flexible:
             return values
-        count = parse_with(UnsignedVarint, stream, context, path)
-        if count == 0:
+        count = parse_varint(stream, context, path)
+        ignore_sizes = context._params.get("ignore_sizes_of_tagged_fields", False)  # noqa: SLF001
+        if count == 0 or (ignore_sizes and count >> 31):
             return values
-        unknown = self.parse_tagged(count, values, stream, context, path)
+        unknown = self.parse_tagged(count, ignore_sizes, values, stream, context, path)
         values = {name: values[name] for name in self.order if name in values}
         if unknown:
             values[UNKNOWN_TAGS] = unknown
         return values
 
     def parse_tagged(
-        self, count: int, values: dict[str, Any], stream: Any, context: Any, path: str
+        self,
+        count: int,
+        ignore_sizes: bool,
+        values: dict[str, Any],
+        stream: Any,
+        context: Any,
+        path: str,
     ) -> list[tuple[int, bytes]]:
         """Read `count` tagged fields, the known ones into `values`; returns the unknown ones."""
         unknown = []
         for _ in range(count):
-            tag = parse_with(UnsignedVarint, stream, context, path)
-            size = parse_with(UnsignedVarint, stream, context, path)
+            tag = parse_varint(stream, context, path)
+            size = parse_varint(stream, context, path)
             if tag in self.foreign_tags:
                 reason = f"Tag {tag} is not valid for version {self.version}"
                 raise MessageError(reason, path)
-            data = read_array(stream, size, path)
             if tag not in self.tagged:
-                unknown.append((tag, data))
+                unknown.append((tag, read_array(stream, size, path)))
                 continue
             name, codec = self.tagged[tag]
-            part = io.BytesIO(data)
+            if ignore_sizes:
+                values[name] = parse_with(codec, stream, context, f"{path} -> {name}")
+                continue
+            part = io.BytesIO(read_array(stream, size, path))
             values[name] = parse_with(codec, part, context, f"{path} -> {name}")
             if part.tell() != size:
                 reason = f"tagged field {name} of {size} byte(s) ends after {part.tell()}"
@@ -348,19 +376,18 @@ _PRIMITIVES: Final[dict[str, Any]] = {
 
 def field_codec(field: Field, version: int, *, flexible: bool) -> Any:
     """The schema of one field in one version of its message."""
-    if field.struct is not None:
-        single: Any = StructCodec(field.struct, version, flexible=flexible)
-        if field.nullable and not field.array:
-            return NullableStruct(single, tagged=field.tag is not None)
-    elif field.type == "str":
-        single = StringField(field, COMPACT_LENGTH if flexible else Int16sb)
-    elif field.type == "bytes":
-        single = BytesField(field, COMPACT_LENGTH if flexible else Int32sb)
-    else:
-        single = _PRIMITIVES[field.type]
     if field.array:
-        return ArrayField(field, COMPACT_LENGTH if flexible else Int32sb, single)
-    return single
+        element = replace(field, name=f"{field.name} element", array=False, nullable=False)
+        length = COMPACT_LENGTH if flexible else Int32sb
+        return ArrayField(field, length, field_codec(element, version, flexible=flexible))
+    if field.struct is not None:
+        single = StructCodec(field.struct, version, flexible=flexible)
+        return NullableStruct(single, tagged=field.tag is not None) if field.nullable else single
+    if field.type == "str":
+        return StringField(field, COMPACT_LENGTH if flexible else Int16sb)
+    if field.type == "bytes":
+        return BytesField(field, COMPACT_LENGTH if flexible else Int32sb)
+    return _PRIMITIVES[field.type]
 
 
 def read_array(stream: Any, size: int, path: str) -> bytes:

@@ -54,7 +54,7 @@ class PropertiesAdapter(Adapter):  # type: ignore[misc] # construct has no types
                 pieces += [end, continuation]
                 end = next_end
             match = _PROPERTY.fullmatch("".join(pieces))
-            assert match is not None  # noqa: S101 # each part may be empty, the last takes anything
+            assert match is not None  # each part may be empty, the last takes anything
             lines.append(Container(kind=kind, **match.groupdict(), end=end))
         return lines
 

@@ -1,8 +1,8 @@
 """From the bytes of a segment to its batches, going on after damage.
 
-The frame rules are those of `FileLogInputStream` of Kafka 4.3. Where Kafka stops at the first thing
-it cannot read, this scanner reports a defect and looks for the next sound batch: a header that makes
-sense and whose checksum matches.
+The frame rules are those of `FileLogInputStream` of Kafka 4.3. Where Kafka stops at the first
+thing it cannot read, this scanner reports a defect and looks for the next sound batch: a header
+that makes sense and whose checksum matches.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _CHECKSUM_BUDGET_FACTOR = 4
 def read_batch(source: Source, position: int, end: int) -> Batch | Defect:
     """The batch at `position`, or the defect that keeps it from being one.
 
-    `end` is where the log ends, normally the size of the file. The frame is checked, the checksum is
-    not. Magic 3 and above are taken for magic 2, as Kafka's file scanner does.
+    `end` is where the log ends, normally the size of the file. The frame is checked, the checksum
+    is not. Magic 3 and above are taken for magic 2, as Kafka's file scanner does.
     """
     left = end - position
     if left <= c.HEADER_SIZE_UP_TO_MAGIC:

@@ -33,7 +33,7 @@ def java_text(data: bytes) -> str:
 
 
 def java_double(number: float) -> str:
-    """`Double.toString`: plain from 0.001 up to 10 million, else scientific, always with a point."""
+    """`Double.toString`: plain from 0.001 up to 10 million, else scientific, with a point."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):

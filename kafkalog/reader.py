@@ -6,7 +6,7 @@ not asked for is not read.
 
 from __future__ import annotations
 
-import re
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from kafkalog.segment import OpenSegment
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -181,9 +182,8 @@ def _selected(
                     if end_position is None or found.reference != "torn-tail":
                         yield found, opened
                     continue
-                if selection.to_offset is not None and found.base_offset >= selection.to_offset:
-                    if found.magic >= 2 or not found.compression:
-                        return
+                if _is_behind(found, selection):
+                    return
                 if _batch_matches(found, selection) and not _is_hidden(found, selection, aborted):
                     yield found, opened
 
@@ -194,8 +194,6 @@ def _segments(target: object) -> tuple[tuple[Segment, ...], UnifiedLog]:
         return target.segments, UnifiedLog(target)
     if not isinstance(target, FileEntry):
         raise KafkaLogError("This is a log directory: name a partition or a file.")
-    import os
-
     parent = open_path(os.path.dirname(os.path.abspath(target.path)))
     if not isinstance(parent, PartitionDir):
         parent = PartitionDir(os.path.dirname(os.path.abspath(target.path)), None, ())
@@ -233,11 +231,15 @@ def _start_position(opened: OpenSegment, selection: Selection) -> int:
     return entry_below.position if entry_below else 0
 
 
-def _batch_matches(batch: Batch, selection: Selection) -> bool:
-    wrapper = batch.magic < 2 and bool(batch.compression)
-    if selection.from_offset is not None and batch.last_offset < selection.from_offset:
+def _is_behind(batch: Batch, selection: Selection) -> bool:
+    """Whether the batch, and so all that follow, is behind the last offset wanted."""
+    if selection.to_offset is None or batch.base_offset < selection.to_offset:
         return False
-    if selection.to_offset is not None and batch.base_offset >= selection.to_offset and not wrapper:
+    return batch.magic >= 2 or not batch.compression  # a wrapper's header has its last offset
+
+
+def _batch_matches(batch: Batch, selection: Selection) -> bool:
+    if selection.from_offset is not None and batch.last_offset < selection.from_offset:
         return False
     if selection.from_time is not None and batch.max_timestamp < selection.from_time:
         return False

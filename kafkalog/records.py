@@ -1,7 +1,7 @@
 """The reference decoder: from a batch to its records, through the schemas in `formats`.
 
-Follows `DefaultRecordBatch`, `DefaultRecord` and `AbstractLegacyRecordBatch` of Kafka 4.3: what they
-accept is decoded, what they reject raises.
+Follows `DefaultRecordBatch`, `DefaultRecord` and `AbstractLegacyRecordBatch` of Kafka 4.3: what
+they accept is decoded, what they reject raises.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _decode_messages(source: Source, batch: Batch, size_max: int) -> Iterator[Re
 
 
 def _inner_messages(batch: Batch, body: bytes) -> list[Any]:
-    """The messages of a decompressed message set; an incomplete last one is dropped, as by Kafka."""
+    """The messages of a decompressed set; an incomplete last one is dropped, as by Kafka."""
     messages = []
     position = 0
     while len(body) - position >= c.LOG_OVERHEAD:

@@ -15,7 +15,10 @@ from kafkalog_cli.commands.verify import verify
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_EPILOG = "Exit status: 0 fine, 1 defects or not found, 2 usage, 3 unreadable, 5 unsupported."
+_EPILOG = (
+    "Exit status: 0 fine, 1 defects or not found, 2 usage, 3 unreadable, 5 unsupported, "
+    "6 corrupt, 7 limit hit."
+)
 
 
 def _version(value: bool) -> None:
@@ -27,6 +30,9 @@ def _version(value: bool) -> None:
 
 
 def _root(
+    _debug: Annotated[
+        bool, typer.Option("--debug", help="Show a traceback with an error.", hidden=True)
+    ] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -53,11 +59,18 @@ def command_group() -> Any:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    commands: list[Callable[..., None]] = [ls, dump_segment, lookup_offset, verify]
-    for command in commands:
-        app.command()(command)
+    commands: dict[Callable[..., int], str] = {
+        ls: "List log directories, partitions, segments or files.",
+        dump_segment: "Show what is in any file Kafka writes.",
+        lookup_offset: "Find a record by offset or time, as the broker does.",
+        verify: "Check log directories, partitions or files.",
+    }
+    for command, summary in commands.items():
+        app.command(short_help=summary)(command)
     app.command(
-        context_settings={"ignore_unknown_options": False, "help_option_names": []},
+        short_help="Take the options of kafka-dump-log.sh, print its bytes.",
+        # Kafka's own option syntax, optional arguments included, is parsed by argparse.
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
         add_help_option=False,
     )(kafka_dump_log)
     return typer.main.get_command(app)

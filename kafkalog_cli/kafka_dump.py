@@ -7,10 +7,12 @@ and goes on with the next file; it never writes to the files it reads.
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from kafkalog.check.registry import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.framing import crc_valid, read_batch
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
@@ -21,7 +23,6 @@ from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import crc_defects, defect_of
 from kafkalog.records import decode_records
 from kafkalog.source import Source
-from kafkalog_cli.outcome import Outcome
 from kafkalog_cli.render import kafka_text as text
 from kafkalog_cli.render.diagnostics import show_note
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.model import TimeIndexEntry
+    from kafkalog_cli.outcome import Outcome
 
 INT32_MAX = 2**31 - 1
 
@@ -196,16 +198,12 @@ class KafkaDump:
         odd = index.size_bytes % index.entry_size
         if odd:
             detail = f"The size {index.size_bytes} is no multiple of {index.entry_size}."
-            from kafkalog.check.registry import make_defect
-
             self._defect(make_defect("index-size-not-multiple", path, detail))
         elif sound:
             text.put_line(f"{path} passed sanity check.")
         elif index.entry_count < index.slot_count:
             show_note(f"{path} is zero-padded, which Kafka's own sanity check calls corrupt")
         else:
-            from kafkalog.check.registry import make_defect
-
             detail = "The last timestamp is smaller than the first."
             self._defect(make_defect("time-index-not-monotonic", path, detail))
 
@@ -227,8 +225,6 @@ class KafkaDump:
 
     def finish(self) -> None:
         """Print the reports over all files on stderr, as Kafka's tool does."""
-        import sys
-
         lines = []
         for path, offsets in self._mismatches.items():
             lines.append(f"Mismatches in :{text.absolute_path(path)}")
@@ -248,7 +244,7 @@ class KafkaDump:
         for path, gaps in self._gaps.items():
             if gaps:
                 lines.append(f"Non-consecutive offsets in {text.absolute_path(path)}")
-            lines += [f"  {before} is followed by {after}" for before, after in sorted(gaps.items())]
+            lines += [f"  {last} is followed by {offset}" for last, offset in sorted(gaps.items())]
         sys.stdout.flush()
         sys.stderr.write("".join(f"{line}\n" for line in lines))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PathsArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="PATH...",
+        metavar="PATH",
         help="Log directory, partition directory or file.",
         show_default=False,
     ),
@@ -44,9 +44,6 @@ NowOption = Annotated[
     typer.Option("--now", metavar="TIME", help="The clock that relative times refer to."),
 ]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
-DebugOption = Annotated[
-    bool, typer.Option("--debug", help="Show a traceback with an error.", hidden=True)
-]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _RELATIVE = re.compile(r"([+-])(\d+)(ms|s|m|h|d|w)")
@@ -89,7 +86,7 @@ def parse_size(text: str) -> int:
     if match is None:
         raise UsageError(f"{text!r} is not a size.", hint="Give bytes, or for example 512MiB.")
     unit = (match[2] or "").upper().removesuffix("B").removesuffix("I")
-    return int(match[1]) * 1024 ** _POWERS[unit]
+    return int(match[1]) << 10 * _POWERS[unit]
 
 
 def parse_zone(name: str) -> tzinfo:

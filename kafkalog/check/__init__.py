@@ -1,3 +1,3 @@
-"""Invariants of Kafka's files: one small function each, in a registry, and the walk that runs them."""
+"""Invariants of Kafka's files: one small function each, a registry, and the walk over all."""
 
 from __future__ import annotations

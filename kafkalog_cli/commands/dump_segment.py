@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kafkalog_cli.options import (
     BytesOption,
-    DebugOption,
     ExactOption,
     NowOption,
     PathsArgument,
@@ -23,9 +22,6 @@ from kafkalog_cli.options import (
     parse_zone,
 )
 from kafkalog_cli.render.text import BytesFormat
-
-if TYPE_CHECKING:
-    from kafkalog.reader import Selection
 
 
 class DumpFormat(StrEnum):
@@ -96,7 +92,6 @@ def dump_segment(
     utc: UtcOption = False,
     tz: ZoneOption = "UTC",
     quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> int:
     """Show what is in any file Kafka writes; a partition directory means its segments in order.
 
@@ -140,6 +135,7 @@ def dump_segment(
         zone=parse_zone("UTC" if utc else tz),
         exact=exact,
         decode=decode == Decode.AUTO,
+        progress=not quiet,
     )
     with Dump(selection, style, outcome) as dump:
         for target in outcome.open_all(paths):

@@ -17,10 +17,17 @@ def kafka_dump_log(context: typer.Context) -> int:
     kafkalog kafka-dump-log --deep-iteration --print-data-log --files 00000000000000000000.log
     kafkalog kafka-dump-log --offsets-decoder --files __consumer_offsets-0/00000000000000000000.log
     """
+    from kafkalog.errors import UsageError
     from kafkalog_cli.kafka_dump import KafkaDump
     from kafkalog_cli.outcome import Outcome
 
-    arguments, _ = _parser().parse_known_args(context.args)
+    arguments, others = _parser().parse_known_args(context.args)
+    for word in others:
+        if word.startswith("-"):
+            raise UsageError(
+                f"{word} is no option of kafka-dump-log.sh 4.3.",
+                hint="`kafkalog kafka-dump-log --help` lists the options.",
+            )
     outcome = Outcome()
     dump = KafkaDump(_options(arguments), outcome)
     for path in arguments.files.rstrip(",").split(","):
@@ -35,13 +42,13 @@ _DECODERS = {
     "org.apache.kafka.tools.api.IntegerDecoder": 4,
     "org.apache.kafka.tools.api.LongDecoder": 8,
 }
-_PAYLOAD_DECODERS = (
-    "offsets",
-    "transaction-log",
-    "cluster-metadata",
-    "remote-log-metadata",
-    "share-group-state",
-)
+_PAYLOAD_DECODERS = {
+    "offsets": "__consumer_offsets",
+    "transaction-log": "__transaction_state",
+    "cluster-metadata": "__cluster_metadata",
+    "remote-log-metadata": "__remote_log_metadata",
+    "share-group-state": "__share_group_state",
+}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,9 +68,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--verify-index-only", action="store_true", help="compare index and log, print no entries")
     add("--index-sanity-check", action="store_true", help="only check the index's own sanity")
     for part in ("key", "value"):
-        add(f"--{part}-decoder-class", nargs="?", const=_STRING_DECODER, help=f"decodes the {part}")
-    for decoder in _PAYLOAD_DECODERS:
-        add(f"--{decoder}-decoder", action="store_true", help=f"decode records of the {decoder}")
+        add(
+            f"--{part}-decoder-class",
+            nargs="?",
+            const=_STRING_DECODER,
+            help=f"StringDecoder (the default), IntegerDecoder or LongDecoder for the {part}",
+        )
+    for decoder, topic in _PAYLOAD_DECODERS.items():
+        add(f"--{decoder}-decoder", action="store_true", help=f"decode records of {topic}")
     return parser
 
 

@@ -9,11 +9,9 @@ import typer
 from kafkalog.model import Isolation, Special
 from kafkalog_cli.options import (
     BytesOption,
-    DebugOption,
     ExactOption,
     FormatOption,
     NowOption,
-    QuietOption,
     UtcOption,
     ZoneOption,
     parse_time,
@@ -34,7 +32,7 @@ def lookup_offset(
         str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
     ],
     offsets: Annotated[
-        list[int] | None, typer.Argument(metavar="[OFFSET]...", help="Offsets to look up.")
+        list[int] | None, typer.Argument(metavar="OFFSET", help="Offsets to look up.")
     ] = None,
     timestamp: Annotated[
         list[str] | None,
@@ -42,7 +40,11 @@ def lookup_offset(
     ] = None,
     special: Annotated[
         list[Special] | None,
-        typer.Option("--special", help="The special timestamps of ListOffsets; repeatable."),
+        typer.Option(
+            "--special",
+            metavar="earliest|latest|max-timestamp",
+            help="The special timestamps of ListOffsets; repeatable.",
+        ),
     ] = None,
     isolation: Annotated[
         Isolation,
@@ -76,8 +78,6 @@ def lookup_offset(
     exact: ExactOption = False,
     utc: UtcOption = False,
     tz: ZoneOption = "UTC",
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> int:
     """Find a record by offset or time, by binary search, as the broker does.
 

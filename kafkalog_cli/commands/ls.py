@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from enum import StrEnum
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kafkalog_cli.options import (
-    DebugOption,
     ExactOption,
     FormatOption,
     PathsArgument,
-    QuietOption,
     UtcOption,
     ZoneOption,
     parse_zone,
@@ -19,11 +19,9 @@ from kafkalog_cli.options import (
 from kafkalog_cli.render.writer import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
-    from kafkalog.inventory import FileRow, PartitionRow, SegmentRow
-
-from enum import StrEnum
+    from kafkalog_cli.render.writer import View
 
 
 class SortKey(StrEnum):
@@ -43,8 +41,6 @@ def ls(
     exact: ExactOption = False,
     utc: UtcOption = False,
     tz: ZoneOption = "UTC",
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> int:
     """List log directories, partitions, segments or files, in any state.
 
@@ -56,6 +52,7 @@ def ls(
     kafkalog ls --files --format ndjson /var/lib/kafka
     """
     from kafkalog.inventory import list_files, list_log_dirs, list_partitions, list_segments
+    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.listing import (
         file_view,
         log_dir_heading,
@@ -63,23 +60,21 @@ def ls(
         partition_view,
         segment_view,
     )
-    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.text import printable
     from kafkalog_cli.render.writer import Writer
 
     zone = parse_zone("UTC" if utc else tz)
     outcome = Outcome()
     targets = outcome.open_all(paths)
+    view: View[Any] = partition_view(exact=exact)
+    rows: Iterable[Any] = list_partitions(targets)
     if files:
         view, rows = file_view(zone, exact=exact), list_files(targets)
     elif segments:
         view, rows = segment_view(zone, exact=exact), list_segments(targets)
-    else:
-        view, rows = partition_view(exact=exact), list_partitions(targets)
-    key: Callable[[FileRow | SegmentRow | PartitionRow], object] | None = {
-        SortKey.SIZE: lambda row: -row.size_bytes,
-        SortKey.TIME: lambda row: -row.mtime_ms,
-    }.get(sort)
+    if sort != SortKey.NAME:
+        fact = attrgetter("size_bytes" if sort == SortKey.SIZE else "mtime_ms")
+        rows = sorted(rows, key=fact, reverse=True)
     with Writer(view, form, outcome.defect) as writer:
         for log_dir in list_log_dirs(targets):
             if form == Format.TABLE:
@@ -90,6 +85,6 @@ def ls(
             for defect in log_dir.defects:
                 outcome.count(defect)
                 writer.defect(defect)
-        for row in sorted(rows, key=key) if key else rows:
+        for row in rows:
             writer.write(row)
     return outcome.status

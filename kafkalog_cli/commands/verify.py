@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kafkalog.model import Level, Severity
-from kafkalog_cli.options import DebugOption, FormatOption, PathsArgument, QuietOption
+from kafkalog_cli.options import FormatOption, PathsArgument, QuietOption
 from kafkalog_cli.render.writer import Format
 
 
@@ -22,7 +22,6 @@ def verify(
     ] = Severity.WARNING,
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> int:
     """Check the invariants of log directories, partitions or files.
 

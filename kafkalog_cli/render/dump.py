@@ -48,6 +48,7 @@ class DumpStyle:
     zone: tzinfo
     exact: bool
     decode: bool
+    progress: bool
 
 
 class Dump:
@@ -188,16 +189,15 @@ def _first(values: Iterable[Any], limit: int) -> Iterator[Any]:
 
 def _in_range(value: Any, selection: Selection) -> bool:
     """Whether an entry of an index or a checkpoint is wanted; what has no offset always is."""
-    offset = getattr(value, "offset", None)
-    timestamp = getattr(value, "timestamp", None)
-    return not (
-        (offset is not None and selection.from_offset is not None and offset < selection.from_offset)
-        or (offset is not None and selection.to_offset is not None and offset >= selection.to_offset)
-        or (timestamp is not None and selection.from_time is not None
-            and timestamp < selection.from_time)
-        or (timestamp is not None and selection.to_time is not None
-            and timestamp >= selection.to_time)
-    )  # fmt: skip
+    for fact, low, high in (
+        (getattr(value, "offset", None), selection.from_offset, selection.to_offset),
+        (getattr(value, "timestamp", None), selection.from_time, selection.to_time),
+    ):
+        if fact is None:
+            continue
+        if (low is not None and fact < low) or (high is not None and fact >= high):
+            return False
+    return True
 
 
 def _batch_view(style: DumpStyle) -> View[Batch]:
@@ -279,16 +279,14 @@ def decoded(kind: PayloadKind, record: Record) -> Row:
     return {"key": result.key, "value": result.value, "error": result.error}
 
 
-def _side_file_content(
-    entry: FileEntry, style: DumpStyle
-) -> tuple[str, View[Any], Iterable[Any]]:
+def _side_file_content(entry: FileEntry, style: DumpStyle) -> tuple[str, View[Any], Iterable[Any]]:
     """What an index, a checkpoint or a small file holds, and how it is shown."""
     path, kind = entry.path, entry.name.kind
     if kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
         from kafkalog.indexes import OffsetIndex, TimeIndex
 
         index = OffsetIndex(path) if kind == FileKind.OFFSET_INDEX else TimeIndex(path)
-        names = ("entry", "offset", "position")
+        names: tuple[str, ...] = ("entry", "offset", "position")
         if kind == FileKind.TIME_INDEX:
             names = ("entry", "timestamp", "offset")
         return kind, _entry_view(names, path, style), index.entries()
@@ -303,8 +301,10 @@ def _side_file_content(
         names = ("producer_id", "producer_epoch", "last_sequence", "last_offset",
                  "last_timestamp", "coordinator_epoch", "current_txn_first_offset")  # fmt: skip
         view = _entry_view(names, path, style)
-        return kind, View(view.columns, lambda state: producer_row(state, path)), (
-            read_producer_snapshot(path)
+        return (
+            kind,
+            View(view.columns, lambda state: producer_row(state, path)),
+            (read_producer_snapshot(path)),
         )
     if kind in (FileKind.OFFSET_CHECKPOINT, FileKind.LEADER_EPOCH_CHECKPOINT):
         from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint

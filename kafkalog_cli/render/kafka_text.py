@@ -10,8 +10,9 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.control_records import control_text
 from kafkalog.java_text import java_text
-from kafkalog.payloads import control_text, kafka_text
+from kafkalog.payloads import kafka_text
 from kafkalog_cli.render.rows import compression_name
 
 if TYPE_CHECKING:
@@ -138,19 +139,19 @@ def producer_line(state: ProducerState) -> str:
         f"producerId: {state.producer_id} producerEpoch: {state.producer_epoch} "
         f"coordinatorEpoch: {state.coordinator_epoch} "
         f"currentTxnFirstOffset: {_optional(state.current_txn_first_offset)} "
-        f"lastTimestamp: {state.last_timestamp} "
+        f"lastTimestamp: {state.last_timestamp}"
     )
     if state.last_offset < 0:
         return line
     return (
-        f"{line}firstSequence: {state.first_sequence} lastSequence: {state.last_sequence} "
+        f"{line} firstSequence: {state.first_sequence} lastSequence: {state.last_sequence} "
         f"lastOffset: {state.last_offset} offsetDelta: {state.offset_delta} "
         f"timestamp: {state.last_timestamp}"
     )
 
 
 def put_line(text: str) -> None:
-    """Print one line of Kafka's text: raw bytes, except on a terminal, which gets no raw escapes."""
+    """Print one line of Kafka's text: raw, except on a terminal, which gets no raw escapes."""
     if sys.stdout.isatty():
         from kafkalog_cli.render.text import printable
 

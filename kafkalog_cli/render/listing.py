@@ -6,7 +6,6 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kafkalog_cli.render.rows import Row
 from kafkalog_cli.render.text import size_cell, time_cell
 from kafkalog_cli.render.writer import Column, View
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from kafkalog.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
+    from kafkalog_cli.render.rows import Row
 
 
 def log_dir_heading(log_dir: LogDirRow) -> list[str]:

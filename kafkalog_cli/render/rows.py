@@ -166,8 +166,7 @@ def control_type(record: Record) -> str | None:
     """What a control record says: `ABORT`, `COMMIT` …, `UNKNOWN(n)`; None for data."""
     if not record.batch.is_control:
         return None
-    from kafkalog.payloads import control_record
-
+    from kafkalog.control_records import control_record
     from kafkalog.errors import CorruptDataError
 
     try:

@@ -6,10 +6,12 @@ import csv
 import hashlib
 import io
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.conftest import State
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import State
 
 
 def long_form(text: str | None) -> object:

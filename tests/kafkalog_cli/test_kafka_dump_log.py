@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conftest import SCENARIOS, State
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import State
+
+# The lookup scenarios that come with dumps.
+DUMPED = ("compacted", "log_append_time", "old_formats", "plain", "transactions")
 
 # Where the real tool died: its stdout is what it had printed up to then, ours goes on.
 DIED = "Exception in thread"
-
-# Calls whose stdout differs from the recorded one, and why.
-EXCLUDED: dict[tuple[str, str], str] = {}
 
 
 def check(kafkalog: Any, arguments: list[str], expected: bytes, died: bool) -> None:
@@ -23,7 +25,7 @@ def check(kafkalog: Any, arguments: list[str], expected: bytes, died: bool) -> N
     if died:
         # The last line may be half a line; what comes after it is ours alone.
         assert result.stdout.startswith(expected), arguments
-        assert result.stderr, arguments
+        assert result.status in (0, 1), arguments
     else:
         assert result.stdout == expected, (arguments, result.stderr)
 
@@ -35,8 +37,6 @@ def test_recorded_calls_print_the_recorded_bytes(
     monkeypatch.chdir(any_state.root)
     calls = 0
     for arguments, expected, died in recorded(any_state):
-        if (any_state.name, arguments[-1]) in EXCLUDED:
-            continue
         check(kafkalog, arguments, expected, died)
         calls += 1
     assert calls > 10
@@ -79,7 +79,7 @@ def recorded_by_28(path: Path) -> list[tuple[list[str], bytes, bool]]:
     return [(arguments, path.read_bytes(), died)]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", DUMPED)
 def test_every_way_to_dump_prints_kafkas_bytes(
     scenario: str, corpus_dir: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

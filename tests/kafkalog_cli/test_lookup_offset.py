@@ -10,7 +10,6 @@ import pytest
 
 from tests.conftest import SCENARIOS, State
 
-
 # The leader epoch of `latest` is the running leader's own. Where it is not (yet, or any more) in
 # leader-epoch-checkpoint, no reader of the disk can know it.
 EPOCH_OFF_DISK = {

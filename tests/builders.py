@@ -1,0 +1,156 @@
+"""Batches, messages and small files made with struct alone: nothing here comes from kafkalog."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+import crc32c as wheel
+
+from tests.conftest import CORPUS, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+BASE_TIME = 1_700_000_000_000
+SEGMENT = "00000000000000000000"
+# Every state a broker left behind but the one that was cut and flipped on purpose.
+HURT = {"crash-1-torn"}
+
+
+def varint(number: int) -> bytes:
+    """Zigzag, base 128, kafka-formats §2.1."""
+    rest = (number << 1) ^ (number >> 63)
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(0x80 | (rest & 0x7F))
+        rest >>= 7
+    return bytes((*encoded, rest))
+
+
+def sized(data: bytes | None) -> bytes:
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def record(
+    offset_delta: int = 0,
+    key: bytes | None = None,
+    value: bytes | None = b"v",
+    *,
+    time_delta: int = 0,
+    headers: Sequence[tuple[bytes, bytes | None]] = (),
+) -> bytes:
+    """One record of magic 2, kafka-formats §2.2."""
+    body = b"\0" + varint(time_delta) + varint(offset_delta) + sized(key) + sized(value)
+    body += varint(len(headers))
+    for name, content in headers:
+        body += sized(name) + sized(content)
+    return varint(len(body)) + body
+
+
+def batch(
+    base_offset: int = 0,
+    records: Sequence[bytes] = (),
+    *,
+    payload: bytes | None = None,
+    count: int | None = None,
+    last_delta: int | None = None,
+    attributes: int = 0,
+    base_time: int = BASE_TIME,
+    max_time: int = BASE_TIME,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    epoch: int = 0,
+    magic: int = 2,
+) -> bytes:
+    """One batch of magic 2 with a right checksum, kafka-formats §1.1."""
+    body = b"".join(records) if payload is None else payload
+    count = len(records) if count is None else count
+    last_delta = max(count - 1, 0) if last_delta is None else last_delta
+    rest = struct.pack(
+        ">hiqqqhii", attributes, last_delta, base_time, max_time, *producer, count
+    ) + body  # fmt: skip
+    head = struct.pack(">qiibI", base_offset, 9 + len(rest), epoch, magic, wheel.crc32c(rest))
+    return head + rest
+
+
+def message(
+    offset: int = 0,
+    key: bytes | None = None,
+    value: bytes | None = b"v",
+    *,
+    magic: int = 1,
+    attributes: int = 0,
+    time: int = BASE_TIME,
+) -> bytes:
+    """One message of magic 0 or 1 with a right checksum, kafka-formats §4."""
+    body = struct.pack(">bb", magic, attributes)
+    if magic:
+        body += struct.pack(">q", time)
+    for data in (key, value):
+        body += struct.pack(">i", -1 if data is None else len(data)) + (data or b"")
+    return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
+
+
+def write_log(directory: Path, *batches: bytes, name: str = SEGMENT) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{name}.log"
+    path.write_bytes(b"".join(batches))
+    return path
+
+
+def frames(data: bytes) -> list[tuple[int, int]]:
+    """Position and size of each batch of sound bytes: the length field alone decides."""
+    found, position = [], 0
+    while position < len(data):
+        size = 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+        found.append((position, size))
+        position += size
+    return found
+
+
+def flip(data: bytes, bit: int) -> bytes:
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def healthy(state: State) -> bool:
+    return state.name not in HURT
+
+
+def copy_tree(source: Path, target: Path) -> Path:
+    """A copy that keeps holes and times."""
+    for directory, _, names in os.walk(source):
+        place = target / os.path.relpath(directory, source)
+        place.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            path = os.path.join(directory, name)
+            with open(path, "rb") as origin, (place / name).open("wb") as copy:
+                size = os.fstat(origin.fileno()).st_size
+                position = 0
+                while position < size:
+                    try:
+                        position = os.lseek(origin.fileno(), position, os.SEEK_DATA)
+                    except OSError:
+                        break
+                    end = os.lseek(origin.fileno(), position, os.SEEK_HOLE)
+                    origin.seek(position)
+                    copy.seek(position)
+                    copy.write(origin.read(end - position))
+                    position = end
+                copy.truncate(size)
+            shutil.copystat(path, place / name)
+    return target
+
+
+@contextlib.contextmanager
+def unraisable() -> Iterator[None]:
+    yield
+
+
+__all__ = ["CORPUS"]

@@ -1,0 +1,195 @@
+"""Builds the Java side of these tests, runs it, and reads what it left behind.
+
+`kafkalog.harness.LiveBroker` starts one real Kafka node, feeds it, and writes the folders of
+`BrokerData`; `kafkalog.harness.DumpTool` is DumpLogSegments for many calls; `KafkaOracle` drives
+Kafka's storage classes over copies of partition directories.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+HERE = Path(__file__).parent
+TARGET = HERE / "target"
+ORACLE = "org.apache.kafka.storage.internals.log.KafkaOracle"
+BUILD_SECONDS_MAX = 900
+RUN_SECONDS_MAX = 180
+JVM_OPTIONS = (
+    "-Xms256m",
+    "-Xmx1g",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dfile.encoding=UTF-8",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=" + os.environ.get("KAFKALOG_KAFKA_LOG", "off"),
+)
+
+
+class HarnessError(Exception):
+    """The Java side did not do what it should; the message holds its words."""
+
+
+@dataclass(frozen=True)
+class BrokerData:
+    """The log directory of a real broker in two states, and what Kafka's own clients and tools say.
+
+    `clean` is the directory after the shutdown, `live` a copy made while the broker was running
+    and at rest. `expected` has the layout of the golden corpus: `records`, `records-committed` and
+    `lookup.json` hold for both states, `dump/clean` and `dump/live` for one each.
+    """
+
+    root: Path
+
+    @property
+    def expected(self) -> Path:
+        return self.root / "expected"
+
+    def log_dir(self, state: str) -> Path:
+        return self.root / state
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        return json.loads((self.expected / "state.json").read_text())
+
+    @cached_property
+    def lookups(self) -> dict[str, dict[str, Any]]:
+        return json.loads((self.expected / "lookup.json").read_text())
+
+    def partitions(self) -> list[str]:
+        return sorted(self.lookups)
+
+    def records(self, partition: str) -> Iterator[dict[str, Any]]:
+        with (self.expected / "records" / f"{partition}.ndjson").open() as lines:
+            yield from map(json.loads, lines)
+
+    def committed_offsets(self, partition: str) -> list[int]:
+        path = self.expected / "records-committed" / f"{partition}.offsets.json"
+        return json.loads(path.read_text())
+
+    def dumps(self, state: str) -> dict[str, dict[str, Any]]:
+        """Name of the output file -> arguments, exit status and stderr of DumpLogSegments."""
+        return json.loads((self.dump_dir(state) / "exit-codes.json").read_text())
+
+    def dump_dir(self, state: str) -> Path:
+        return self.expected / "dump" / state
+
+
+def missing_tool() -> str | None:
+    """Which program is not there, in words; None: all are."""
+    missing = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
+    return f"not on this machine: {', '.join(missing)}" if missing else None
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time, also across the workers of pytest-xdist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        yield
+
+
+def sources_digest() -> str:
+    digest = hashlib.sha256()
+    for path in [HERE / "pom.xml", *sorted((HERE / "src").rglob("*"))]:
+        if path.is_file():
+            digest.update(f"{path.relative_to(HERE)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def build() -> None:
+    """Compile and fetch the jars, unless that was done with these very sources."""
+    stamp = TARGET / "built-from.sha256"
+    with locked(TARGET / "build.lock"):
+        digest = sources_digest()
+        if stamp.exists() and stamp.read_text() == digest:
+            return
+        stamp.unlink(missing_ok=True)
+        command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), "package"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=BUILD_SECONDS_MAX, check=False
+        )
+        if done.returncode:
+            raise HarnessError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+        stamp.write_text(digest)
+
+
+def java(main: str, *args: str, cwd: Path, stdin: str = "") -> str:
+    """Run a class of the harness to its end and return its stdout."""
+    class_path = os.pathsep.join([str(TARGET / "classes"), str(TARGET / "lib" / "*")])
+    done = subprocess.run(
+        ["java", *JVM_OPTIONS, "-cp", class_path, main, *args],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=RUN_SECONDS_MAX,
+        check=False,
+    )
+    sys.stderr.write(done.stderr)
+    if done.returncode:
+        raise HarnessError(f"{main} {' '.join(args)}: status {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def run_live_broker(root: Path, seed: int) -> BrokerData:
+    """Let a broker live and die below `root`."""
+    data = BrokerData(root)
+    if (data.expected / "state.json").exists():
+        return data
+    shutil.rmtree(root, ignore_errors=True)
+    (root / "cwd").mkdir(parents=True)
+    java("kafkalog.harness.LiveBroker", str(root), str(seed), cwd=root / "cwd")
+    return data
+
+
+@dataclass(frozen=True)
+class Dump:
+    """What DumpLogSegments did with one list of arguments."""
+
+    exit: int
+    stdout: bytes
+    stderr: str
+
+
+def dump(calls: Iterable[list[str]], cwd: Path) -> list[Dump]:
+    """DumpLogSegments for each list of arguments, in one JVM that starts in `cwd`.
+
+    The tool may change the files it reads: `cwd` has to be a copy.
+    """
+    lines = "".join(json.dumps(call) + "\n" for call in calls)
+    answers = map(json.loads, java("kafkalog.harness.DumpTool", cwd=cwd, stdin=lines).splitlines())
+    return [Dump(a["exit"], base64.b64decode(a["stdout"]), a["stderr"]) for a in answers]
+
+
+def oracle(*args: str, cwd: Path) -> dict[str, Any]:
+    """One command of KafkaOracle; see the head of its source for what there is."""
+    return json.loads(java(ORACLE, *args, cwd=cwd))
+
+
+def fingerprint(root: Path) -> dict[str, tuple[int, int, str]]:
+    """Relative path -> size, mtime in ns and digest, of every file and folder below."""
+    seen = {}
+    for path in sorted(root.rglob("*")):
+        facts = path.stat()
+        digest = ""
+        if path.is_file():
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "blake2b").hexdigest()
+        seen[str(path.relative_to(root))] = (facts.st_size, facts.st_mtime_ns, digest)
+    return seen
