@@ -113,11 +113,12 @@ _SUFFIXES = {
     ".swap": FileState.SWAP,
     ".deleted": FileState.DELETED,
 }
-_SEGMENT = re.compile(r"(\d{20,})\.(log|index|timeindex|txnindex|snapshot)")
-_KRAFT_SNAPSHOT = re.compile(r"(\d{20,})-(\d{10,})(?:-[^.]+)?\.checkpoint(\.part)?")
-_REMOTE_INDEX = re.compile(r"(\d+)_([A-Za-z0-9_-]{22})\.(index|timeindex|txnindex)")
+# No file name has more than 255 characters, but a name may come from elsewhere.
+_SEGMENT = re.compile(r"(\d{20,255})\.(log|index|timeindex|txnindex|snapshot)")
+_KRAFT_SNAPSHOT = re.compile(r"(\d{20,255})-(\d{10,255})(?:-[^.]+)?\.checkpoint(\.part)?")
+_REMOTE_INDEX = re.compile(r"(\d{1,255})_([A-Za-z0-9_-]{22})\.(index|timeindex|txnindex)")
 _DIRECTORY = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
-_PARTITION = re.compile(r"(.+)-([+-]?\d+)", re.DOTALL)
+_PARTITION = re.compile(r"(.+)-([+-]?\d{1,255})", re.DOTALL)
 _OFFSET_MAX = 2**63 - 1
 _PARTITION_MAX = 2**31 - 1
 

@@ -104,6 +104,8 @@ class Source:
                 position = os.lseek(self._fd, position, os.SEEK_DATA)
             except OSError as error:
                 if error.errno == errno.ENXIO:
+                    if os.fstat(self._fd).st_size < self.size_bytes:
+                        raise self._became_shorter(position) from error
                     break
             chunk = self._pread(position, min(WINDOW_SIZE_MAX, self.size_bytes - position))
             if chunk.strip(b"\0"):
@@ -117,16 +119,19 @@ class Source:
             while len(chunk) < size:
                 more = os.pread(self._fd, size - len(chunk), position + len(chunk))
                 if not more:
-                    raise UnreadableError(
-                        "The file became shorter while it was being read.",
-                        path=self.path,
-                        position=position + len(chunk),
-                        hint="Is a broker still writing to it? Stop it, or work on a copy.",
-                    )
+                    raise self._became_shorter(position + len(chunk))
                 chunk += more
         except OSError as error:
             raise reading_error(error, self.path) from error
         return chunk
+
+    def _became_shorter(self, position: int) -> UnreadableError:
+        return UnreadableError(
+            "The file became shorter while it was being read.",
+            path=self.path,
+            position=position,
+            hint="Is a broker still writing to it? Stop it, or work on a copy.",
+        )
 
 
 def read_file(path: str, size_max: int = 64 << 20) -> bytes:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import struct
+import subprocess
 import zlib
 from typing import TYPE_CHECKING
 
 import crc32c as wheel
 
-from tests.conftest import CORPUS, State
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from tests.conftest import State
 
 BASE_TIME = 1_700_000_000_000
 SEGMENT = "00000000000000000000"
@@ -125,32 +123,5 @@ def healthy(state: State) -> bool:
 
 def copy_tree(source: Path, target: Path) -> Path:
     """A copy that keeps holes and times."""
-    for directory, _, names in os.walk(source):
-        place = target / os.path.relpath(directory, source)
-        place.mkdir(parents=True, exist_ok=True)
-        for name in names:
-            path = os.path.join(directory, name)
-            with open(path, "rb") as origin, (place / name).open("wb") as copy:
-                size = os.fstat(origin.fileno()).st_size
-                position = 0
-                while position < size:
-                    try:
-                        position = os.lseek(origin.fileno(), position, os.SEEK_DATA)
-                    except OSError:
-                        break
-                    end = os.lseek(origin.fileno(), position, os.SEEK_HOLE)
-                    origin.seek(position)
-                    copy.seek(position)
-                    copy.write(origin.read(end - position))
-                    position = end
-                copy.truncate(size)
-            shutil.copystat(path, place / name)
+    subprocess.run(["cp", "-a", "--sparse=always", source, target], check=True)
     return target
-
-
-@contextlib.contextmanager
-def unraisable() -> Iterator[None]:
-    yield
-
-
-__all__ = ["CORPUS"]

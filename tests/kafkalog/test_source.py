@@ -1,0 +1,170 @@
+"""Reading by position: exact bytes, plain errors, regular files only."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UnreadableError
+from kafkalog.source import WINDOW_SIZE_MAX, WINDOW_SIZE_MIN, Source, read_file
+
+DATA = bytes((i * 7 + i // 251) % 256 for i in range(3 * WINDOW_SIZE_MIN + 17))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    return path
+
+
+@settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.tuples(st.integers(0, len(DATA) + 10), st.integers(-5, len(DATA) + 10))))
+def test_a_read_is_a_slice_of_the_file(file: Path, reads: list[tuple[int, int]]):
+    """Whatever was read before: the window must never show through."""
+    with Source(str(file)) as source:
+        assert source.size_bytes == len(DATA)
+        for position, size in reads:
+            assert source.read(position, size) == DATA[position : position + max(size, 0)]
+
+
+def test_large_reads_and_small_ones_agree(tmp_path: Path):
+    """Reads above the largest window go past it."""
+    path = tmp_path / "large"
+    data = os.urandom(3 * WINDOW_SIZE_MAX)
+    path.write_bytes(data)
+    with Source(str(path)) as source:
+        assert source.read(5, 2 * WINDOW_SIZE_MAX) == data[5 : 5 + 2 * WINDOW_SIZE_MAX]
+        assert source.read(6, 10) == data[6:16]
+        position = 0
+        while position < len(data):
+            chunk = source.read(position, 70_001)
+            assert chunk == data[position : position + 70_001]
+            position += len(chunk)
+
+
+def test_zeros_to_the_end_are_seen_through_holes(tmp_path: Path):
+    """A sparse tail is all zero, one byte in it is enough to say no."""
+    path = tmp_path / "sparse"
+    with path.open("wb") as out:
+        out.write(b"x")
+        out.truncate(1 << 30)
+    with Source(str(path)) as source:
+        assert source.is_zero_from(1)
+        assert source.is_zero_from(1 << 30)
+        assert source.is_zero_from(1 << 31)
+        assert not source.is_zero_from(0)
+    with path.open("r+b") as out:
+        out.seek(-1, os.SEEK_END)
+        out.write(b"x")
+    with Source(str(path)) as source:
+        assert not source.is_zero_from(1)
+
+
+def test_only_regular_files_are_opened(tmp_path: Path):
+    """A FIFO would hang, a device could act."""
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+    for path in (tmp_path, tmp_path / "fifo", tmp_path / "socket", Path("/dev/null")):
+        with pytest.raises(NotAKafkaFileError):
+            Source(str(path))
+
+
+def test_what_is_not_there_is_not_found(tmp_path: Path, file: Path):
+    """Also below a file, behind a dangling link, and for names no file can have."""
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for path in (tmp_path / "none", file / "below", tmp_path / "dangling"):
+        with pytest.raises(NotFoundError):
+            Source(str(path))
+    with pytest.raises(NotFoundError):
+        Source(f"{file}\0")
+    with pytest.raises(NotFoundError):
+        Source("")
+
+
+def test_a_loop_of_links_is_unreadable(tmp_path: Path):
+    """ELOOP."""
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(UnreadableError):
+        Source(str(tmp_path / "a"))
+
+
+def test_a_name_that_is_too_long_is_our_error(tmp_path: Path):
+    """ENAMETOOLONG."""
+    with pytest.raises(KafkaLogError):
+        Source(str(tmp_path / ("x" * 300)))
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE, errno.ESTALE])
+def test_a_failed_open_is_unreadable(file: Path, monkeypatch: pytest.MonkeyPatch, number: int):
+    """Root may read everything, so the refusal is played."""
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(UnreadableError, match=os.strerror(number)):
+        Source(str(file))
+
+
+def test_a_failing_disk_is_unreadable(file: Path, monkeypatch: pytest.MonkeyPatch):
+    """EIO in the middle of a file."""
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, "I/O")
+
+    with Source(str(file)) as source:
+        monkeypatch.setattr(os, "pread", fail)
+        with pytest.raises(UnreadableError):
+            source.read(0, 10)
+        with pytest.raises(UnreadableError):
+            source.is_zero_from(0)
+
+
+def test_short_reads_are_completed(file: Path, monkeypatch: pytest.MonkeyPatch):
+    """pread may give less than asked for, as on network file systems."""
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: real(fd, min(size, 1000), at))
+    with Source(str(file)) as source:
+        assert source.read(1, len(DATA)) == DATA[1:]
+
+
+def test_a_file_that_shrinks_is_an_error(file: Path):
+    """Short reads never pass for the end of the log."""
+    with Source(str(file)) as source:
+        source.read(0, 10)
+        os.truncate(file, 20)
+        with pytest.raises(UnreadableError, match="shorter"):
+            source.read(len(DATA) - 100, 100)
+        with pytest.raises(UnreadableError, match="shorter"):
+            source.is_zero_from(20)
+
+
+def test_a_file_that_grows_ends_where_it_ended(file: Path):
+    """A broker appends meanwhile: the answer is that of the moment of opening."""
+    with Source(str(file)) as source:
+        with file.open("ab") as out:
+            out.write(b"more")
+        assert source.read(0, 1 << 20) == DATA
+
+
+def test_closing_twice_does_no_harm(file: Path):
+    """The number of a closed file may belong to another one by then."""
+    source = Source(str(file))
+    source.close()
+    source.close()
+
+
+def test_small_files_have_a_limit(file: Path):
+    """A checkpoint of gigabytes is none."""
+    assert read_file(str(file)) == DATA
+    with pytest.raises(NotAKafkaFileError, match="far smaller"):
+        read_file(str(file), size_max=len(DATA) - 1)

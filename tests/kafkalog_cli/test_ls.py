@@ -1,0 +1,85 @@
+"""`ls` against the directories themselves and what the corpus says about them."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import State
+
+
+def rows(kafkalog: Any, *arguments: object) -> list[dict[str, Any]]:
+    result = kafkalog("ls", "--format", "ndjson", *arguments)
+    assert result.status == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_every_file_is_named_and_known(any_state: State, kafkalog: Any) -> None:
+    """Nothing that Kafka wrote is unknown, and nothing is left out."""
+    on_disk = {
+        os.path.join(folder, name)
+        for log_dir in any_state.log_dirs
+        for folder, _, names in os.walk(log_dir)
+        for name in names
+    }
+    listed = [
+        row for row in rows(kafkalog, "--files", *any_state.log_dirs) if row["type"] == "file"
+    ]
+    assert {row["path"] for row in listed} == on_disk
+    assert len(listed) == len(on_disk)
+    assert [row["path"] for row in listed if row["kind"] == "unknown"] == []
+    for row in listed:
+        status = os.stat(row["path"])
+        assert row["size"] == status.st_size
+        assert row["mtime_ms"] == status.st_mtime_ns // 1_000_000
+
+
+def test_partitions_are_those_of_the_log_directory(any_state: State, kafkalog: Any) -> None:
+    """One row a directory, with the log end that the broker answered as `latest`."""
+    listed = [row for row in rows(kafkalog, *any_state.log_dirs) if row["type"] == "partition"]
+    assert sorted(row["path"] for row in listed) == sorted(map(str, any_state.partitions()))
+    recorded = {}
+    if (any_state.expected / "lookup.json").exists():
+        recorded = json.loads((any_state.expected / "lookup.json").read_text())
+    for row in listed:
+        answers = recorded.get(os.path.basename(row["path"]))
+        if answers:
+            assert row["log_end_offset"] == answers["latest"]["offset"], row["path"]
+            assert row["log_start_offset"] == answers["earliest"]["offset"], row["path"]
+
+
+def test_states_of_directories_and_files_are_told(corpus_dir: Path, kafkalog: Any) -> None:
+    """A replica on the move, a deleted topic, files waiting for their deletion."""
+    root = corpus_dir / "kafka-4.3"
+    live = rows(kafkalog, root / "jbod-live" / "logs-a", root / "jbod-live" / "logs-b")
+    states = {row["state"] for row in live if row["type"] == "partition"}
+    assert states == {"live", "future", "delete"}
+    restarted = rows(kafkalog, *sorted((root / "jbod-restarted").iterdir()))
+    assert "stray" in {row["state"] for row in restarted if row["type"] == "partition"}
+    for name, state in (("retention-1-after-live", "deleted"), ("interrupted-1-swap", "swap")):
+        listed = rows(kafkalog, root / name)
+        assert any(state in row.get("odd_files", ()) for row in listed), name
+
+
+def test_segments_are_those_on_disk(corpus_dir: Path, kafkalog: Any) -> None:
+    """One row a live `.log`, sorted by base offset, with the sizes of its indexes."""
+    partition = corpus_dir / "kafka-4.3" / "txn" / "txn-0"
+    listed = rows(kafkalog, "--segments", partition)
+    logs = sorted(partition.glob("*.log"))
+    assert [row["path"] for row in listed] == [str(log) for log in logs]
+    for row, log in zip(listed, logs, strict=True):
+        assert row["size"] == log.stat().st_size
+        assert row["index_size"] == log.with_suffix(".index").stat().st_size
+        assert row["timeindex_size"] == log.with_suffix(".timeindex").stat().st_size
+
+
+def test_rows_are_sorted_by_size_on_demand(corpus_dir: Path, kafkalog: Any) -> None:
+    """Largest first."""
+    listed = rows(kafkalog, "--sort", "size", corpus_dir / "kafka-4.3" / "codecs")
+    sizes = [row["size"] for row in listed if row["type"] == "partition"]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) > 3
