@@ -21,7 +21,7 @@ from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -68,18 +68,21 @@ EVERYTHING = Selection()
 
 
 def read_batches(
-    path: str | Path | PartitionDir | FileEntry, selection: Selection = EVERYTHING
+    path: str | Path | PartitionDir | FileEntry,
+    selection: Selection = EVERYTHING,
+    progress: Callable[[int], None] | None = None,
 ) -> Iterator[Batch | Defect]:
     """The batches of a partition directory or a log file, with a defect for each damaged stretch.
 
     Checksums are computed (`Batch.crc_valid`). Batches are selected as a whole: one is taken if it
     can hold a selected record by what its header says; keys, values and headers are not looked at.
+    `progress` is called with numbers of bytes as they are read.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
     """
     rows = 0
-    for batch, opened in _selected(path, selection):
+    for batch, opened in _selected(path, selection, progress):
         if isinstance(batch, Batch):
             if batch.magic < 2 and batch.compression:
                 batch = _resolved(opened, batch)
@@ -93,18 +96,21 @@ def read_batches(
 
 
 def read_records(
-    path: str | Path | PartitionDir | FileEntry, selection: Selection = EVERYTHING
+    path: str | Path | PartitionDir | FileEntry,
+    selection: Selection = EVERYTHING,
+    progress: Callable[[int], None] | None = None,
 ) -> Iterator[Record | Defect]:
     """The records of a partition directory or a log file, with a defect for all that is damaged.
 
     Records come in the order of the log; those of a batch with a wrong checksum come after its
-    defect, as far as they can be decoded.
+    defect, as far as they can be decoded. `progress` is called with numbers of bytes as they are
+    read.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
     """
     rows = 0
-    for batch, opened in _selected(path, selection):
+    for batch, opened in _selected(path, selection, progress):
         if isinstance(batch, Defect):
             yield batch
             continue
@@ -159,7 +165,9 @@ def _resolved(opened: OpenSegment, batch: Batch) -> Batch:
 
 
 def _selected(
-    path: str | Path | PartitionDir | FileEntry, selection: Selection
+    path: str | Path | PartitionDir | FileEntry,
+    selection: Selection,
+    progress: Callable[[int], None] | None,
 ) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
     """Batches that can hold selected records, and all defects met on the way."""
     target = path if isinstance(path, PartitionDir | FileEntry) else open_path(str(path))
@@ -178,6 +186,8 @@ def _selected(
             start = _start_position(opened, selection)
             end_position = selection.max_bytes
             for found in scan_batches(opened.source, start, end_position, check_crc=True):
+                if progress is not None:
+                    progress(found.size_bytes or 0)
                 if isinstance(found, Defect):
                     if end_position is None or found.reference != "torn-tail":
                         yield found, opened

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -12,6 +13,7 @@ from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
 from kafkalog.model import Batch, Defect, Record, Severity
 from kafkalog.names import FileKind, parse_directory_name
 from kafkalog.reader import read_batches, read_records
+from kafkalog_cli.render.progress import byte_progress
 from kafkalog_cli.render.rows import (
     batch_row,
     compression_name,
@@ -25,7 +27,7 @@ from kafkalog_cli.render.text import BytesFormat, bytes_cell, size_cell, time_ce
 from kafkalog_cli.render.writer import Column, Format, View, Writer, dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import tzinfo
     from types import TracebackType
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from kafkalog.reader import Selection
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.rows import Row
+
+    Progress = Callable[[int], None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +91,27 @@ class Dump:
             logs = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
             if isinstance(target, FileEntry) and target.name.kind not in logs:
                 self._side_file(target)
-            elif self.style.form == "kafka":
-                self._as_kafka(target)
             else:
-                self._log(target)
+                # On a terminal the rows themselves are the progress.
+                shown = self.style.progress and not sys.stdout.isatty()
+                with byte_progress([target], enabled=shown) as progress:
+                    show = self._as_kafka if self.style.form == "kafka" else self._log
+                    show(target, progress)
         except KafkaLogError as error:
             self.outcome.error(error)
 
-    def _log(self, target: PartitionDir | FileEntry) -> None:
+    def _log(self, target: PartitionDir | FileEntry, progress: Progress) -> None:
         table_of_file = self.style.form == Format.TABLE and isinstance(target, FileEntry)
         records = not table_of_file if self.style.records is None else self.style.records
         if not records:
-            self._write("batches", _batch_view(self.style), read_batches(target, self.selection))
+            rows = read_batches(target, self.selection, progress)
+            self._write("batches", _batch_view(self.style), rows)
             return
         kind = _payload_kind(target.path, is_file=isinstance(target, FileEntry))
         view = _record_view(self.style, kind if self.style.decode else None)
-        self._write("records", view, read_records(target, self.selection))
+        self._write("records", view, read_records(target, self.selection, progress))
 
-    def _as_kafka(self, target: PartitionDir | FileEntry) -> None:
+    def _as_kafka(self, target: PartitionDir | FileEntry, progress: Progress) -> None:
         """Kafka's text, with our selections."""
         from dataclasses import replace
 
@@ -123,9 +130,9 @@ class Dump:
             shown = None
             selection = replace(self.selection, limit=left)
             rows: Iterable[Batch | Record | Defect] = (
-                read_batches(log, selection)
+                read_batches(log, selection, progress)
                 if self.style.records is False
-                else read_records(log, selection)
+                else read_records(log, selection, progress)
             )
             for row in rows:
                 if isinstance(row, Defect):

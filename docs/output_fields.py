@@ -1,0 +1,307 @@
+"""What each object of NDJSON and JSON output means, field by field; the rows themselves are real.
+
+`docs.output_page` compares this table with what the commands print: a field that is missing here,
+or here alone, stops it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+INT, TEXT, BOOL = "integer", "string", "boolean"
+BYTES = "string, object or null"
+
+
+def maybe(kind: str) -> str:
+    """The type of a field that can be null."""
+    return f"{kind} or null"
+
+
+@dataclass(frozen=True)
+class ObjectType:
+    """One `type` of object: what prints it, what it is, its fields as (JSON type, meaning)."""
+
+    printed_by: str
+    meaning: str
+    fields: dict[str, tuple[str, str]]
+    optional: frozenset[str] = field(default=frozenset())
+
+
+_PATH = (TEXT, "the file, as it was given or found")
+_TOPIC = (TEXT, "topic, from the directory's name")
+_PARTITION = (maybe(INT), "partition number; null where the directory's name has none")
+_SIZE = (INT, "bytes")
+_MTIME = (INT, "when the file was last modified, milliseconds")
+_PRODUCER = {
+    "producer_id": (INT, "producer id, −1 without one"),
+    "producer_epoch": (INT, "producer epoch, −1 without one"),
+}
+_BATCH_FLAGS = {
+    "is_transactional": (BOOL, "part of a transaction"),
+    "is_control": (BOOL, "control records (markers, KRaft), not data"),
+}
+_EPOCH = (INT, "leader epoch of the append, −1 without one")
+_TIMESTAMP_TYPE = (TEXT, "`CreateTime`, `LogAppendTime` or `NoTimestampType` (magic 0)")
+_CODEC = (TEXT, "`none`, `gzip`, `snappy`, `lz4`, `zstd`, or `unknown(N)`")
+
+OBJECT_TYPES = {
+    "log_dir": ObjectType(
+        "`ls`",
+        "A log directory, an entry of `log.dirs`. Comes before the rows of what is in it.",
+        {
+            "path": (TEXT, "the directory, as it was given"),
+            "node_id": (maybe(INT), "`node.id` (or `broker.id`) of `meta.properties`"),
+            "cluster_id": (maybe(TEXT), "`cluster.id` of `meta.properties`"),
+            "directory_id": (maybe(TEXT), "`directory.id` of `meta.properties`"),
+            "clean_shutdown": (BOOL, "whether `.kafka_cleanshutdown` is there"),
+            "partitions": (INT, "number of partition directories, in any state"),
+            "size": (INT, "bytes of all files (their lengths)"),
+            "checkpoints": ("object", ("name of each offset checkpoint and its number of entries, "
+                            "null where the file is malformed")),
+            "other_directories": ("array", "names of directories that are no partitions"),
+        },
+    ),
+    "partition": ObjectType(
+        "`ls`",
+        "A partition directory.",
+        {
+            "path": (TEXT, "the directory"),
+            "topic": _TOPIC,
+            "partition": _PARTITION,
+            "state": (TEXT, "`live`, `delete`, `future` or `stray`"),
+            "topic_id": (maybe(TEXT), "id in `partition.metadata`"),
+            "segment_count": (INT, "live segments"),
+            "size": (INT, "bytes of all files (their lengths)"),
+            "mtime_ms": (INT, "when its newest file was modified, milliseconds"),
+            "log_start_offset": (maybe(INT), ("first readable offset: first segment or "
+                                 "`log-start-offset-checkpoint`, the larger")),
+            "log_end_offset": (maybe(INT), "offset the next record would get"),
+            "high_watermark": (maybe(INT), "entry of `replication-offset-checkpoint`"),
+            "cleaner_offset": (maybe(INT), "entry of `cleaner-offset-checkpoint`"),
+            "odd_files": ("object", "states of files that are not live, and how many there are"),
+        },
+    ),
+    "segment": ObjectType(
+        "`ls --segments`",
+        "A live segment.",
+        {
+            "path": (TEXT, "its `.log`"),
+            "topic": _TOPIC,
+            "partition": _PARTITION,
+            "base_offset": (INT, "offset in the file's name"),
+            "next_base_offset": (maybe(INT), "that of the next segment; null for the active one"),
+            "size": (INT, "bytes of the `.log`"),
+            "mtime_ms": _MTIME,
+            "largest_timestamp": (maybe(INT), "as a broker knows it: time index, else the records"),
+            "index_size": (maybe(INT), "bytes of the `.index`; null without one"),
+            "timeindex_size": (maybe(INT), "bytes of the `.timeindex`; null without one"),
+            "txnindex_size": (maybe(INT), "bytes of the `.txnindex`; null without one"),
+            "is_active": (BOOL, "whether a broker would append to it"),
+        },
+    ),
+    "file": ObjectType(
+        "`ls --files`",
+        "A file.",
+        {
+            "path": _PATH,
+            "kind": (TEXT, "what its name says it is; [formats.md](formats.md) lists the kinds"),
+            "state": (TEXT, "`live`, `cleaned`, `swap`, `deleted`, `part` or `temporary`"),
+            "offset": (maybe(INT), "offset in the name"),
+            "size": _SIZE,
+            "mtime_ms": _MTIME,
+            "error": (maybe(TEXT), "why nothing more is known about it"),
+        },
+    ),
+    "batch": ObjectType(
+        "`dump-segment --batches`",
+        "A record batch; for magic 0 and 1 a top-level message.",
+        {
+            "path": _PATH,
+            "position": (INT, "byte position of the batch in the file"),
+            "size": (INT, "bytes of the batch, header included"),
+            "base_offset": (INT, "offset of the first record, kept when compaction removes it"),
+            "last_offset": (INT, "offset of the last record, kept when compaction removes it"),
+            "count": (INT, "records the batch holds"),
+            "magic": (INT, "version of the format: 0, 1, 2"),
+            "compression": _CODEC,
+            "timestamp_type": _TIMESTAMP_TYPE,
+            "base_timestamp": (INT, "milliseconds that the records' deltas refer to"),
+            "max_timestamp": (INT, "largest timestamp, milliseconds"),
+            "delete_horizon_ms": (maybe(INT), "when compaction may drop tombstones and markers"),
+            **_PRODUCER,
+            "base_sequence": (INT, "sequence of the first record, −1 without one"),
+            "last_sequence": (INT, "sequence of the last record, −1 without one"),
+            "partition_leader_epoch": _EPOCH,
+            **_BATCH_FLAGS,
+            "crc": (INT, "stored checksum, unsigned"),
+            "crc_valid": (maybe(BOOL), "whether the bytes match it"),
+        },
+    ),
+    "record": ObjectType(
+        "`dump-segment`, `dump-segment --records`, `lookup-offset --show`",
+        "A record with what its batch says about it.",
+        {
+            "path": _PATH,
+            "offset": (INT, "offset"),
+            "timestamp": (INT, "milliseconds, −1 without one"),
+            "timestamp_type": _TIMESTAMP_TYPE,
+            "key": (BYTES, "key, in the form `--bytes` asks for; null is not empty"),
+            "value": (BYTES, "value; null is a tombstone"),
+            "key_size": (maybe(INT), "bytes of the key; null where it is null"),
+            "value_size": (maybe(INT), "bytes of the value; null where it is null"),
+            "headers": ("array", "objects with `key` (string) and `value` (as above), in order"),
+            "sequence": (INT, "sequence of the record, −1 without one"),
+            **_PRODUCER,
+            "partition_leader_epoch": _EPOCH,
+            **_BATCH_FLAGS,
+            "control_type": (maybe(TEXT), ("`ABORT`, `COMMIT`, `LEADER_CHANGE` …; `UNKNOWN(N)`, "
+                             "`MALFORMED`; null for data")),
+            "compression": _CODEC,
+            "magic": (INT, "version of the format: 0, 1, 2"),
+            "batch_base_offset": (INT, "base offset of its batch"),
+            "batch_position": (INT, "byte position of its batch in the file"),
+            "decoded": ("object", ("records of internal topics only, with `--decode auto`: `key` "
+                        "and `value` as objects or null, `error` why one could not be read or "
+                        "null")),
+        },
+        frozenset({"decoded"}),
+    ),
+    "offset_index_entry": ObjectType(
+        "`dump-segment FILE.index`",
+        "An entry of an offset index.",
+        {
+            "path": _PATH,
+            "entry": (INT, "ordinal, from 0"),
+            "offset": (INT, "last offset of the batch, absolute"),
+            "position": (INT, "byte position of the batch in the `.log`"),
+        },
+    ),
+    "time_index_entry": ObjectType(
+        "`dump-segment FILE.timeindex`",
+        "An entry of a time index.",
+        {
+            "path": _PATH,
+            "entry": (INT, "ordinal, from 0"),
+            "timestamp": (INT, "largest timestamp so far, milliseconds"),
+            "offset": (INT, "offset of the record or batch it belongs to, absolute"),
+        },
+    ),
+    "aborted_transaction": ObjectType(
+        "`dump-segment FILE.txnindex`",
+        "An entry of a transaction index.",
+        {
+            "path": _PATH,
+            "version": (INT, "version of the entry, 0"),
+            "producer_id": (INT, "producer of the transaction"),
+            "first_offset": (INT, "first offset of the transaction"),
+            "last_offset": (INT, "offset of its marker"),
+            "last_stable_offset": (INT, "last stable offset after the marker"),
+        },
+    ),
+    "producer_state": ObjectType(
+        "`dump-segment FILE.snapshot`",
+        "A producer in a producer snapshot.",
+        {
+            "path": _PATH,
+            "producer_id": (INT, "producer id"),
+            "producer_epoch": (INT, "producer epoch"),
+            "coordinator_epoch": (INT, "epoch of the last marker's coordinator, −1 without one"),
+            "first_sequence": (maybe(INT), "first sequence of the last batch"),
+            "last_sequence": (maybe(INT), "last sequence of the last batch"),
+            "last_offset": (maybe(INT), "last offset of the last batch"),
+            "offset_delta": (INT, "offsets between the last batch's first and last record"),
+            "last_timestamp": (INT, "timestamp of the last batch or marker, milliseconds"),
+            "current_txn_first_offset": (maybe(INT), ("where the open transaction begins; null "
+                                         "without one")),
+        },
+    ),
+    "checkpoint_entry": ObjectType(
+        "`dump-segment` of an offset checkpoint",
+        "A line of `replication-offset-checkpoint` and the like.",
+        {
+            "path": _PATH,
+            "topic": (TEXT, "topic"),
+            "partition": (INT, "partition number"),
+            "offset": (INT, "the offset; the file's name says which"),
+        },
+    ),
+    "leader_epoch": ObjectType(
+        "`dump-segment leader-epoch-checkpoint`",
+        "A line of `leader-epoch-checkpoint`.",
+        {
+            "path": _PATH,
+            "epoch": (INT, "leader epoch"),
+            "start_offset": (INT, "its first offset"),
+        },
+    ),
+    "property": ObjectType(
+        "`dump-segment` of `meta.properties`, `partition.metadata`, `quorum-state` and other small "
+        "files",
+        "A name and its value in a small file.",
+        {
+            "path": _PATH,
+            "file": (TEXT, "kind of the file"),
+            "name": (TEXT, "name"),
+            "value": ("any", "value, as the file has it"),
+        },
+    ),
+    "lookup": ObjectType(
+        "`lookup-offset`",
+        "The answer to one query. What was not found is null.",
+        {
+            "query": ("object", ("`{\"offset\": N}`, `{\"timestamp\": MS}` or "
+                      "`{\"special\": NAME}`")),
+            "found": (BOOL, "whether there is an answer"),
+            "segment": (maybe(TEXT), "the `.log` that holds it"),
+            "position": (maybe(INT), "byte position of the batch"),
+            "size": (maybe(INT), "bytes of the batch"),
+            "batch_base_offset": (maybe(INT), "base offset of the batch"),
+            "batch_last_offset": (maybe(INT), "last offset of the batch"),
+            "offset": (maybe(INT), "offset of the first record that answers"),
+            "timestamp": (maybe(INT), "its timestamp; −1 for `earliest` and `latest`"),
+            "leader_epoch": (maybe(INT), ("leader epoch of the batch, or of the log for `earliest` "
+                             "and `latest`")),
+            "bytes_read": (INT, "bytes of headers, batches and index entries that were needed"),
+            "reason": (maybe(TEXT), "why nothing was found, in words"),
+        },
+    ),
+    "step": ObjectType(
+        "`lookup-offset --explain`",
+        "A step of the lookup before it.",
+        {
+            "step": (INT, "ordinal, from 0"),
+            "action": (TEXT, "`segment`, `time-index`, `offset-index`, `scan` …"),
+            "path": (maybe(TEXT), "the file that was looked at"),
+            "detail": (TEXT, "what it said, in words"),
+            "probes": ("array", ("the steps of a binary search: bounds `low` (inclusive), `high` "
+                       "(exclusive) and the fields of the entry between them")),
+        },
+    ),
+    "defect": ObjectType(
+        "every command",
+        "Something that is wrong, where it was met; [defects.md](defects.md) explains each kind.",
+        {
+            "reference": (TEXT, "kind of defect"),
+            "severity": (TEXT, "`damage`, `index`, `warning` or `note`"),
+            "path": _PATH,
+            "position": (maybe(INT), "byte position; null where the whole file is meant"),
+            "offset": (maybe(INT), "record offset; null without one"),
+            "size": (maybe(INT), "bytes the defect covers; null where that makes no sense"),
+            "detail": (TEXT, "what was found, in words; not for programs"),
+            "hint": (maybe(TEXT), "what to do"),
+        },
+    ),
+    "summary": ObjectType(
+        "`verify`",
+        "The last object of a run: what was checked, and how much was found.",
+        {
+            "files": (INT, "files"),
+            "batches": (INT, "batches"),
+            "records": (INT, "records, by the counts in the batches' headers"),
+            "bytes_expected": (INT, "bytes that should be checked"),
+            "bytes_checked": (INT, "bytes that were"),
+            "defects": ("object", "each severity and the number of its defects"),
+            "levels": ("array", "the levels that ran"),
+        },
+    ),
+}  # fmt: skip

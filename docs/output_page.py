@@ -1,0 +1,117 @@
+"""`docs/output.md`: the objects of NDJSON and JSON, each with a row that was really printed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from docs.output_fields import OBJECT_TYPES
+from kafkalog_cli.main import run
+
+ROOT = Path(__file__).parent.parent
+LOG_DIR = "examples/log-dir"
+COMMANDS = (
+    f"ls {LOG_DIR}",
+    f"ls --segments {LOG_DIR}/orders-0 {LOG_DIR}/payments-0",
+    f"ls --files {LOG_DIR}/payments-0",
+    f"dump-segment --batches {LOG_DIR}/orders-0 --limit 1",
+    f"dump-segment {LOG_DIR}/orders-0 --limit 1",
+    f"dump-segment {LOG_DIR}/payments-0 --control --limit 1",
+    f"dump-segment {LOG_DIR}/__consumer_offsets-1 --limit 1",
+    f"dump-segment {LOG_DIR}/orders-0/00000000000000000000.index --limit 1",
+    f"dump-segment {LOG_DIR}/orders-0/00000000000000000000.timeindex --limit 1",
+    f"dump-segment {LOG_DIR}/payments-0/00000000000000000000.txnindex --limit 1",
+    f"dump-segment {LOG_DIR}/payments-0/00000000000000000048.snapshot",
+    f"dump-segment {LOG_DIR}/replication-offset-checkpoint --limit 1",
+    f"dump-segment {LOG_DIR}/orders-0/leader-epoch-checkpoint",
+    f"dump-segment {LOG_DIR}/meta.properties {LOG_DIR}/__cluster_metadata-0/quorum-state",
+    f"lookup-offset {LOG_DIR}/orders-0 260 --explain",
+    f"lookup-offset {LOG_DIR}/orders-0 99999 --special latest",
+    "verify examples/damaged",
+)
+# The examples show their first value of these, whenever a working copy was checked out.
+_FIXED = {"mtime_ms": 1704067449000}
+_JSON_TYPES = {int: "integer", str: "string", bool: "boolean", dict: "object", list: "array"}
+
+_HEAD = """# Output
+
+`--format ndjson` prints one object a line; `--format json` the same objects in one array;
+`--format csv` the fields of the same objects as columns, with a heading line (nested values as
+JSON; defects, whose fields differ, go to stderr). `type` comes first and says what the object is.
+Fields may be added, never changed or taken away.
+
+- Numbers are integers of up to 64 bits: read them with a parser that keeps them exact.
+- Times are milliseconds since 1970 (UTC), sizes are bytes. What is absent is `null`.
+- `offset` is a record offset, `position` a byte position in a file.
+- Keys, values and values of headers follow `--bytes`: `auto` gives a string, or
+  `{"base64": "…"}` where the bytes are not UTF-8; `utf8` always a string (bytes that are not UTF-8
+  become U+FFFD), `hex` and `base64` a string in that form. Null is `null`, empty is `""`.
+- Characters that a terminal could act on are escaped as JSON allows: `\\u001b`, `\\u202e`.
+
+Tables, the default, are for people: their columns may change.
+"""
+
+
+def run_command(line: str) -> tuple[int, str]:
+    """Run a command line in this process: its exit status and what it wrote to stdout."""
+    stdout, buffer = sys.stdout, io.BytesIO()
+    sys.stdout = io.TextIOWrapper(buffer, encoding="utf-8")
+    try:
+        status = run(line.split())
+        sys.stdout.flush()
+        return status, buffer.getvalue().decode()
+    finally:
+        sys.stdout = stdout
+
+
+def rows_of(line: str) -> list[dict[str, Any]]:
+    """The objects a command prints."""
+    _, text = run_command(f"{line} --format ndjson")
+    return [json.loads(row) for row in text.splitlines()]
+
+
+def mistakes(row: dict[str, Any]) -> list[str]:
+    """How a real row differs from what is documented."""
+    names = list(row)
+    if names[:1] != ["type"] or row["type"] not in OBJECT_TYPES:
+        return [f"undocumented object {row}"]
+    documented = OBJECT_TYPES[row["type"]]
+    expected = [
+        name for name in documented.fields if name in row or name not in documented.optional
+    ]
+    if names[1:] != expected:
+        return [f"{row['type']} has the fields {names[1:]}, documented are {expected}"]
+    found = []
+    for name, value in row.items():
+        if name == "type" or documented.fields[name][0] == "any":
+            continue
+        kinds = documented.fields[name][0].replace(" or ", ", ").split(", ")
+        kind = "null" if value is None else _JSON_TYPES[type(value)]
+        if kind not in kinds:
+            found.append(f"{row['type']}.{name} is {kind}, documented is {', '.join(kinds)}")
+    return found
+
+
+def output_page() -> str:
+    """The text of the page."""
+    os.chdir(ROOT)
+    samples: dict[str, dict[str, Any]] = {}
+    for command in COMMANDS:
+        for row in rows_of(command):
+            if problems := mistakes(row):
+                raise AssertionError("; ".join(problems))
+            samples.setdefault(row["type"], row)
+    parts = [_HEAD]
+    for name, documented in OBJECT_TYPES.items():
+        sample = samples[name] | {key: _FIXED[key] for key in _FIXED if key in samples[name]}
+        parts.append(f"\n## `{name}`\n\n{documented.meaning} Printed by {documented.printed_by}.\n")
+        parts.append("\n| field | type | meaning |\n|---|---|---|\n")
+        for key, (kind, meaning) in documented.fields.items():
+            parts.append(f"| `{key}` | {kind} | {meaning} |\n")
+        text = json.dumps(sample, ensure_ascii=False, separators=(",", ":"))
+        parts.append(f"\n```json\n{text}\n```\n")
+    return "".join(parts)
