@@ -8,20 +8,20 @@ from __future__ import annotations
 import zlib
 
 
-def crc32c(data: bytes | memoryview) -> int:
-    """CRC-32C (Castagnoli) of `data` as an unsigned number.
+def crc32c(data: bytes | memoryview, before: int = 0) -> int:
+    """CRC-32C (Castagnoli) of `data` as an unsigned number; `before`: of what precedes it.
 
     Of a batch of magic 2 it covers everything from the attributes to the end, as stored (compressed
     or not); of a producer snapshot everything after the checksum.
     """
     import crc32c as wheel
 
-    return wheel.crc32c(data)
+    return wheel.crc32c(data, before)
 
 
-def crc32(data: bytes | memoryview) -> int:
-    """CRC-32 (zlib) of `data` as an unsigned number.
+def crc32(data: bytes | memoryview, before: int = 0) -> int:
+    """CRC-32 (zlib) of `data` as an unsigned number; `before`: of what precedes it.
 
     Of a message of magic 0 or 1 it covers everything from the magic byte to the end.
     """
-    return zlib.crc32(data)
+    return zlib.crc32(data, before)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LEGACY = struct.Struct(">qiIbb")
 _INT64 = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
 
 # How a header of magic 0, 1 or 2 can look: offset and length not negative, length no smaller than
 # the smallest message, known attribute bits only. A regular expression does this at memory speed.
@@ -31,8 +32,10 @@ _PLAUSIBLE = re.compile(
     rb"(?s)(?=[\x00-\x7f].{7}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f].{7}"
     rb"(?:\x02.{4}\x00[\x00-\x7f]|[\x00\x01][\x00-\x0b]))"
 )
-_CHUNK_SIZE = 1 << 20
+_CHUNK_SIZE_MIN = 1 << 12
+_CHUNK_SIZE_MAX = 1 << 20
 _CHECKSUM_BUDGET_FACTOR = 4
+_CANDIDATE_COST_BYTES = 256
 
 
 def read_batch(source: Source, position: int, end: int) -> Batch | Defect:
@@ -127,54 +130,95 @@ def scan_batches(
     """
     position = start
     end = source.size_bytes if end is None else min(end, source.size_bytes)
+    search = _Search(source, start, end)
     while position < end:
         found = read_batch(source, position, end)
         if isinstance(found, Batch):
             if check_crc:
-                found = _checked(source, found, end)
+                found = _checked(source, found, end, search)
             if isinstance(found, Batch):
                 yield found
                 position = found.end_position
                 continue
         zeros = end == source.size_bytes and source.is_zero_from(position)
-        resumed = end if zeros else find_batch(source, position + 1, end)
+        resumed = end if zeros else search.next_batch(position + 1)
         yield _until(source, found, resumed, end)
         position = resumed
 
 
 def crc_valid(source: Source, batch: Batch) -> bool:
     """Whether the stored checksum matches the bytes: CRC-32C for magic 2, CRC-32 for 0 and 1."""
+    checksum, position = (crc32, batch.position + c.MAGIC_POSITION)
     if batch.magic >= 2:
-        body = source.read(
-            batch.position + c.ATTRIBUTES_POSITION, batch.size_bytes - c.ATTRIBUTES_POSITION
-        )
-        return crc32c(body) == batch.crc
-    body = source.read(batch.position + c.MAGIC_POSITION, batch.size_bytes - c.MAGIC_POSITION)
-    return crc32(body) == batch.crc
+        checksum, position = (crc32c, batch.position + c.ATTRIBUTES_POSITION)
+    computed = 0
+    while position < batch.end_position:
+        piece = source.read(position, min(_CHUNK_SIZE_MAX, batch.end_position - position))
+        computed = checksum(piece, computed)
+        position += len(piece)
+    return computed == batch.crc
 
 
 def find_batch(source: Source, start: int, end: int) -> int:
     """Position of the first sound batch at or after `start`, `end` where there is none.
 
-    Sound: a plausible header whose frame fits and whose checksum matches. The work is bounded: at
-    most four times the bytes searched are fed to checksums, however hostile they are.
+    Sound: a header that makes sense and whose frame fits and whose checksum matches. The work is
+    bounded: at most four times the bytes searched are fed to checksums, however hostile they are.
     """
-    budget = _CHECKSUM_BUDGET_FACTOR * (end - start) + _CHUNK_SIZE
-    position = start
-    while position < end:
-        chunk = source.read(position, min(_CHUNK_SIZE + c.RECORD_BATCH_OVERHEAD, end - position))
-        for match in _PLAUSIBLE.finditer(chunk) if chunk.strip(b"\0") else ():
-            if match.start() >= _CHUNK_SIZE:
-                break
-            candidate = read_batch(source, position + match.start(), end)
-            if isinstance(candidate, Batch) and _makes_sense(candidate):
-                budget -= candidate.size_bytes
-                if budget < 0:
-                    return end
-                if crc_valid(source, candidate):
-                    return candidate.position
-        position += _CHUNK_SIZE
-    return end
+    return _Search(source, start, end).next_batch(start)
+
+
+class _Search:
+    """The search for sound batches up to `end`; no stretch is searched twice."""
+
+    def __init__(self, source: Source, start: int, end: int) -> None:
+        self._source = source
+        self._end = end
+        self._budget = _CHECKSUM_BUDGET_FACTOR * (end - start) + _CHUNK_SIZE_MAX
+        self._searched_from, self._found = end, start - 1  # nothing yet
+
+    def next_batch(self, start: int) -> int:
+        """Position of the first sound batch at or after `start`, the end where there is none."""
+        if not self._searched_from <= start <= self._found:
+            self._found = self._search(start)
+            self._searched_from = start
+        return self._found
+
+    def _search(self, position: int) -> int:
+        size = _CHUNK_SIZE_MIN
+        while position < self._end:
+            overlap = min(size + c.RECORD_BATCH_OVERHEAD, self._end - position)
+            chunk = self._source.read(position, overlap)
+            for match in _PLAUSIBLE.finditer(chunk) if chunk.strip(b"\0") else ():
+                if match.start() >= size:
+                    break
+                candidate = read_batch(self._source, position + match.start(), self._end)
+                self._budget -= _CANDIDATE_COST_BYTES
+                if isinstance(candidate, Batch) and _is_likely(self._source, candidate):
+                    self._budget -= candidate.size_bytes
+                    if self._budget >= 0 and crc_valid(self._source, candidate):
+                        return candidate.position
+                if self._budget < 0:
+                    return self._end
+            position += size
+            size = min(2 * size, _CHUNK_SIZE_MAX)
+        return self._end
+
+
+def align(source: Source, position: int) -> int:
+    """Where the batch begins that is at `position` or, if none is there, the next sound one.
+
+    A batch with a wrong checksum is taken for one if the next batch, or the end, follows it.
+    """
+    end = source.size_bytes
+    batch = read_batch(source, position, end)
+    if isinstance(batch, Batch) and _makes_sense(batch):
+        follows = batch.end_position == end or isinstance(
+            read_batch(source, batch.end_position, end), Batch
+        )
+        if follows or crc_valid(source, batch):
+            return position
+    return find_batch(source, position, end)
 
 
 def _makes_sense(batch: Batch) -> bool:
@@ -184,13 +228,31 @@ def _makes_sense(batch: Batch) -> bool:
     return batch.magic == 2 and 0 <= batch.count <= delta + 1 and batch.compression <= 4
 
 
-def _checked(source: Source, batch: Batch, end: int) -> Batch | Defect:
+def _is_likely(source: Source, batch: Batch) -> bool:
+    """Whether the header is not there by chance: checksums of chance headers cost too much."""
+    if batch.magic >= 2:
+        numbers = (batch.partition_leader_epoch, batch.producer_id, batch.producer_epoch)
+        return _makes_sense(batch) and min(*numbers, batch.base_sequence) >= -1
+    position = batch.position + c.LOG_OVERHEAD
+    position += c.MESSAGE_V1_LENGTH_MIN if batch.magic == 1 else c.MESSAGE_V0_LENGTH_MIN
+    position -= 2 * _INT32.size
+    for _ in ("key", "value"):
+        field = source.read(position, _INT32.size)
+        size = _INT32.unpack(field)[0] if len(field) == _INT32.size else -2
+        if size < -1:
+            return False
+        position += _INT32.size + max(size, 0)
+    return position == batch.end_position
+
+
+def _checked(source: Source, batch: Batch, end: int, search: _Search) -> Batch | Defect:
     """The batch with its checksum judged, or a defect where its length cannot be trusted."""
     valid = crc_valid(source, batch)
-    if not valid and batch.end_position != end:
-        following = read_batch(source, batch.end_position, end)
-        if isinstance(following, Defect) or not _makes_sense(following):
-            inner = find_batch(source, batch.position + 1, end)
+    if not valid:
+        at_end = batch.end_position == end
+        following = None if at_end else read_batch(source, batch.end_position, end)
+        if not isinstance(following, Batch) or not _makes_sense(following):
+            inner = search.next_batch(batch.position + 1)
             if inner < batch.end_position or (isinstance(following, Defect) and inner < end):
                 detail = "Neither the checksum nor the length of the batch is right."
                 return _damage(

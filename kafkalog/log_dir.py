@@ -11,7 +11,7 @@ import stat
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError
+from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UsageError
 from kafkalog.names import (
     REMOTE_INDEX_CACHE,
     DirectoryName,
@@ -203,6 +203,21 @@ def open_partition(path: str) -> PartitionDir:
         path=path,
         hint="Give a partition directory, such as orders-0.",
     )
+
+
+def one_log(target: LogDir | PartitionDir | FileEntry) -> PartitionDir | FileEntry:
+    """The target, if it stands for one log.
+
+    Raises:
+        UsageError: it is a log directory, which holds many.
+    """
+    if isinstance(target, LogDir):
+        raise UsageError(
+            "A log directory holds many partitions: name one, or a file.",
+            path=target.path,
+            hint=f"`kafkalog ls {target.path}` lists them.",
+        )
+    return target
 
 
 def open_remote_index_cache(path: str) -> tuple[FileEntry, ...]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkaLogError
-from kafkalog.framing import scan_batches
-from kafkalog.log_dir import FileEntry, PartitionDir, Segment, open_path
+from kafkalog.framing import align, scan_batches
+from kafkalog.log_dir import FileEntry, PartitionDir, Segment, one_log, open_path
 from kafkalog.model import AbortedTransaction, Batch, Defect, Record, Severity
 from kafkalog.names import FileKind, FileState
 from kafkalog.records import decode_records, resolve_batch
@@ -170,8 +170,10 @@ def _selected(
     progress: Callable[[int], None] | None,
 ) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
     """Batches that can hold selected records, and all defects met on the way."""
-    target = path if isinstance(path, PartitionDir | FileEntry) else open_path(str(path))
+    target = path if isinstance(path, PartitionDir | FileEntry) else one_log(open_path(str(path)))
     segments, log = _segments(target)
+    if selection.limit == 0:
+        return
     aborted: dict[int, list[AbortedTransaction]] = {}
     if selection.read_committed:
         stable = log.last_stable_offset
@@ -198,12 +200,10 @@ def _selected(
                     yield found, opened
 
 
-def _segments(target: object) -> tuple[tuple[Segment, ...], UnifiedLog]:
+def _segments(target: PartitionDir | FileEntry) -> tuple[tuple[Segment, ...], UnifiedLog]:
     """The segments meant, and the log around them."""
     if isinstance(target, PartitionDir):
         return target.segments, UnifiedLog(target)
-    if not isinstance(target, FileEntry):
-        raise KafkaLogError("This is a log directory: name a partition or a file.")
     parent = open_path(os.path.dirname(os.path.abspath(target.path)))
     if not isinstance(parent, PartitionDir):
         parent = PartitionDir(os.path.dirname(os.path.abspath(target.path)), None, ())
@@ -228,7 +228,7 @@ def _skips(segment: Segment, selection: Selection) -> bool:
 
 def _start_position(opened: OpenSegment, selection: Selection) -> int:
     if selection.from_position is not None:
-        return selection.from_position
+        return align(opened.source, selection.from_position)
     offset = selection.from_offset
     if selection.from_time is not None and opened.time_index is not None:
         # Up to the offset of that entry no record is as late as the time asked for.

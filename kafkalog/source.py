@@ -99,6 +99,7 @@ class Source:
 
         Holes of sparse files are skipped without reading them.
         """
+        size = WINDOW_SIZE_MIN
         while position < self.size_bytes:
             try:
                 position = os.lseek(self._fd, position, os.SEEK_DATA)
@@ -107,10 +108,11 @@ class Source:
                     if os.fstat(self._fd).st_size < self.size_bytes:
                         raise self._became_shorter(position) from error
                     break
-            chunk = self._pread(position, min(WINDOW_SIZE_MAX, self.size_bytes - position))
+            chunk = self._pread(position, min(size, self.size_bytes - position))
             if chunk.strip(b"\0"):
                 return False
             position += len(chunk)
+            size = min(2 * size, WINDOW_SIZE_MAX)
         return True
 
     def _pread(self, position: int, size: int) -> bytes:

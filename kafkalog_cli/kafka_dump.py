@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -159,7 +159,9 @@ class KafkaDump:
         with ExitStack() as files:
             index = files.enter_context(TimeIndex(path))
             log = files.enter_context(Source(_sibling(path, ".log")))
-            offsets = files.enter_context(OffsetIndex(_sibling(path, ".index")))
+            offsets = None
+            with suppress(NotFoundError):  # Kafka's tool would create the file and die
+                offsets = files.enter_context(OffsetIndex(_sibling(path, ".index")))
             if self.options.sanity_check:
                 last = index.entry(index.slot_count - 1) if index.slot_count else None
                 sound = last is None or last.timestamp >= index.entry(0).timestamp
@@ -175,9 +177,14 @@ class KafkaDump:
                     text.put_line(text.time_index_line(entry))
 
     def _compare_times(
-        self, path: str, entry: TimeIndexEntry, offsets: OffsetIndex, log: Source, previous: int
+        self,
+        path: str,
+        entry: TimeIndexEntry,
+        offsets: OffsetIndex | None,
+        log: Source,
+        previous: int,
     ) -> None:
-        below = offsets.lookup(entry.offset)
+        below = offsets.lookup(entry.offset) if offsets else None
         batch = None
         for found in _frames(log, log.size_bytes, below.position if below else 0):
             if isinstance(found, Batch) and found.last_offset >= entry.offset:

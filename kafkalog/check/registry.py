@@ -31,6 +31,7 @@ class Reference:
 
 _RECOVER = "Start the broker without .kafka_cleanshutdown so that it recovers, or work on a copy."
 _REBUILD = "Delete the file while the broker is down; it is rebuilt from the log at its start."
+_SERVED = "Recovery does not look inside a batch; it is served as it is, and consumers fail on it."
 
 _D, _I, _W, _N = Severity.DAMAGE, Severity.INDEX, Severity.WARNING, Severity.NOTE
 
@@ -53,6 +54,25 @@ REFERENCES = {
                   "it.", "Not noticed; consumers see records again or never."),
         Reference("batch-below-base-offset", _D, "A batch starts below the offset in the name of "
                   "its segment.", "Recovery cuts the log off here.", _RECOVER),
+        Reference("record-malformed", _D, "A record inside a batch cannot be read: a number or a "
+                  "length in it cannot be right.", _SERVED),
+        Reference("records-count-invalid", _D, "A batch does not hold as many records as its "
+                  "header says.", _SERVED),
+        Reference("records-left-over", _D, "Bytes are left behind the last record of a batch.",
+                  _SERVED),
+        Reference("decompression-failed", _D, "The records of a batch cannot be decompressed.",
+                  _SERVED),
+        Reference("unknown-codec", _D, "A batch names a compression codec that Kafka does not have "
+                  "for its version.", _SERVED),
+        Reference("message-set-invalid", _D, "A compressed message of magic 0 or 1 does not hold "
+                  "messages as it should.", _SERVED),
+        Reference("control-record-malformed", _D, "A control record, such as the marker of a "
+                  "transaction, has no readable key or value.",
+                  "What reads it fails: read_committed consumers, and recovery."),
+        Reference("decoder-key-missing", _D, "A record of an internal topic has no key.",
+                  "The coordinator cannot load the partition; kafka-dump-log.sh ends."),
+        Reference("lookup-index-mismatch", _I, "`lookup-offset --no-index` found another record by "
+                  "scanning than with the indexes.", "Lookups answer wrongly.", _REBUILD),
         Reference("index-size-not-multiple", _I, "The size of an index is no multiple of its entry "
                   "size (8, 12 or 34 bytes): it was cut or written in part.",
                   "The rest is ignored, then cut off when the index is closed.", _REBUILD),

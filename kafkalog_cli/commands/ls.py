@@ -52,6 +52,7 @@ def ls(
     kafkalog ls --files --format ndjson /var/lib/kafka
     """
     from kafkalog.inventory import list_files, list_log_dirs, list_partitions, list_segments
+    from kafkalog.log_dir import FileEntry
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.listing import (
         file_view,
@@ -68,7 +69,7 @@ def ls(
     targets = outcome.open_all(paths)
     view: View[Any] = partition_view(exact=exact)
     rows: Iterable[Any] = list_partitions(targets)
-    if files:
+    if files or any(isinstance(target, FileEntry) for target in targets):
         view, rows = file_view(zone, exact=exact), list_files(targets)
     elif segments:
         view, rows = segment_view(zone, exact=exact), list_segments(targets)

@@ -52,6 +52,6 @@ def verify(
                 outcome.fail_if(defect.severity in failing)
             if form in (Format.NDJSON, Format.JSON):
                 writer.write_row(summary_row(run.summary, level))
-    if form == Format.TABLE:
+    if form == Format.TABLE and targets:
         print_summary(run.summary, level)
     return outcome.status

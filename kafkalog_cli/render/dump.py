@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog.errors import KafkaLogError, UsageError
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
 from kafkalog.model import Batch, Defect, Record, Severity
 from kafkalog.names import FileKind, parse_directory_name
 from kafkalog.reader import read_batches, read_records
@@ -80,12 +80,7 @@ class Dump:
     def show(self, target: LogDir | PartitionDir | FileEntry) -> None:
         """Show one target; what is wrong with it is reported, not raised."""
         try:
-            if isinstance(target, LogDir):
-                raise UsageError(
-                    "A log directory holds many partitions: name one, or a file.",
-                    path=target.path,
-                    hint=f"`kafkalog ls {target.path}` lists them.",
-                )
+            target = one_log(target)
             if isinstance(target, FileEntry) and target.error is not None:
                 raise KafkaLogError(target.error, path=target.path)
             logs = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
@@ -223,15 +218,15 @@ def _batch_view(style: DumpStyle) -> View[Batch]:
 
     return View(
         (
-            Column("OFFSETS", lambda batch: f"{batch.base_offset}-{batch.last_offset}"),
+            Column("OFFSETS", lambda batch: f"{batch.base_offset}-{batch.last_offset}", fold=True),
             Column("COUNT", lambda batch: batch.count, right=True),
             Column("POSITION", lambda batch: batch.position, right=True),
             Column("SIZE", lambda b: size_cell(b.size_bytes, exact=style.exact), right=True),
             Column("CODEC", compression_name),
             Column("MAX TIME", lambda batch: _time(batch.max_timestamp, style)),
-            Column("PRODUCER", producer),
+            Column("PRODUCER", producer, fold=True),
             Column("EPOCH", lambda batch: batch.partition_leader_epoch, right=True),
-            Column("NOTES", flags),
+            Column("NOTES", flags, fold=True),
         ),
         batch_row,
     )
@@ -268,9 +263,9 @@ def _record_view(style: DumpStyle, kind: PayloadKind | None) -> View[Record]:
     columns: tuple[Column[Record], ...] = (
         Column("OFFSET", lambda record: record.offset, right=True),
         Column("TIME", lambda record: _time(record.timestamp, style)),
-        Column("KEY", key),
-        Column("VALUE", value),
-        Column("HEADERS", headers),
+        Column("KEY", key, fold=True),
+        Column("VALUE", value, fold=True),
+        Column("HEADERS", headers, fold=True),
     )
     if kind is not None:
         columns = (*columns[:2], Column("CONTENT", lambda r: key(r) if r.batch.is_control
@@ -323,8 +318,8 @@ def _side_file_content(entry: FileEntry, style: DumpStyle) -> tuple[str, View[An
     facts = _facts(entry)
     view = View[tuple[str, Any]](
         (
-            Column("NAME", lambda fact: fact[0]),
-            Column("VALUE", lambda f: f[1] if isinstance(f[1], str) else dumps(f[1])),
+            Column("NAME", lambda fact: fact[0], fold=True),
+            Column("VALUE", lambda f: f[1] if isinstance(f[1], str) else dumps(f[1]), fold=True),
         ),
         lambda fact: facts_row(kind, path, *fact),
     )

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kafkalog_cli.render.rows import Row, defect_row
-from kafkalog_cli.render.text import size_cell
+from kafkalog_cli.render.text import file_cell, size_cell
 from kafkalog_cli.render.writer import Column, View
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ def defect_view() -> View[Defect]:
         (
             Column("SEVERITY", lambda defect: defect.severity),
             Column("REFERENCE", lambda defect: defect.reference),
-            Column("FILE", lambda defect: defect.path),
+            Column("FILE", lambda defect: file_cell(defect.path), fold=True),
             Column("POSITION", lambda defect: _dash(defect.position), right=True),
-            Column("DETAIL", lambda defect: defect.detail),
+            Column("DETAIL", lambda defect: defect.detail, fold=True),
         ),
         defect_row,
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kafkalog_cli.render.text import size_cell, time_cell
+from kafkalog_cli.render.text import file_cell, size_cell, time_cell
 from kafkalog_cli.render.writer import Column, View
 
 if TYPE_CHECKING:
@@ -65,14 +64,14 @@ def partition_view(*, exact: bool) -> View[PartitionRow]:
 
     return View(
         (
-            Column("PARTITION", lambda row: f"{row.topic}-{_dash(row.partition)}"),
+            Column("PARTITION", lambda row: f"{row.topic}-{_dash(row.partition)}", fold=True),
             Column("SEGMENTS", lambda row: row.segment_count, right=True),
             Column("SIZE", lambda row: size_cell(row.size_bytes, exact=exact), right=True),
             Column("START", lambda row: _dash(row.log_start_offset), right=True),
             Column("END", lambda row: _dash(row.log_end_offset), right=True),
             Column("HW", lambda row: _dash(row.high_watermark), right=True),
             Column("CLEANED", lambda row: _dash(row.cleaner_offset), right=True),
-            Column("STATE", odd),
+            Column("STATE", odd, fold=True),
         ),
         lambda row: _row("partition", row),
     )
@@ -86,13 +85,13 @@ def segment_view(zone: tzinfo, *, exact: bool) -> View[SegmentRow]:
 
     return View(
         (
-            Column("PARTITION", lambda row: f"{row.topic}-{_dash(row.partition)}"),
-            Column("BASE OFFSET", lambda row: row.base_offset, right=True),
+            Column("PARTITION", lambda row: f"{row.topic}-{_dash(row.partition)}", fold=True),
+            Column("BASE", lambda row: row.base_offset, right=True),
             Column("SIZE", lambda row: size(row.size_bytes), right=True),
             Column("INDEX", lambda row: size(row.index_size_bytes), right=True),
-            Column("TIME INDEX", lambda row: size(row.timeindex_size_bytes), right=True),
-            Column("TXN", lambda row: size(row.txnindex_size_bytes), right=True),
-            Column("LARGEST TIME", lambda row: _time(row.largest_timestamp, zone, exact)),
+            Column("TIMEIDX", lambda row: size(row.timeindex_size_bytes), right=True),
+            Column("TXNIDX", lambda row: size(row.txnindex_size_bytes), right=True),
+            Column("MAX TIME", lambda row: _time(row.largest_timestamp, zone, exact)),
         ),
         lambda row: _row("segment", row),
     )
@@ -102,9 +101,9 @@ def file_view(zone: tzinfo, *, exact: bool) -> View[FileRow]:
     """One row a file."""
     return View(
         (
-            Column("FILE", lambda row: _tail(row.path)),
+            Column("FILE", lambda row: file_cell(row.path), fold=True),
             Column("KIND", lambda row: row.kind),
-            Column("STATE", lambda row: row.error or row.state),
+            Column("STATE", lambda row: row.error or row.state, fold=True),
             Column("SIZE", lambda row: size_cell(row.size_bytes, exact=exact), right=True),
             Column("MODIFIED", lambda row: _time(row.mtime_ms, zone, exact)),
         ),
@@ -116,12 +115,6 @@ def _row(kind: str, row: PartitionRow | SegmentRow | FileRow) -> Row:
     return {"type": kind} | {
         name.replace("size_bytes", "size"): value for name, value in asdict(row).items()
     }
-
-
-def _tail(path: str) -> str:
-    """The file and the directory it is in."""
-    return os.path.join(os.path.basename(os.path.dirname(os.path.abspath(path))),
-                        os.path.basename(path))  # fmt: skip
 
 
 def _time(timestamp_ms: int | None, zone: tzinfo, exact: bool) -> str:

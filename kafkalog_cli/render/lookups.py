@@ -41,12 +41,12 @@ def lookup_view(zone: tzinfo, *, exact: bool) -> View[Lookup]:
 
     return View(
         (
-            Column("QUERY", query),
+            Column("QUERY", query, fold=True),
             Column("OFFSET", answer, right=True),
             Column("TIME", lambda found: time(found.timestamp)),
             Column("EPOCH", lambda found: _dash(found.leader_epoch), right=True),
             Column("POSITION", lambda f: _dash(f.batch.position if f.batch else None), right=True),
-            Column("SEGMENT", place),
+            Column("SEGMENT", place, fold=True),
         ),
         lookup_row,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -84,7 +85,10 @@ def bytes_value(data: bytes | None, form: BytesFormat) -> object:
 
 
 def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
-    """A time in a table: ISO 8601 with milliseconds; `-` for none, the number if out of range."""
+    """A time in a table: ISO 8601 with milliseconds; `-` for none.
+
+    A time that no calendar holds is shown as its number.
+    """
     if timestamp_ms is None or timestamp_ms == -1:
         return "-"
     try:
@@ -95,10 +99,16 @@ def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
     return text.replace("+00:00", "Z")
 
 
+def file_cell(path: str) -> str:
+    """A file in a table: its directory's name and its own."""
+    directory = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    return os.path.join(directory, os.path.basename(path))
+
+
 def size_cell(size_bytes: int, *, exact: bool) -> str:
     """A size in a table: for people, or the plain number."""
     if exact:
         return str(size_bytes)
     import humanize
 
-    return humanize.naturalsize(size_bytes, binary=True, format="%.1f")
+    return humanize.naturalsize(size_bytes, gnu=True)

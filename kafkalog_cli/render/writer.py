@@ -34,11 +34,15 @@ class Format(StrEnum):
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """One column of a table: its title and how a value becomes a cell."""
+    """One column of a table: its title and how a value becomes a cell.
+
+    On a terminal too narrow for the table, cells of columns with `fold` go over several lines.
+    """
 
     title: str
     cell: Callable[[T], object]
     right: bool = False
+    fold: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,12 @@ class Writer(Generic[T]):
         table = Table(box=None, show_header=first, pad_edge=False, padding=(0, 1, 0, 0))
         for column in self.view.columns:
             justify = "right" if column.right else "left"
-            table.add_column(column.title, justify=justify, overflow="fold")  # type: ignore[arg-type] # a literal
+            table.add_column(
+                column.title,
+                justify=justify,  # type: ignore[arg-type] # a literal
+                overflow="fold",
+                no_wrap=not column.fold,
+            )
         for line in lines:
             table.add_row(*(Text(cell) for cell in line))
         sys.stdout.flush()

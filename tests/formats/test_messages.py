@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import tracemalloc
 from typing import TYPE_CHECKING, Any
@@ -93,15 +94,19 @@ VECTORS: list[tuple[str, int, str, dict[str, Any]]] = [
     (
         "GroupMetadataValue",
         3,
-        "0008636f6e73756d6572 00000005 000572616e6765 00026d31 00000000000003e8 00000001 00026d31"
-        "ffff 000163 00022f31 0000001e 0000000a 00000002 0102 00000001 03",
+        (
+            "0008636f6e73756d6572 00000005 000572616e6765 00026d31 00000000000003e8 00000001"
+            "00026d31 ffff 000163 00022f31 0000001e 0000000a 00000002 0102 00000001 03"
+        ),
         GROUP_METADATA,
     ),
     (
         "GroupMetadataValue",
         4,
-        "09636f6e73756d6572 00000005 0672616e6765 036d31 00000000000003e8 02 036d31 00 0263 032f31"
-        "0000001e 0000000a 03 0102 02 03 00 00",
+        (
+            "09636f6e73756d6572 00000005 0672616e6765 036d31 00000000000003e8 02"
+            "036d31 00 0263 032f31 0000001e 0000000a 03 0102 02 03 00 00"
+        ),
         GROUP_METADATA,
     ),
     (
@@ -126,15 +131,19 @@ VECTORS: list[tuple[str, int, str, dict[str, Any]]] = [
     (
         "TransactionLogValue",
         0,
-        "0000000000000fa1 0003 0000ea60 01 00000001 000174 00000002 00000000 00000001"
-        "00000000000003e8 0000000000000384",
+        (
+            "0000000000000fa1 0003 0000ea60 01 00000001 000174 00000002 00000000 00000001"
+            "00000000000003e8 0000000000000384"
+        ),
         TRANSACTION,
     ),
     (
         "TransactionLogValue",
         1,
-        "0000000000000fa1 0003 0000ea60 01 02 0274 03 00000000 00000001 00 00000000000003e8"
-        "0000000000000384 03 00 08 0000000000000fa0 01 08 0000000000000fa2 02 02 0002",
+        (
+            "0000000000000fa1 0003 0000ea60 01 02 0274 03 00000000 00000001 00 00000000000003e8"
+            "0000000000000384 03 00 08 0000000000000fa0 01 08 0000000000000fa2 02 02 0002"
+        ),
         TRANSACTION
         | {"previousProducerId": 4000, "nextProducerId": 4002, "clientTransactionVersion": 2},
     ),
@@ -445,10 +454,8 @@ def test_any_bytes_give_a_message_or_a_construct_error(
     data: bytes, which: tuple[str, int], options: bool
 ):
     """Nothing else escapes from a schema."""
-    try:
+    with contextlib.suppress(ConstructError):
         schema(*which).parse(data, **(AS_KAFKA if options else {}))
-    except ConstructError:
-        pass
 
 
 @settings(max_examples=300, deadline=None)
@@ -459,10 +466,8 @@ def test_a_changed_byte_gives_a_message_or_a_construct_error(
     """Damage one step away from sound bytes reaches deeper than random bytes."""
     data = bytearray(unhex(vector[2]))
     data[at % len(data)] ^= flip
-    try:
+    with contextlib.suppress(ConstructError):
         schema(vector[0], vector[1]).parse(bytes(data))
-    except ConstructError:
-        pass
 
 
 # --- hostile input
@@ -503,7 +508,7 @@ def test_a_hostile_count_fails_at_once(name: str, version: int, data: str):
         ("ConsumerProtocolSubscription", 0, "00000009", "Tried to allocate a collection of size 9"),
         ("RegisterBrokerRecord", 2, f"00000001 00 {U} 0000000000000009 01 01 00 01 00 01 00 01 01",
          "Tag 0 is not valid for version 2"),
-        ("TopicRecord", 0, "ffffffff7f", "converted value: ffffffff"),
+        ("TopicRecord", 0, "ffffffffff", "converted value: ffffffff"),
     ],
 )  # fmt: skip
 def test_the_reason_of_an_error_is_kafkas(name: str, version: int, data: str, reason: str):

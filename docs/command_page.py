@@ -1,0 +1,103 @@
+"""`docs/commands.md`: every command with its options, from the command table itself."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from kafkalog_cli.app import command_group
+from kafkalog_cli.commands.kafka_dump_log import _parser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HEAD = """# Commands
+
+    kafkalog COMMAND [OPTIONS] PATH...
+
+A PATH is a log directory (an entry of `log.dirs`), a partition directory (`orders-0`, also
+`orders-0.<id>-delete`, `-future`, `-stray`) or one file under the name Kafka gave it. What it is
+comes from its name and content; anything else is an error.
+
+All commands only read: files are opened read-only, nothing is created, no lock is needed. Data goes
+to stdout, words and progress to stderr. Several PATHs: the work goes on past a bad one, and the
+gravest status counts ([exit-codes.md](exit-codes.md)). The formats are described in
+[output.md](output.md).
+
+- TIME: milliseconds (`1704067210000`), ISO 8601 (`2024-01-01T00:00:10Z`, UTC without a zone), or
+  relative to now or `--now` (`-2h`, `-3d`; units `ms s m h d w`).
+- SIZE: bytes, or with a unit (`512MiB`, `64k`; powers of 1024).
+- Bytes: text, or `0x` and hexadecimal digits.
+"""
+
+
+def example_lines(text: str) -> list[str]:
+    """The example command lines in a help text, without the words beside them."""
+    lines = [line.strip() for line in text.splitlines()]
+    return [line.split("   ")[0] for line in lines if line.startswith("kafkalog ")]
+
+
+def commands() -> dict[str, Any]:
+    """Name to click command, in the order of the help."""
+    found: dict[str, Any] = command_group().commands
+    return found
+
+
+def help_of(command: Any) -> str:
+    """The help text of a command, as its docstring has it."""
+    return inspect.cleandoc(command.help or "").replace("\b\n", "")
+
+
+def option_rows(name: str, command: Any) -> Iterator[tuple[str, str, str]]:
+    """Option or argument, meaning, default: those of Kafka's tool come from its own parser."""
+    if name == "kafka-dump-log":
+        for action in _parser()._actions:  # argparse has no public list of them  # noqa: SLF001
+            value = f" {action.metavar or action.dest.upper()}" if action.nargs != 0 else ""
+            if action.nargs == "?":
+                value = f" [{value.strip()}]"
+            default = "" if action.default in (None, False, "==SUPPRESS==") else action.default
+            yield f"{', '.join(action.option_strings)}{value}", action.help or "", str(default)
+        return
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False):
+            continue
+        if parameter.param_type_name == "argument":
+            yield parameter.metavar, parameter.help, "required" if parameter.required else ""
+            continue
+        names = ", ".join(reversed(parameter.opts))
+        if parameter.secondary_opts:
+            names += " / " + ", ".join(parameter.secondary_opts)
+        default = parameter.default
+        kind = None if isinstance(default, bool) or parameter.is_flag else _value(parameter)
+        shown = "" if default in (None, False) else str(default)
+        yield names if kind is None else f"{names} {kind}", parameter.help, shown
+
+
+def _value(parameter: Any) -> str:
+    if parameter.metavar:
+        return str(parameter.metavar)
+    choices = parameter.type_descriptor.choices
+    if choices:
+        return "|".join(str(choice.value) for choice in choices)
+    return {int: "N", str: "TEXT"}.get(parameter.type_descriptor.annotation, "N")
+
+
+def command_page() -> str:
+    """The text of the page."""
+    parts = [_HEAD]
+    for name, command in commands().items():
+        text = help_of(command)
+        examples = example_lines(text)
+        prose = "\n".join(
+            line for line in text.splitlines() if not line.strip().startswith("kafkalog ")
+        ).strip()
+        parts.append(f"\n## `kafkalog {name}`\n\n{prose}\n\n```sh\n")
+        parts.append(
+            "\n".join(examples) + "\n```\n\n| option | meaning | default |\n|---|---|---|\n"
+        )
+        for option, meaning, default in option_rows(name, command):
+            cells = [f"`{option}`", meaning, f"`{default}`" if default else ""]
+            parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
+        if name != "kafka-dump-log":
+            parts[-1] += "| `-h, --help` | Show the help. |  |\n"
+    return "".join(parts)

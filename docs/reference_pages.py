@@ -1,0 +1,191 @@
+"""`docs/exit-codes.md`, `defects.md`, `formats.md`: tables of the code, as pages."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections import Counter
+
+from formats.message_table import load_messages
+from kafkalog import errors
+from kafkalog.check.registry import REFERENCES
+from kafkalog.model import Severity
+from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
+from kafkalog.payloads import _TOPICS
+
+_EXIT_MEANINGS = {
+    0: "done; nothing wrong was found",
+    1: "done; defects were found, or `lookup-offset` did not find what was asked for",
+    2: "usage: a wrong option, path or value",
+    3: "input cannot be read: missing, no permission, an I/O error, no file of Kafka's",
+    5: "unsupported: a version, codec or part that is not available where it would be needed",
+    6: "corrupt data stopped the work on an input",
+    7: "a limit was hit, such as that of decompressed size",
+    130: "interrupted (Ctrl-C)",
+}
+
+
+def _first_sentence(value: object) -> str:
+    return " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+
+
+def _error_classes() -> list[type[errors.KafkaLogError]]:
+    found = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.KafkaLogError)
+    ]
+    return [value for value in found if value is not errors.KafkaLogError]
+
+
+def exit_code_page() -> str:
+    """The text of `exit-codes.md`."""
+    missing = {error.exit_code for error in _error_classes()} - set(_EXIT_MEANINGS)
+    assert not missing, f"exit statuses without a meaning: {missing}"
+    rows = "".join(f"| {code} | {meaning} |\n" for code, meaning in _EXIT_MEANINGS.items())
+    classes = "".join(
+        f"| `{error.reference}` | {error.exit_code} | `kafkalog.{error.__name__}` "
+        f"| {_first_sentence(error)} |\n"
+        for error in _error_classes()
+    )
+    return f"""# Exit status
+
+| status | meaning |
+|---|---|
+{rows}
+With several inputs the work goes on past a bad one; the status is the gravest (the highest) of all.
+A reader of the output that goes away (`| head`) ends the command silently by SIGPIPE, as any Unix
+filter; a shell shows 141.
+
+Defects of severity `note` leave the status at 0. For `verify`, `--fail-on` says from which severity
+on the status is 1.
+
+An error on stderr begins with `error:` and its reference:
+
+| reference | status | class in Python | meaning |
+|---|---|---|---|
+{classes}
+`corrupt-data` stands for many: the reference that is printed says what is wrong, as in
+[defects.md](defects.md). `--debug` before the command shows a traceback instead.
+"""
+
+
+_SEVERITY_HEADS = {
+    Severity.DAMAGE: "Data is unreadable or wrong.",
+    Severity.INDEX: "A derived file is wrong; Kafka can rebuild it from the log.",
+    Severity.WARNING: "Something a person should look at.",
+    Severity.NOTE: "Worth knowing, no action needed; the exit status stays 0.",
+}
+
+
+def defect_page() -> str:
+    """The text of `defects.md`."""
+    parts = [
+        "# Defects\n\nWhat the commands call wrong: what it means, what a broker does about it, "
+        "and what to do. Work on a copy until you are sure.\n\nA defect never stops a command: "
+        "it is reported where it was met, and reading goes on behind it. What could not be "
+        "read at all is an error, see [exit-codes.md](exit-codes.md).\n"
+    ]
+    for severity, head in _SEVERITY_HEADS.items():
+        parts.append(f"\n## {severity}\n\n{head}\n")
+        for reference in REFERENCES.values():
+            if reference.severity != severity:
+                continue
+            parts.append(f"\n### `{reference.name}`\n\n{reference.meaning}\n\n")
+            parts.append(f"- A broker: {reference.broker}\n")
+            if reference.hint:
+                parts.append(f"- What to do: {reference.hint}\n")
+    return "".join(parts)
+
+
+# Kind of file: name as it is on disk, the schema of its bytes, the module that says what they mean.
+_FILES = {
+    FileKind.LOG: ("`<base offset>.log`", "record_batch message_set", "reader"),
+    FileKind.OFFSET_INDEX: ("`<base offset>.index`", "offset_index", "indexes"),
+    FileKind.TIME_INDEX: ("`<base offset>.timeindex`", "time_index", "indexes"),
+    FileKind.TRANSACTION_INDEX: ("`<base offset>.txnindex`", "transaction_index", "indexes"),
+    FileKind.PRODUCER_SNAPSHOT: ("`<offset>.snapshot`", "producer_snapshot", "producer_snapshot"),
+    FileKind.KRAFT_SNAPSHOT: (
+        "`<end offset>-<epoch>.checkpoint`, `bootstrap.checkpoint`",
+        "record_batch",
+        "reader",
+    ),
+    FileKind.LEADER_EPOCH_CHECKPOINT: ("`leader-epoch-checkpoint`", "checkpoint", "checkpoints"),
+    FileKind.PARTITION_METADATA: ("`partition.metadata`", "partition_metadata", "metadata_files"),
+    FileKind.QUORUM_STATE: ("`quorum-state`", "quorum_state", "metadata_files"),
+    FileKind.OFFSET_CHECKPOINT: (
+        ", ".join(f"`{name}`" for name in OFFSET_CHECKPOINTS),
+        "checkpoint",
+        "checkpoints",
+    ),
+    FileKind.META_PROPERTIES: ("`meta.properties`", "meta_properties", "metadata_files"),
+    FileKind.CLEAN_SHUTDOWN: ("`.kafka_cleanshutdown`", "clean_shutdown", "metadata_files"),
+    FileKind.LOCK: ("`.lock`", "", ""),
+    FileKind.REMOTE_LOG_SNAPSHOT: (
+        "`remote_log_snapshot`",
+        "remote_log_snapshot",
+        "metadata_files",
+    ),
+    FileKind.REMOTE_LOG_OFFSETS: ("`_rlmm_committed_offsets`", "checkpoint", "checkpoints"),
+}
+
+
+def format_page() -> str:
+    """The text of `formats.md`."""
+    undocumented = set(FileKind) - set(_FILES) - {FileKind.UNKNOWN}
+    assert not undocumented, f"kinds of files without a description: {undocumented}"
+    rows = []
+    for kind, (name, schemas, module) in _FILES.items():
+        for part in schemas.split():
+            importlib.import_module(f"formats.{part}")
+        if module:
+            importlib.import_module(f"kafkalog.{module}")
+        layout = ", ".join(f"`formats.{part}`" for part in schemas.split()) or "empty"
+        meaning = f"`kafkalog.{module}`" if module else "listed only"
+        rows.append(f"| {name} | `{kind}` | {layout} | {meaning} |\n")
+    messages = load_messages()
+    counts = Counter(message.family for message in messages)
+    schemas_of = Counter[str]()
+    for message in messages:
+        schemas_of[message.family] += len(message.versions)
+    topics = {kind.value: topic for topic, kind in _TOPICS.items()}
+    payloads = "".join(
+        f"| {_family(family, topics)} | {count} | {schemas_of[family]} |\n"
+        for family, count in counts.items()
+    )
+    return f"""# Formats
+
+What is decoded, and where the code says how. Each module of `formats/` is the layout of one kind of
+bytes and names the class of Kafka it follows; the modules of `kafkalog/` say what the bytes mean.
+
+## Files
+
+| name | kind | layout | read by |
+|---|---|---|---|
+{"".join(rows)}
+Suffixes for states are understood on any file: `.cleaned` and `.clean` (cleaning), `.swap`,
+`.deleted`, `.part`, `.tmp`; on directories `-delete`, `-future` and `-stray`. Cached indexes of
+remote segments (`remote-log-index-cache`) are the same three index formats.
+
+## Batches and records
+
+Magic 2 with all attributes (control batches, transactions, delete horizon), magic 1 and magic 0
+with nested compressed messages. Codecs: gzip, snappy (Kafka's framing and raw), lz4 (with the wrong
+header checksum of magic 0), zstd. Reserved bits and unknown versions are kept and shown as numbers.
+
+## Payloads
+
+Messages of Kafka 4.3, from the table `formats/messages.txt`; each version of a message is a schema
+of its own.
+
+| where | messages | schemas |
+|---|---|---|
+{payloads}| together | {sum(counts.values())} | {sum(schemas_of.values())} |
+
+`kafkalog.payloads` decodes them to JSON by the rules of Kafka's own converters, and to the text of
+`kafka-dump-log.sh`. Unknown types and versions are reported and shown raw, never guessed.
+"""
+
+
+def _family(family: str, topics: dict[str, str]) -> str:
+    return f"`{topics[family]}`" if family in topics else family
