@@ -6,12 +6,12 @@ import importlib
 import inspect
 from collections import Counter
 
-from formats.message_table import load_messages
+from formats.message_table import messages
 from kafkalog import errors
 from kafkalog.check.registry import REFERENCES
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
-from kafkalog.payloads import _TOPICS
+from kafkalog.payloads import PayloadKind, payload_kind
 
 _EXIT_MEANINGS = {
     0: "done; nothing wrong was found",
@@ -66,7 +66,7 @@ An error on stderr begins with `error:` and its reference:
 |---|---|---|---|
 {classes}
 `corrupt-data` stands for many: the reference that is printed says what is wrong, as in
-[defects.md](defects.md). `--debug` before the command shows a traceback instead.
+[defects.md](defects.md).
 """
 
 
@@ -126,8 +126,16 @@ _FILES = {
         "remote_log_snapshot",
         "metadata_files",
     ),
-    FileKind.REMOTE_LOG_OFFSETS: ("`_rlmm_committed_offsets`", "checkpoint", "checkpoints"),
+    FileKind.REMOTE_LOG_OFFSETS: ("`_rlmm_committed_offsets`", "checkpoint", "metadata_files"),
 }
+
+_INTERNAL_TOPICS = (
+    "__consumer_offsets",
+    "__transaction_state",
+    "__cluster_metadata",
+    "__remote_log_metadata",
+    "__share_group_state",
+)
 
 
 def format_page() -> str:
@@ -143,12 +151,13 @@ def format_page() -> str:
         layout = ", ".join(f"`formats.{part}`" for part in schemas.split()) or "empty"
         meaning = f"`kafkalog.{module}`" if module else "listed only"
         rows.append(f"| {name} | `{kind}` | {layout} | {meaning} |\n")
-    messages = load_messages()
-    counts = Counter(message.family for message in messages)
+    table = messages().values()
+    counts = Counter(message.family for message in table)
     schemas_of = Counter[str]()
-    for message in messages:
+    for message in table:
         schemas_of[message.family] += len(message.versions)
-    topics = {kind.value: topic for topic, kind in _TOPICS.items()}
+    topics = {payload_kind(topic): topic for topic in _INTERNAL_TOPICS}
+    assert set(topics) == set(PayloadKind)
     payloads = "".join(
         f"| {_family(family, topics)} | {count} | {schemas_of[family]} |\n"
         for family, count in counts.items()
@@ -187,5 +196,7 @@ of its own.
 """
 
 
-def _family(family: str, topics: dict[str, str]) -> str:
-    return f"`{topics[family]}`" if family in topics else family
+def _family(family: str, topics: dict[PayloadKind | None, str]) -> str:
+    if family in set(PayloadKind):
+        return f"`{topics[PayloadKind(family)]}`"
+    return {"control": "control records", "consumer-protocol": "members of consumer groups"}[family]

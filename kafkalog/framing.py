@@ -187,8 +187,8 @@ class _Search:
     def _search(self, position: int) -> int:
         size = _CHUNK_SIZE_MIN
         while position < self._end:
-            overlap = min(size + c.RECORD_BATCH_OVERHEAD, self._end - position)
-            chunk = self._source.read(position, overlap)
+            wanted = min(size + c.RECORD_BATCH_OVERHEAD, self._end - position)
+            chunk = self._source.read(position, wanted)
             for match in _PLAUSIBLE.finditer(chunk) if chunk.strip(b"\0") else ():
                 if match.start() >= size:
                     break

@@ -166,7 +166,9 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
         raise NotFoundError("The path cannot name a file.", path=path) from error
     if not stat.S_ISDIR(status.st_mode):
         entry = _file_entry(path, os.path.basename(path))
-        if entry.name.kind == FileKind.UNKNOWN and entry.error is None:
+        if entry.error is not None:
+            raise NotAKafkaFileError(entry.error, path=path)
+        if entry.name.kind == FileKind.UNKNOWN:
             raise NotAKafkaFileError(
                 "The name is none that Kafka gives to a file.",
                 path=path,

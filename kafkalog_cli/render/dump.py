@@ -81,8 +81,6 @@ class Dump:
         """Show one target; what is wrong with it is reported, not raised."""
         try:
             target = one_log(target)
-            if isinstance(target, FileEntry) and target.error is not None:
-                raise KafkaLogError(target.error, path=target.path)
             logs = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
             if isinstance(target, FileEntry) and target.name.kind not in logs:
                 self._side_file(target)
