@@ -81,10 +81,12 @@ _SEVERITY_HEADS = {
 def defect_page() -> str:
     """The text of `defects.md`."""
     parts = [
-        "# Defects\n\nWhat the commands call wrong: what it means, what a broker does about it, "
-        "and what to do. Work on a copy until you are sure.\n\nA defect never stops a command: "
-        "it is reported where it was met, and reading goes on behind it. What could not be "
-        "read at all is an error, see [exit-codes.md](exit-codes.md).\n"
+        (
+            "# Defects\n\nWhat the commands call wrong: what it means, what a broker does about "
+            "it, and what to do. Work on a copy until you are sure.\n\nA defect never stops a command: "
+            "it is reported where it was met, and reading goes on behind it. What could not be "
+            "read at all is an error, see [exit-codes.md](exit-codes.md).\n"
+        )
     ]
     for severity, head in _SEVERITY_HEADS.items():
         parts.append(f"\n## {severity}\n\n{head}\n")

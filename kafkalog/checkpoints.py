@@ -28,7 +28,7 @@ def read_offset_checkpoint(path: str) -> list[CheckpointEntry]:
         NotFoundError, UnreadableError: it cannot be read.
     """
     return [
-        CheckpointEntry(topic, _number(partition, path), _number(offset, path))
+        CheckpointEntry(topic, _number(partition, path, 32), _number(offset, path))
         for topic, partition, offset in _fields(path, 3)
     ]
 
@@ -40,19 +40,19 @@ def read_leader_epochs(path: str) -> list[EpochEntry]:
 
 def read_number_pairs(path: str) -> list[tuple[int, int]]:
     """The entries of any checkpoint of two numbers a line; raises as `read_offset_checkpoint`."""
-    return [(_number(first, path), _number(second, path)) for first, second in _fields(path, 2)]
+    return [(_number(first, path, 32), _number(second, path)) for first, second in _fields(path, 2)]
 
 
 def _fields(path: str, count: int) -> Iterator[list[str]]:
     lines = [_trimmed(line.fields) for line in parse(Checkpoint, read_file(path), path)]
     if not lines:
         return
-    version = _number(lines[0][0], path) if len(lines[0]) == 1 else None
+    version = _number(lines[0][0], path, 32) if len(lines[0]) == 1 else None
     if version != _VERSION:
         raise _malformed(path, "The first line is no version that Kafka 4.3 knows.")
     if len(lines) == 1:
         return
-    expected = _number(lines[1][0], path) if len(lines[1]) == 1 else None
+    expected = _number(lines[1][0], path, 32) if len(lines[1]) == 1 else None
     for number, fields in enumerate(lines[2:], 3):
         if len(fields) != count:
             raise _malformed(path, f"Line {number} has {len(fields)} fields, not {count}.")
@@ -68,11 +68,15 @@ def _trimmed(fields: list[str]) -> list[str]:
     return fields[:-1] if len(fields) > 1 and not fields[-1] else fields
 
 
-def _number(text: str, path: str) -> int:
+def _number(text: str, path: str, bits: int = 64) -> int:
+    """An int or a long as Java parses it."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
         raise _malformed(path, f"{text!r} is not a number.")
-    return int(text)
+    number = int(text)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise _malformed(path, f"{text} does not fit into {bits} bits.")
+    return number
 
 
 def _malformed(path: str, message: str) -> CorruptDataError:

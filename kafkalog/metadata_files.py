@@ -6,6 +6,7 @@ Follows `MetaProperties`, `PartitionMetadataFile`, `CleanShutdownFileHandler` an
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,10 +100,10 @@ def read_remote_log_file(path: str, kind: FileKind) -> dict[str, Any]:
 
 
 def _integer(text: str, path: str) -> int:
-    try:
+    """An int as Java parses it."""
+    if re.fullmatch(r"[+-]?[0-9]{1,20}", text) and -(2**31) <= int(text) < 2**31:
         return int(text)
-    except ValueError as error:
-        raise _malformed(path, f"{text!r} is not a number.") from error
+    raise _malformed(path, f"{text[:40]!r} is not a number.")
 
 
 def _malformed(path: str, message: str) -> CorruptDataError:

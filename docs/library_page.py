@@ -1,0 +1,155 @@
+"""`docs/library.md`: the public names of `import kafkalog`, and examples that a test runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+
+import kafkalog
+
+_HEAD = """# Library
+
+`import kafkalog` gives all names below; each is loaded when it is first used. The library never
+writes, never prints and never exits. What stops the work is an exception, a subclass of
+`KafkaLogError`; what is wrong in the data is a `Defect`, a value among the others.
+
+The examples run from the root of the repository.
+
+## Records and batches
+
+```pycon
+>>> import kafkalog
+>>> from kafkalog import Record, Selection
+>>> selection = Selection(from_offset=258, to_offset=261)
+>>> for record in kafkalog.read_records("examples/log-dir/orders-0", selection):
+...     if isinstance(record, Record):
+...         print(record.offset, record.timestamp, record.key)
+258 1704067458000 b'user-4'
+259 1704067459000 b'user-49'
+260 1704067460000 b'user-28'
+```
+
+`read_records` and `read_batches` yield defects in place, so tell the two apart. A null key or value
+is `None`, an empty one `b""`.
+
+```pycon
+>>> for found in kafkalog.read_records("examples/damaged/orders-0"):
+...     if isinstance(found, kafkalog.Defect):
+...         print(found.severity, found.reference, found.position, found.size_bytes)
+damage batch-crc-mismatch 1862 467
+damage batch-length-invalid 6037 476
+```
+
+What a read_committed consumer is given leaves out aborted transactions and markers:
+
+```pycon
+>>> payments = "examples/log-dir/payments-0"
+>>> len(list(kafkalog.read_records(payments)))
+48
+>>> len(list(kafkalog.read_records(payments, Selection(read_committed=True))))
+27
+```
+
+## Lookups
+
+```pycon
+>>> log = kafkalog.UnifiedLog("examples/log-dir/orders-0")
+>>> log.log_start_offset, log.log_end_offset
+(0, 1000)
+>>> found = kafkalog.lookup_timestamp(log, 1704067460000)
+>>> found.offset, found.batch.position, found.bytes_read
+(260, 471, 1045)
+>>> kafkalog.lookup_offset(log, 1000).reason
+'the log ends there'
+```
+
+## Checks
+
+`Verification.verify` yields defects as it goes; `end` closes the run, `summary` counts.
+
+```pycon
+>>> run = kafkalog.Verification()
+>>> [defect.reference for defect in run.verify("examples/log-dir")]
+[]
+>>> list(run.end()), run.summary.files, run.summary.batches
+([], 62, 179)
+```
+
+## Directories and side files
+
+```pycon
+>>> log_dir = kafkalog.open_path("examples/log-dir")
+>>> [(partition.topic, len(partition.segments)) for partition in log_dir.partitions][-2:]
+[('orders', 4), ('payments', 1)]
+>>> kafkalog.read_offset_checkpoint("examples/log-dir/replication-offset-checkpoint")[0].topic
+'__consumer_offsets'
+>>> with kafkalog.OffsetIndex("examples/log-dir/orders-0/00000000000000000250.index") as index:
+...     print(index.lookup(300))
+OffsetIndexEntry(entry=1, offset=299, position=1862)
+```
+
+## Errors
+
+```pycon
+>>> kafkalog.open_path("README.md")
+Traceback (most recent call last):
+kafkalog.errors.NotAKafkaFileError: The name is none that Kafka gives to a file.
+```
+
+Every error has `reference`, `message`, `path`, `position`, `note`, `hint` and `exit_code`.
+"""
+
+
+def library_page() -> str:
+    """The text of the page."""
+    parts = [_HEAD, "\n## All names\n"]
+    for name in kafkalog.__all__:
+        value = getattr(kafkalog, name)
+        parts.append(f"\n### `{name}{_signature(value)}`\n\n{_summary(value)}\n")
+        parts.extend(_members(value))
+    return "".join(parts)
+
+
+def _signature(value: object) -> str:
+    """Names of the arguments, where calling it is how it is used."""
+    if isinstance(value, type) and (dataclasses.is_dataclass(value) or _is_plain(value)):
+        return ""
+    parameters = inspect.signature(value).parameters.values()  # type: ignore[arg-type] # callable
+    return f"({', '.join(_parameter(parameter) for parameter in parameters)})"
+
+
+def _is_plain(value: type) -> bool:
+    return issubclass(value, enum.Enum | BaseException)
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    if parameter.default is parameter.empty:
+        return parameter.name
+    return f"{parameter.name}=…"
+
+
+def _summary(value: object) -> str:
+    return " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+
+
+def _members(value: object) -> list[str]:
+    """A list of what a class offers: values of an enumeration, fields, properties and methods."""
+    if not isinstance(value, type) or issubclass(value, BaseException):
+        return []
+    if issubclass(value, enum.Enum):
+        return ["\n", ", ".join(f"`{member.value}`" for member in value), "\n"]
+    lines: dict[str, str] = {}
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value) if field.name[0] != "_"]
+        lines[""] = f"Fields: {', '.join(f'`{name}`' for name in names)}.\n"
+    for base in reversed(value.__mro__[:-1]):
+        for name, member in vars(base).items():
+            function = getattr(member, "fget", None) or getattr(member, "func", None) or member
+            if name.startswith("_") or not inspect.isfunction(function):
+                continue
+            call = ""
+            if function is member:
+                call = _signature(member).replace("(self, ", "(").replace("(self)", "()")
+            lines[name] = f"- `{name}{call}`: {_summary(function)}"
+    return ["\n", "\n".join(lines.values()).rstrip(), "\n"] if lines else []

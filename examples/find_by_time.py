@@ -1,0 +1,33 @@
+"""The first record at or after a time, and how little of the log was read to find it.
+
+Usage: python examples/find_by_time.py [PARTITION_DIR [ISO_TIME]]
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import kafkalog
+
+
+def main(partition_dir: str, time: str) -> None:
+    log = kafkalog.UnifiedLog(partition_dir)
+    timestamp_ms = round(datetime.fromisoformat(time).timestamp() * 1000)
+    found = kafkalog.lookup_timestamp(log, timestamp_ms)
+    if found.record is None:
+        print(f"no record at or after {time}")
+        return
+    total = sum(segment.log.size_bytes for segment in log.segments)
+    print(f"offset {found.offset}: {(found.record.value or b'').decode()}")
+    print(f"{found.bytes_read} of {total} bytes read")
+    for step in found.steps:
+        print(f"  {step.action}: {step.detail}")
+
+
+if __name__ == "__main__":
+    main(
+        sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).parent / "log-dir" / "orders-0"),
+        sys.argv[2] if len(sys.argv) > 2 else "2024-01-01T00:10:00Z",
+    )

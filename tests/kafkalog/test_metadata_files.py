@@ -1,0 +1,216 @@
+"""The small files of a directory: ids, marks and producer snapshots (§6.6b, §6.7 to §6.10)."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import crc32c as wheel
+import pytest
+
+from kafkalog.errors import CorruptDataError, KafkaLogError, NotAKafkaFileError, NotFoundError
+from kafkalog.metadata_files import (
+    MetaProperties,
+    read_clean_shutdown,
+    read_meta_properties,
+    read_properties,
+    read_quorum_state,
+    read_remote_log_file,
+    read_topic_id,
+)
+from kafkalog.model import ProducerState
+from kafkalog.names import FileKind
+from kafkalog.producer_snapshot import read_producer_snapshot
+from tests.builders import flip
+from tests.conftest import State
+
+CLUSTER = "MkTRaEcKTPyRrQqHI1qwhQ"
+SNAPSHOT = bytes.fromhex(
+    "00018d2fa8a7000000020000000000000fa10003000000090000000000000029000000010000018bcfe56be80000"
+    "000c00000000000000280000000000000fa20000ffffffffffffffffffffffff000000000000018bcfe56fd0ffff"
+    "ffffffffffffffffffff"
+)
+READERS: dict[str, Callable[[str], object]] = {
+    "meta.properties": read_meta_properties,
+    "partition.metadata": read_topic_id,
+    "quorum-state": read_quorum_state,
+    ".kafka_cleanshutdown": read_clean_shutdown,
+    "00000000000000000042.snapshot": read_producer_snapshot,
+    "remote_log_snapshot": lambda path: read_remote_log_file(path, FileKind.REMOTE_LOG_SNAPSHOT),
+    "_rlmm_committed_offsets": lambda path: read_remote_log_file(path, FileKind.REMOTE_LOG_OFFSETS),
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "file"
+
+
+def meta(file: Path, text: str) -> MetaProperties:
+    file.write_text(text, encoding="iso-8859-1")
+    return read_meta_properties(str(file))
+
+
+def test_meta_properties_of_both_versions(file: Path):
+    """§6.8: `node.id` since version 1, `broker.id` before; a missing version is 0."""
+    text = f"#\n#Tue Jul 01 10:00:00 UTC 2025\nversion=1\ncluster.id={CLUSTER}\n"
+    text += "directory.id=AAAAAAAAAAAAAAAAAAAABQ\nnode.id=1\nbroker.id=9\n"
+    assert meta(file, text) == MetaProperties(1, CLUSTER, 1, "AAAAAAAAAAAAAAAAAAAABQ")
+    assert meta(file, "broker.id=7\n") == MetaProperties(0, None, 7, None)
+    assert meta(file, "") == MetaProperties(0, None, None, None)
+
+
+def test_properties_are_escaped_as_java_does(file: Path):
+    """§6.8: escapes, continued lines, Latin-1, the last of equal keys."""
+    file.write_bytes(b"a\\:b=\\u0041\\\n  x\nk=\xe9\nk=2\n! comment\n")
+    assert read_properties(str(file)) == {"a:b": "Ax", "k": "2"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["version=2\n", "version=x\n", "version=-1\n", "node.id=x\nversion=1\n", "broker.id=\n",
+     "version=" + "1" * 5000, "a=\\u00zz\n", "version=1\nnode.id=1_0\n",
+     "version=1\nnode.id=2147483648\n"],
+)  # fmt: skip
+def test_properties_a_broker_refuses(file: Path, text: str):
+    """Unknown versions, no numbers, numbers that are no int."""
+    with pytest.raises(CorruptDataError):
+        meta(file, text)
+
+
+def test_a_topic_id_is_22_characters(file: Path):
+    """§6.7: two lines, no newline at the end."""
+    file.write_bytes(b"version: 0\ntopic_id: MkTRaEcKTPyRrQqHI1qwhQ")
+    assert read_topic_id(str(file)) == CLUSTER
+    for damaged in (b"", b"version: 0\n", b"version: 0\ntopic_id:", b"\xff"):
+        file.write_bytes(damaged)
+        with pytest.raises(CorruptDataError):
+            read_topic_id(str(file))
+
+
+def test_json_files_are_objects(file: Path):
+    """§6.9, §6.10: an empty mark is one of Kafka up to 3.6."""
+    file.write_bytes(b'{"version":0,"brokerEpoch":77}')
+    assert read_clean_shutdown(str(file)) == {"version": 0, "brokerEpoch": 77}
+    file.write_bytes(b"")
+    assert read_clean_shutdown(str(file)) == {}
+    with pytest.raises(CorruptDataError):
+        read_quorum_state(str(file))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"[]", b"1", b'"x"', b"{", b'{"a":NaN}', b"[" * 200_000, b'{"a":' * 200_000, b"\xff\xfe",
+     b'{"a":' + b"9" * 5000 + b"}", b'{"a":1}x', b"\0" * 64],
+)  # fmt: skip
+def test_other_json_is_malformed(file: Path, data: bytes):
+    """Deep nesting and endless numbers included."""
+    file.write_bytes(data)
+    for read in (read_quorum_state, read_clean_shutdown):
+        with pytest.raises(CorruptDataError):
+            read(str(file))
+
+
+def test_a_producer_snapshot_is_read(file: Path):
+    """§8.4: a producer with an open transaction, and one with nothing but a marker."""
+    file.write_bytes(SNAPSHOT)
+    first, second = read_producer_snapshot(str(file))
+    assert first == ProducerState(4001, 3, 12, 9, 41, 1, 1700000001000, 40)
+    assert first.first_sequence == 8
+    assert second == ProducerState(4002, 0, -1, -1, -1, 0, 1700000002000, None)
+
+
+def test_each_flip_and_cut_of_a_snapshot_is_found(file: Path):
+    """Version, checksum and everything below it."""
+    for damaged in (
+        *(flip(SNAPSHOT, bit) for bit in range(8 * len(SNAPSHOT))),
+        *(SNAPSHOT[:size] for size in range(len(SNAPSHOT))),
+    ):
+        file.write_bytes(damaged)
+        with pytest.raises(CorruptDataError) as caught:
+            read_producer_snapshot(str(file))
+        assert caught.value.reference == "producer-snapshot-corrupt"
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, -1, -(2**31), 3])
+def test_a_false_count_of_producers_is_found(file: Path, count: int):
+    """With a right checksum over it, and without memory for 2^31 producers."""
+    rest = struct.pack(">i", count) + SNAPSHOT[10:]
+    file.write_bytes(struct.pack(">hI", 1, wheel.crc32c(rest)) + rest)
+    tracemalloc.start()
+    with pytest.raises(CorruptDataError):
+        read_producer_snapshot(str(file))
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
+
+
+def test_leftovers_of_tiered_storage(file: Path):
+    """§6.11: where it was taken and how much is in it."""
+    file.write_bytes(struct.pack(">hiqi", 0, 3, 42, 1) + struct.pack(">i", 3) + b"abc")
+    assert read_remote_log_file(str(file), FileKind.REMOTE_LOG_SNAPSHOT) == {
+        "version": 0, "metadata_partition": 3, "metadata_partition_offset": 42, "entries": 1,
+    }  # fmt: skip
+    file.write_bytes(b"0\n1\n7 99\n")
+    assert read_remote_log_file(str(file), FileKind.REMOTE_LOG_OFFSETS) == {"7": 99}
+    for count in (2**31 - 1, -1, 2):
+        file.write_bytes(struct.pack(">hiqi", 0, 3, 42, count) + struct.pack(">i", 3) + b"abc")
+        with pytest.raises(CorruptDataError):
+            read_remote_log_file(str(file), FileKind.REMOTE_LOG_SNAPSHOT)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_readers_say_what_is_missing_or_too_large(tmp_path: Path, name: str):
+    """A sparse gibibyte is no small file: it is not read."""
+    path = tmp_path / name
+    with pytest.raises(NotFoundError):
+        READERS[name](str(path))
+    with path.open("wb") as out:
+        out.truncate(3 << 30)
+    with pytest.raises(NotAKafkaFileError):
+        READERS[name](str(path))
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("unit", [b"\\\n", b"\n", b"a", b"=", b" ", b"#\r", b"\\u0041", b"\0"])
+def test_repetitive_texts_take_no_time(tmp_path: Path, name: str, unit: bytes):
+    """Half a mebibyte of one thing: quadratic parsers would show."""
+    path = tmp_path / name
+    path.write_bytes(unit * ((1 << 19) // len(unit)))
+    started = time.process_time()
+    try:
+        READERS[name](str(path))
+    except KafkaLogError:
+        pass
+    assert time.process_time() - started < 3
+
+
+def test_corpus_files_are_read(any_state: State):
+    """Every broker's own files, against a few lines of Python."""
+    for path in sorted(any_state.root.rglob("*")):
+        if path.name == "meta.properties":
+            lines = [line for line in path.read_text().splitlines() if line[:1] != "#"]
+            wanted = dict(line.replace("\\", "").split("=", 1) for line in lines)
+            assert read_properties(str(path)) == wanted
+            got = read_meta_properties(str(path))
+            assert got.version == int(wanted.get("version", "0"))
+            assert str(got.node_id) in (wanted.get("node.id"), wanted.get("broker.id"))
+        elif path.name == "partition.metadata":
+            assert read_topic_id(str(path)) == path.read_text().split()[-1]
+        elif path.name in ("quorum-state", ".kafka_cleanshutdown"):
+            wanted = json.loads(path.read_text() or "{}")
+            assert READERS[path.name](str(path)) == wanted
+        elif path.suffix == ".snapshot":
+            data = path.read_bytes()
+            states = read_producer_snapshot(str(path))
+            assert len(states) == struct.unpack_from(">i", data, 6)[0] == (len(data) - 10) // 46
+            for number, state in enumerate(states):
+                entry = struct.unpack_from(">qhiqiqiq", data, 10 + 46 * number)
+                assert (state.producer_id, state.producer_epoch) == entry[:2]
+                assert (state.last_sequence, state.last_offset, state.offset_delta) == entry[2:5]
+                assert (state.last_timestamp, state.coordinator_epoch) == entry[5:7]
+                first = state.current_txn_first_offset
+                assert (-1 if first is None else first) == entry[7]
