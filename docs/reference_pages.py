@@ -77,17 +77,19 @@ _SEVERITY_HEADS = {
     Severity.NOTE: "Worth knowing, no action needed; the exit status stays 0.",
 }
 
+_DEFECTS_HEAD = """# Defects
+
+What the commands call wrong: what it means, what a broker does about it, and what to do. Work on a
+copy until you are sure.
+
+A defect never stops a command: it is reported where it was met, and reading goes on behind it. What
+could not be read at all is an error, see [exit-codes.md](exit-codes.md).
+"""
+
 
 def defect_page() -> str:
     """The text of `defects.md`."""
-    parts = [
-        (
-            "# Defects\n\nWhat the commands call wrong: what it means, what a broker does about "
-            "it, and what to do. Work on a copy until you are sure.\n\nA defect never stops a command: "
-            "it is reported where it was met, and reading goes on behind it. What could not be "
-            "read at all is an error, see [exit-codes.md](exit-codes.md).\n"
-        )
-    ]
+    parts = [_DEFECTS_HEAD]
     for severity, head in _SEVERITY_HEADS.items():
         parts.append(f"\n## {severity}\n\n{head}\n")
         for reference in REFERENCES.values():

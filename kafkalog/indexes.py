@@ -20,7 +20,6 @@ from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
     from typing import Self
 
 _OFFSET_ENTRY = struct.Struct(">ii")
@@ -61,12 +60,7 @@ class _Index(ABC, Generic[Entry]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -17,7 +17,6 @@ from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
     from kafkalog.indexes import Probe
     from kafkalog.log_dir import Segment
@@ -40,12 +39,7 @@ class OpenSegment:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._files.close()
 
     @cached_property

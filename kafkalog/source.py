@@ -10,12 +10,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from kafkalog.errors import NotAKafkaFileError, NotFoundError, UnreadableError
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 WINDOW_SIZE_MIN = 4096
 WINDOW_SIZE_MAX = 1 << 20
@@ -58,12 +55,7 @@ class Source:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -283,13 +283,10 @@ def _side_file_content(entry: FileEntry, style: DumpStyle) -> tuple[str, View[An
     """What an index, a checkpoint or a small file holds, and how it is shown."""
     path, kind = entry.path, entry.name.kind
     if kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-        from kafkalog.indexes import OffsetIndex, TimeIndex
-
-        index = OffsetIndex(path) if kind == FileKind.OFFSET_INDEX else TimeIndex(path)
         names: tuple[str, ...] = ("entry", "offset", "position")
         if kind == FileKind.TIME_INDEX:
             names = ("entry", "timestamp", "offset")
-        return kind, _entry_view(names, path, style), index.entries()
+        return kind, _entry_view(names, path, style), _index_entries(path, kind)
     if kind == FileKind.TRANSACTION_INDEX:
         from kafkalog.indexes import read_aborted_transactions
 
@@ -322,6 +319,13 @@ def _side_file_content(entry: FileEntry, style: DumpStyle) -> tuple[str, View[An
         lambda fact: facts_row(kind, path, *fact),
     )
     return kind, view, facts.items()
+
+
+def _index_entries(path: str, kind: FileKind) -> Iterator[Any]:
+    from kafkalog.indexes import OffsetIndex, TimeIndex
+
+    with OffsetIndex(path) if kind == FileKind.OFFSET_INDEX else TimeIndex(path) as index:
+        yield from index.entries()
 
 
 def _facts(entry: FileEntry) -> dict[str, Any]:
