@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from formats import constants as c
+
 
 class Severity(StrEnum):
     """How bad a defect is, gravest first."""
@@ -126,31 +128,31 @@ class Batch:
     @property
     def compression(self) -> int:
         """Codec id: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are unknown to Kafka."""
-        return self.attributes & 0x07
+        return self.attributes & c.COMPRESSION_MASK
 
     @property
     def timestamp_type(self) -> TimestampType:
         """Who set the timestamps; magic 0 has none."""
         if self.magic == 0:
             return TimestampType.NO_TIMESTAMP_TYPE
-        if self.attributes & 0x08:
+        if self.attributes & c.TIMESTAMP_TYPE_MASK:
             return TimestampType.LOG_APPEND_TIME
         return TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
         """Whether the batch belongs to a transaction (markers do, too)."""
-        return self.magic >= 2 and bool(self.attributes & 0x10)
+        return self.magic >= 2 and bool(self.attributes & c.TRANSACTIONAL_MASK)
 
     @property
     def is_control(self) -> bool:
         """Whether the batch holds control records."""
-        return self.magic >= 2 and bool(self.attributes & 0x20)
+        return self.magic >= 2 and bool(self.attributes & c.CONTROL_MASK)
 
     @property
     def delete_horizon_ms(self) -> int | None:
         """When the cleaner may drop tombstones and markers of the batch, None where not set."""
-        if self.magic >= 2 and self.attributes & 0x40:
+        if self.magic >= 2 and self.attributes & c.DELETE_HORIZON_MASK:
             return self.base_timestamp
         return None
 
@@ -272,10 +274,10 @@ class EpochEntry:
 def increment_sequence(sequence: int, increment: int) -> int:
     """Add to a sequence, wrapping 2147483647 to 0: `DefaultRecordBatch.incrementSequence`."""
     total = sequence + increment
-    return total - (1 << 31) if total > 0x7FFFFFFF else total
+    return total - c.INT32_MAX - 1 if total > c.INT32_MAX else total
 
 
 def decrement_sequence(sequence: int, decrement: int) -> int:
     """Take from a sequence, wrapping below 0: `DefaultRecordBatch.decrementSequence`."""
     rest = sequence - decrement
-    return rest + (1 << 31) if rest < 0 else rest
+    return rest + c.INT32_MAX + 1 if rest < 0 else rest

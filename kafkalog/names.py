@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from formats.constants import INT32_MAX, INT64_MAX
+
 
 class FileKind(StrEnum):
     """What a file is."""
@@ -119,8 +121,6 @@ _KRAFT_SNAPSHOT = re.compile(r"(\d{20,255})-(\d{10,255})(?:-[^.]+)?\.checkpoint(
 _REMOTE_INDEX = re.compile(r"(\d{1,255})_([A-Za-z0-9_-]{22})\.(index|timeindex|txnindex)")
 _DIRECTORY = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 _PARTITION = re.compile(r"(.+)-([+-]?\d{1,255})", re.DOTALL)
-_OFFSET_MAX = 2**63 - 1
-_PARTITION_MAX = 2**31 - 1
 
 
 def parse_file_name(name: str) -> FileName:
@@ -136,17 +136,17 @@ def parse_file_name(name: str) -> FileName:
         return FileName(name, _FIXED[stem], state)
     if match := _SEGMENT.fullmatch(stem):
         offset = int(match[1])
-        if offset <= _OFFSET_MAX:
+        if offset <= INT64_MAX:
             return FileName(name, FileKind(match[2]), state, offset)
     elif match := _KRAFT_SNAPSHOT.fullmatch(stem):
         offset, epoch = int(match[1]), int(match[2])
         if match[3]:
             state = FileState.PART
-        if offset <= _OFFSET_MAX and epoch <= _PARTITION_MAX:
+        if offset <= INT64_MAX and epoch <= INT32_MAX:
             return FileName(name, FileKind.KRAFT_SNAPSHOT, state, offset, epoch)
     elif match := _REMOTE_INDEX.fullmatch(stem):
         offset = int(match[1])
-        if offset <= _OFFSET_MAX:
+        if offset <= INT64_MAX:
             return FileName(name, FileKind(match[3]), state, offset, segment_id=match[2])
     return FileName(name, FileKind.UNKNOWN, FileState.LIVE)
 
@@ -162,7 +162,7 @@ def parse_directory_name(name: str) -> DirectoryName | None:
         uid, _, suffix = tail.rpartition("-")
         state = DirectoryState(suffix)
     match = _PARTITION.fullmatch(live)
-    if match is None or abs(int(match[2])) > _PARTITION_MAX:
+    if match is None or abs(int(match[2])) > INT32_MAX:
         return None
     return DirectoryName(name, match[1], int(match[2]), state, uid)
 

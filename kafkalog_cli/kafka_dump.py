@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from formats.constants import INT32_MAX
 from kafkalog.check.registry import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.framing import crc_valid, read_batch
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
     from kafkalog.model import TimeIndexEntry
     from kafkalog_cli.outcome import Outcome
-
-INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
 from kafkalog_cli.render.text import BytesFormat
 from kafkalog_cli.render.writer import Format
@@ -49,7 +50,6 @@ _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "
 _RELATIVE = re.compile(r"([+-])(\d+)(ms|s|m|h|d|w)")
 _SIZE = re.compile(r"(\d+)\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-_INT64_MAX = 2**63 - 1
 
 
 def parse_time(text: str, now: str | None = None) -> int:
@@ -58,7 +58,7 @@ def parse_time(text: str, now: str | None = None) -> int:
     Raises:
         UsageError: it is none of these.
     """
-    if re.fullmatch(r"-?\d+", text) and abs(int(text)) <= _INT64_MAX:
+    if re.fullmatch(r"-?\d+", text) and abs(int(text)) <= INT64_MAX:
         return int(text)
     if match := _RELATIVE.fullmatch(text):
         base = parse_time(now) if now is not None else time.time_ns() // 1_000_000
