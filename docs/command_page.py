@@ -34,7 +34,7 @@ gravest status counts ([exit-codes.md](exit-codes.md)). The formats are describe
 def example_lines(text: str) -> list[str]:
     """The example command lines in a help text, without the words beside them."""
     lines = [line.strip() for line in text.splitlines()]
-    return [line.split("   ")[0] for line in lines if line.startswith("kafkalog ")]
+    return [line.split("  ")[0] for line in lines if line.startswith("kafkalog ")]
 
 
 def commands() -> dict[str, Any]:

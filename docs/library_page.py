@@ -25,8 +25,8 @@ The examples run from the root of the repository.
 >>> for record in kafkalog.read_records("examples/log-dir/orders-0", selection):
 ...     if isinstance(record, Record):
 ...         print(record.offset, record.timestamp, record.key)
-258 1704067458000 b'user-4'
-259 1704067459000 b'user-49'
+258 1704067458000 b'user-20'
+259 1704067459000 b'user-39'
 260 1704067460000 b'user-28'
 ```
 
@@ -59,9 +59,9 @@ What a read_committed consumer is given leaves out aborted transactions and mark
 (0, 1000)
 >>> found = kafkalog.lookup_timestamp(log, 1704067460000)
 >>> found.offset, found.batch.position, found.bytes_read
-(260, 471, 1045)
+(260, 471, 1009)
 >>> kafkalog.lookup_offset(log, 1000).reason
-'the log ends there'
+'nothing to fetch yet: the readable part of the log ends at 1000'
 ```
 
 ## Checks
@@ -82,8 +82,8 @@ What a read_committed consumer is given leaves out aborted transactions and mark
 >>> log_dir = kafkalog.open_path("examples/log-dir")
 >>> [(partition.topic, len(partition.segments)) for partition in log_dir.partitions][-2:]
 [('orders', 4), ('payments', 1)]
->>> kafkalog.read_offset_checkpoint("examples/log-dir/replication-offset-checkpoint")[0].topic
-'__consumer_offsets'
+>>> kafkalog.read_leader_epochs("examples/log-dir/orders-0/leader-epoch-checkpoint")
+[EpochEntry(epoch=0, start_offset=0)]
 >>> with kafkalog.OffsetIndex("examples/log-dir/orders-0/00000000000000000250.index") as index:
 ...     print(index.lookup(300))
 OffsetIndexEntry(entry=1, offset=299, position=1862)

@@ -8,7 +8,7 @@ from collections import Counter
 
 from formats.message_table import messages
 from kafkalog import errors
-from kafkalog.check.registry import REFERENCES
+from kafkalog.defects import REFERENCES
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
 from kafkalog.payloads import PayloadKind, payload_kind

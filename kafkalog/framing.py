@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from formats import constants as c
 from kafkalog.checksums import crc32, crc32c
-from kafkalog.model import Batch, Defect, Severity
+from kafkalog.defects import make_defect
+from kafkalog.model import Batch, Defect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,9 @@ def read_batch(source: Source, position: int, end: int) -> Batch | Defect:
     """
     left = end - position
     if left <= c.HEADER_SIZE_UP_TO_MAGIC:
-        return _torn(source, position, left, f"{left} bytes are too few for a batch header.")
+        return _damage(
+            "torn-tail", source, position, left, f"{left} bytes are too few for a header."
+        )
     header = source.read(position, min(left, c.RECORD_BATCH_OVERHEAD))
     offset, length = struct.unpack_from(">qi", header)
     magic = struct.unpack_from(">b", header, c.MAGIC_POSITION)[0]
@@ -63,7 +66,7 @@ def read_batch(source: Source, position: int, end: int) -> Batch | Defect:
     size = c.LOG_OVERHEAD + length
     if size > left:
         detail = f"The batch should have {size} bytes, the file ends after {left}."
-        return _torn(source, position, left, detail)
+        return _damage("torn-tail", source, position, left, detail)
     if magic < 2:
         return _legacy_batch(source.path, position, size, offset, magic, header)
     (base_offset, _, epoch, _, crc, attributes, delta, base_timestamp, max_timestamp,
@@ -221,18 +224,17 @@ def align(source: Source, position: int) -> int:
     return find_batch(source, position, end)
 
 
-def _makes_sense(batch: Batch) -> bool:
-    if batch.magic < 2:
-        return True
-    delta = batch.last_offset - batch.base_offset
-    return batch.magic == 2 and 0 <= batch.count <= delta + 1 and batch.compression <= 4
-
-
 def _is_likely(source: Source, batch: Batch) -> bool:
-    """Whether the header is not there by chance: checksums of chance headers cost too much."""
+    """Whether the header makes sense; checksums of all that look like one would cost too much."""
     if batch.magic >= 2:
+        delta = batch.last_offset - batch.base_offset
         numbers = (batch.partition_leader_epoch, batch.producer_id, batch.producer_epoch)
-        return _makes_sense(batch) and min(*numbers, batch.base_sequence) >= -1
+        return (
+            batch.magic == 2
+            and 0 <= batch.count <= delta + 1
+            and batch.compression <= 4
+            and min(*numbers, batch.base_sequence) >= -1
+        )
     position = batch.position + c.LOG_OVERHEAD
     position += c.MESSAGE_V1_LENGTH_MIN if batch.magic == 1 else c.MESSAGE_V0_LENGTH_MIN
     position -= 2 * _INT32.size
@@ -251,7 +253,7 @@ def _checked(source: Source, batch: Batch, end: int, search: _Search) -> Batch |
     if not valid:
         at_end = batch.end_position == end
         following = None if at_end else read_batch(source, batch.end_position, end)
-        if not isinstance(following, Batch) or not _makes_sense(following):
+        if not isinstance(following, Batch) or not _is_likely(source, following):
             inner = search.next_batch(batch.position + 1)
             if inner < batch.end_position or (isinstance(following, Defect) and inner < end):
                 detail = "Neither the checksum nor the length of the batch is right."
@@ -262,26 +264,7 @@ def _checked(source: Source, batch: Batch, end: int, search: _Search) -> Batch |
 
 
 def _damage(reference: str, source: Source, position: int, size: int, detail: str) -> Defect:
-    return Defect(
-        reference=reference,
-        severity=Severity.DAMAGE,
-        path=source.path,
-        position=position,
-        detail=detail,
-        size_bytes=size,
-    )
-
-
-def _torn(source: Source, position: int, left: int, detail: str) -> Defect:
-    return Defect(
-        reference="torn-tail",
-        severity=Severity.DAMAGE,
-        path=source.path,
-        position=position,
-        detail=detail,
-        hint="A broker cuts it off when it recovers after an unclean shutdown.",
-        size_bytes=left,
-    )
+    return make_defect(reference, source.path, detail, position=position, size_bytes=size)
 
 
 def _until(source: Source, found: Batch | Defect, resumed: int, end: int) -> Defect:
@@ -292,19 +275,10 @@ def _until(source: Source, found: Batch | Defect, resumed: int, end: int) -> Def
     if resumed < end:
         detail = f"{found.detail} Reading resumes at position {resumed}."
         reference = "batch-length-invalid" if found.reference == "torn-tail" else found.reference
-        return dataclasses.replace(
-            found, reference=reference, size_bytes=size, detail=detail, hint=None
-        )
+        return _damage(reference, source, position, size, detail)
     # A few zero bytes are the beginning of an offset rather than preallocated space.
     preallocated = size > c.HEADER_SIZE_UP_TO_MAGIC and end == source.size_bytes
     if preallocated and source.is_zero_from(position):
-        return Defect(
-            reference="zero-tail",
-            severity=Severity.NOTE,
-            path=source.path,
-            position=position,
-            detail=f"The last {size} bytes are zero: preallocated or never written.",
-            hint="A broker cuts them off when it recovers after an unclean shutdown.",
-            size_bytes=size,
-        )
+        detail = f"The last {size} bytes are zero: preallocated or never written."
+        return _damage("zero-tail", source, position, size, detail)
     return dataclasses.replace(found, size_bytes=size)

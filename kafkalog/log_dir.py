@@ -108,7 +108,7 @@ class PartitionDir:
             for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
         }
         logs = self.live(FileKind.LOG)
-        following = [entry.name.offset for entry in logs[1:]] + [None]
+        following = [*(entry.name.offset for entry in logs[1:]), None]
         return tuple(
             Segment(
                 base_offset=log.name.offset or 0,
@@ -118,7 +118,7 @@ class PartitionDir:
                 transaction_index=indexes[FileKind.TRANSACTION_INDEX].get(log.name.offset),
                 next_base_offset=next_base,
             )
-            for log, next_base in zip(logs, following, strict=True)
+            for log, next_base in zip(logs, following[: len(logs)], strict=True)
         )
 
     @property

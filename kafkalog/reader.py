@@ -10,10 +10,11 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import align, scan_batches
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, one_log, open_path
-from kafkalog.model import AbortedTransaction, Batch, Defect, Record, Severity
+from kafkalog.model import AbortedTransaction, Batch, Defect, Record
 from kafkalog.names import FileKind, FileState
 from kafkalog.records import decode_records, resolve_batch
 from kafkalog.segment import OpenSegment
@@ -129,30 +130,25 @@ def read_records(
 def crc_defects(batch: Batch) -> Iterator[Defect]:
     """The defect of a batch whose checksum was computed and does not match."""
     if batch.crc_valid is False:
-        yield Defect(
-            reference="batch-crc-mismatch",
-            severity=Severity.DAMAGE,
-            path=batch.path,
+        yield make_defect(
+            "batch-crc-mismatch",
+            batch.path,
+            f"Batch at base offset {batch.base_offset} does not match its checksum "
+            f"(stored {batch.crc:#010x}).",
             position=batch.position,
             offset=batch.base_offset,
-            detail=f"Batch at base offset {batch.base_offset} does not match its checksum "
-            f"(stored {batch.crc:#010x}).",
-            hint="A broker truncates the log here when it recovers; `dump-segment --from-position "
-            f"{batch.position} --limit 1` shows what can be read.",
             size_bytes=batch.size_bytes,
         )
 
 
 def defect_of(error: KafkaLogError, batch: Batch) -> Defect:
     """The defect for a batch that could not be decoded."""
-    return Defect(
-        reference=error.reference,
-        severity=Severity.DAMAGE,
-        path=batch.path,
+    return make_defect(
+        error.reference,
+        batch.path,
+        error.message,
         position=batch.position,
         offset=batch.base_offset,
-        detail=error.message,
-        hint=error.hint,
         size_bytes=batch.size_bytes,
     )
 
@@ -191,7 +187,8 @@ def _selected(
                 if progress is not None:
                     progress(found.size_bytes or 0)
                 if isinstance(found, Defect):
-                    if end_position is None or found.reference != "torn-tail":
+                    cut = end_position is not None and end_position < opened.source.size_bytes
+                    if not cut or found.reference != "torn-tail":
                         yield found, opened
                     continue
                 if _is_behind(found, selection):
@@ -211,7 +208,9 @@ def _segments(target: PartitionDir | FileEntry) -> tuple[tuple[Segment, ...], Un
         for segment in parent.segments:
             if segment.base_offset == target.name.offset:
                 return (replace(segment, log=target),), UnifiedLog(parent)
-    segment = Segment(target.name.offset or 0, target, None, None, None, None)
+    # The offset in the name of a KRaft snapshot is where it ends.
+    base = 0 if target.name.kind == FileKind.KRAFT_SNAPSHOT else target.name.offset or 0
+    segment = Segment(base, target, None, None, None, None)
     return (segment,), UnifiedLog(parent)
 
 

@@ -6,10 +6,11 @@ of Kafka 4.3.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
+from kafkalog.errors import KafkaLogError
 from kafkalog.framing import read_batch, scan_batches
 from kafkalog.indexes import OffsetIndex, TimeIndex
 from kafkalog.model import Batch
@@ -49,19 +50,21 @@ class OpenSegment:
 
     @cached_property
     def offset_index(self) -> OffsetIndex | None:
-        """The `.index` file, None where it is missing or must not be used."""
+        """The `.index` file, None where it is missing, unreadable or must not be used."""
         entry = self.segment.offset_index
-        if entry is None or not self.use_index:
-            return None
-        return self._files.enter_context(OffsetIndex(entry.path, self.segment.base_offset))
+        if entry is not None and self.use_index:
+            with suppress(KafkaLogError):  # what is derived must not hide records
+                return self._files.enter_context(OffsetIndex(entry.path, self.segment.base_offset))
+        return None
 
     @cached_property
     def time_index(self) -> TimeIndex | None:
-        """The `.timeindex` file, None where it is missing."""
+        """The `.timeindex` file, None where it is missing or unreadable."""
         entry = self.segment.time_index
-        if entry is None:
-            return None
-        return self._files.enter_context(TimeIndex(entry.path, self.segment.base_offset))
+        if entry is not None:
+            with suppress(KafkaLogError):
+                return self._files.enter_context(TimeIndex(entry.path, self.segment.base_offset))
+        return None
 
     def index_entry(
         self, offset: int, probes: list[Probe[OffsetIndexEntry]] | None = None

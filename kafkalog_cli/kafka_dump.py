@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from formats.constants import INT32_MAX
-from kafkalog.check.registry import make_defect
+from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.framing import crc_valid, read_batch
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions

@@ -43,6 +43,8 @@ def run(argv: list[str]) -> int:
         return error.exit_code
     except typer.Exit as stop:
         return stop.exit_code
+    except SystemExit as stop:  # argparse, of kafka-dump-log
+        return int(stop.code or 0)
     except TyperException as error:
         error.show()  # type: ignore[attr-defined] # click's own method
         return 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, LimitExceededError
 from kafkalog.model import Defect, Severity
 from kafkalog_cli.render.diagnostics import show_defect, show_error
 
@@ -41,6 +41,8 @@ class Outcome:
     def count(self, defect: Defect) -> None:
         """Remember that a defect was found; notes do not count."""
         self.fail_if(defect.severity != Severity.NOTE)
+        if defect.reference == LimitExceededError.reference:
+            self.status = max(self.status, LimitExceededError.exit_code)
 
     def fail_if(self, failing: bool) -> None:
         """Remember status 1 where something counts as a failure."""

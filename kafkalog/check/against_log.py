@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalog.check.registry import make_defect
+from kafkalog.defects import make_defect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

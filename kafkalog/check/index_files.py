@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formats import constants as c
-from kafkalog.check.registry import make_defect
+from kafkalog.defects import make_defect
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.names import FileKind
 

@@ -24,8 +24,8 @@ from kafkalog.check.index_files import (
     time_index_is_monotonic,
     transaction_index_is_sound,
 )
-from kafkalog.check.registry import REFERENCES, make_defect
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
+from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import scan_batches
 from kafkalog.indexes import OffsetIndex, TimeIndex

@@ -89,8 +89,8 @@ def lookup_offset(
     kafkalog lookup-offset orders-0 --timestamp 2026-11-21T04:00:00Z --explain
     kafkalog lookup-offset orders-0 --special latest --isolation read_committed
     """
+    from kafkalog.defects import make_defect
     from kafkalog.errors import UsageError
-    from kafkalog.model import Defect, Severity
     from kafkalog.unified_log import UnifiedLog
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.lookups import explain_rows, lookup_view, print_steps, show_record
@@ -135,13 +135,11 @@ def lookup_offset(
             ):
                 outcome.status = max(outcome.status, 1)
                 writer.defect(
-                    Defect(
-                        reference="lookup-index-mismatch",
-                        severity=Severity.INDEX,
-                        path=partition_dir,
-                        detail=f"With indexes {found.query} is at offset {found.offset}, by "
-                        f"scanning at offset {control.offset}.",
-                        hint="`kafkalog verify` tells which index is wrong.",
+                    make_defect(
+                        "lookup-index-mismatch",
+                        partition_dir,
+                        f"With indexes {found.query} is at offset {found.offset}, by scanning at "
+                        f"offset {control.offset}.",
                     )
                 )
     return outcome.status

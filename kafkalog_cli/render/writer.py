@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TABLE_CHUNK = 500
+_FOLDED_WIDTH = 8  # a cell that folds needs that much to be legible
 
 
 class Format(StrEnum):
@@ -141,7 +142,7 @@ class Writer(Generic[T]):
             for line in lines:
                 _put(self._padded(line) + "\n")
         else:
-            self._print_folded(self._pending, first=first)
+            self._print_folded(self._pending, terminal, first=first)
         self._pending = []
 
     def _padded(self, cells: list[str]) -> str:
@@ -151,12 +152,18 @@ class Writer(Generic[T]):
             padded.append(blanks + cell if column.right else cell + blanks)
         return "  ".join(padded).rstrip()
 
-    def _print_folded(self, lines: list[list[str]], *, first: bool) -> None:
-        """A table too wide for the terminal: rich folds its cells."""
+    def _print_folded(self, lines: list[list[str]], terminal: int, *, first: bool) -> None:
+        """A table too wide for the terminal: rich folds its cells.
+
+        Where even the columns that should stay whole are too wide, all fold: nothing is cut off.
+        """
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
+        sized = zip(self.view.columns, self._widths, strict=True)
+        needed = sum(min(width, _FOLDED_WIDTH) if column.fold else width for column, width in sized)
+        fits = needed + len(self._widths) <= terminal
         table = Table(box=None, show_header=first, pad_edge=False, padding=(0, 1, 0, 0))
         for column in self.view.columns:
             justify = "right" if column.right else "left"
@@ -164,7 +171,7 @@ class Writer(Generic[T]):
                 column.title,
                 justify=justify,  # type: ignore[arg-type] # a literal
                 overflow="fold",
-                no_wrap=not column.fold,
+                no_wrap=fits and not column.fold,
             )
         for line in lines:
             table.add_row(*(Text(cell) for cell in line))

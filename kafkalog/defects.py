@@ -50,6 +50,28 @@ REFERENCES = {
                   _RECOVER),
         Reference("zero-tail", _N, "The rest of the file is zero: preallocated, or extended by the "
                   "file system before a crash.", "Recovery cuts it off."),
+        Reference("decompression-failed", _D, "The records of a batch cannot be decompressed.",
+                  "Consumers fail; recovery notices it only by the checksum."),
+        Reference("unknown-codec", _D, "The batch names a codec that its version does not have.",
+                  "Reading stops with an exception."),
+        Reference("record-malformed", _D, "A record cannot be parsed, or goes beyond its batch.",
+                  "Consumers fail; recovery does not look at records."),
+        Reference("records-count-invalid", _D, "The batch does not hold as many records as its "
+                  "header says.", "Consumers fail; recovery does not look at records."),
+        Reference("records-left-over", _D, "Bytes are left over after the last record of a batch.",
+                  "Consumers fail; recovery does not look at records."),
+        Reference("message-set-invalid", _D, "A compressed message of magic 0 or 1 does not hold "
+                  "a message set.", "Consumers fail."),
+        Reference("control-record-malformed", _D, "Key or value of a control record is too short.",
+                  "Reading and recovery fail."),
+        Reference("decoder-key-missing", _W, "A record of a coordinator's topic has no key.",
+                  "The coordinator skips it."),
+        Reference("limit-exceeded", _W, "A batch is larger when decompressed than the limit, as "
+                  "the bombs are that someone made on purpose.",
+                  "Nothing: Kafka has no limit but its memory."),
+        Reference("lookup-index-mismatch", _I, "A lookup through the indexes and a scan find "
+                  "different records.", "Lookups answer wrongly.",
+                  "`kafkalog verify` tells which index is wrong."),
         Reference("batch-offset-not-increasing", _D, "A batch does not start after the one before "
                   "it.", "Not noticed; consumers see records again or never."),
         Reference("batch-below-base-offset", _D, "A batch starts below the offset in the name of "

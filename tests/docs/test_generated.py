@@ -1,0 +1,130 @@
+"""The generated pages are up to date, and what they are made of is complete."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import kafkalog as library
+from docs import command_page, output_page
+from docs.generate import DOCS, PAGES, page
+from docs.output_fields import OBJECT_TYPES
+from kafkalog.defects import REFERENCES
+from kafkalog_cli.app import command_group
+from tests.docs.console import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What stands for a real path in the examples of the help, longest first.
+STAND_INS = {
+    "/var/lib/kafka": "examples/log-dir",
+    "__consumer_offsets-7": "examples/log-dir/__consumer_offsets-1",
+    "__consumer_offsets-0": "examples/log-dir/__consumer_offsets-0",
+    "orders-0": "examples/log-dir/orders-0",
+}
+BARE_FILE = re.compile(r"(?<![/\w])0{20}\.log")
+VALUES = {"4711": "471", "2026-11-21T04:00:00Z": "2024-01-01T00:04:00Z"}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_up_to_date(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make docs` was run after the last change of what the page is made of."""
+    monkeypatch.chdir(ROOT)
+    assert (DOCS / name).read_text(encoding="utf-8") == page(name), "run `make docs`"
+
+
+def test_every_command_is_documented() -> None:
+    """A command has a section, a summary for the list of commands, and help for each option."""
+    text = (DOCS / "commands.md").read_text()
+    for name, command in command_page.commands().items():
+        assert f"## `kafkalog {name}`" in text
+        assert command.short_help
+        assert len(command.short_help) <= 60, "the list of commands is cut at 80 columns"
+        for option, meaning, _ in command_page.option_rows(name, command):
+            assert meaning, (name, option)
+        assert command_page.example_lines(command_page.help_of(command)), name
+
+
+def example_commands() -> list[str]:
+    texts = [command_page.help_of(command) for command in command_page.commands().values()]
+    texts.append(inspect.cleandoc(command_group().help).replace("\b\n", ""))
+    return [line for text in texts for line in command_page.example_lines(text)]
+
+
+@pytest.mark.parametrize("line", example_commands())
+def test_examples_of_the_help_run(
+    line: str, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each example does what it says, over the log directory in `examples/`."""
+    monkeypatch.chdir(ROOT)
+    words = [real_word(word) for word in shlex.split(line)[1:]]
+    if "-2h" in words:
+        words += ["--now", "2024-01-01T02:04:00Z"]
+    result = kafkalog(*words)
+    assert result.status == 0, (words, result.stderr)
+    assert not re.search("^error:", result.stderr, re.MULTILINE), words
+
+
+def real_word(word: str) -> str:
+    for name, real in STAND_INS.items():
+        if word.startswith(name):
+            return real + word.removeprefix(name)
+    return VALUES.get(word, BARE_FILE.sub("examples/log-dir/orders-0/\\g<0>", word))
+
+
+def test_real_rows_have_the_documented_fields(corpus_dir: Path, kafkalog: Any) -> None:
+    """Rows of every kind over logs of several brokers, damaged ones among them."""
+    states = corpus_dir / "kafka-4.3"
+    internal = states / "internal-topics"
+    seen = set()
+    commands = [
+        ("ls", internal),
+        ("ls", "--segments", states / "txn"),
+        ("ls", "--files", states / "interrupted-0-cleaned"),
+        ("verify", states / "crash-1-torn"),
+        ("dump-segment", corpus_dir / "kafka-2.8" / "v0", "--limit", 50),
+        *[
+            ("dump-segment", path, "--limit", 50)
+            for path in sorted([*internal.rglob("*-0"), *internal.rglob("*checkpoint*")])
+        ],
+    ]
+    for command in commands:
+        for line in kafkalog(*command, "--format", "ndjson").stdout.splitlines():
+            row = json.loads(line)
+            assert output_page.mistakes(row) == []
+            seen.add(row["type"])
+    assert {"log_dir", "partition", "segment", "file", "record", "defect", "summary"} <= seen
+    assert seen <= set(OBJECT_TYPES)
+
+
+def test_every_reference_of_damage_is_explained() -> None:
+    """A defect can only have a name that `docs/defects.md` explains."""
+    used = set()
+    for package in ("kafkalog", "kafkalog_cli"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call):
+                    used |= set(references_in(node))
+    assert used <= set(REFERENCES)
+    assert len(used) > 20
+
+
+def references_in(call: ast.Call) -> list[str]:
+    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    values = [word.value for word in call.keywords if word.arg == "reference"]
+    if name in ("make_defect", "_damage", "_corrupt"):
+        values += call.args[:1]
+    return [str(value.value) for value in values if isinstance(value, ast.Constant)]
+
+
+def test_public_names_have_a_summary() -> None:
+    """`docs/library.md` says of each name what it is."""
+    for name in library.__all__:
+        assert inspect.getdoc(getattr(library, name)), name

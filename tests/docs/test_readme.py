@@ -1,0 +1,75 @@
+"""Every console block of the documentation prints what it shows, run from the root."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.console import PAGES, ROOT, Command, console_blocks
+
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
+PYTHON = re.compile(r"^```pycon\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_console_blocks_show_what_is_printed(
+    name: str, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands are shown with their exact output; `$ echo $?` shows the status of the last one."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "80")
+    for block in console_blocks((ROOT / name).read_text()):
+        status = 0
+        for command in block:
+            if command.line == "echo $?":
+                assert command.printed == f"{status}\n", block
+                continue
+            status, printed = run(command, kafkalog)
+            assert printed == command.printed, command.line
+
+
+def run(command: Command, kafkalog: Any) -> tuple[int, str]:
+    """Run one line: kafkalog in this process, a script of `examples/` in its own."""
+    words = shlex.split(command.line)
+    if words[0] == "kafkalog":
+        result = kafkalog(*words[1:])
+        return result.status, result.stdout.decode() + result.stderr
+    assert words[:1] == ["python"], f"what is this? {command.line}"
+    done = subprocess.run(
+        [sys.executable, *words[1:]], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_python_examples_give_what_they_show(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The `>>>` examples of a page share their names, as in one session."""
+    monkeypatch.chdir(ROOT)
+    text = "\n".join(PYTHON.findall((ROOT / name).read_text()))
+    test = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
+    report: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(test, out=report.append)
+    assert not report, "".join(report)
+
+
+def test_the_tour_is_there() -> None:
+    """An empty list of blocks would pass every test above."""
+    assert sum(map(len, console_blocks((ROOT / "README.md").read_text()))) >= 6
+    assert PYTHON.search((ROOT / "README.md").read_text())
+
+
+@pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    """Links between the pages name files that are there."""
+    page = ROOT / name
+    for match in LINK.finditer(page.read_text()):
+        if "://" not in match[1]:
+            assert (page.parent / Path(match[1])).exists(), match[1]

@@ -1,0 +1,320 @@
+"""Every selection gives what a filter over everything gives; damage is reported in place."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.model import Batch, Defect, Record
+from kafkalog.reader import EVERYTHING, Selection, read_batches, read_records
+from tests.builders import BASE_TIME, batch, copy_tree, flip, frames, healthy, record, write_log
+from tests.conftest import SCENARIOS, State, state
+
+Filter = Callable[[Record], bool]
+
+
+@dataclass(frozen=True)
+class Log:
+    """A partition and all that is in it."""
+
+    path: Path
+    records: list[Record]
+    batches: list[Batch]
+
+
+def select(path: Path, selection: Selection = EVERYTHING) -> list[Record]:
+    rows = list(read_records(path, selection))
+    assert not [row for row in rows if isinstance(row, Defect) and row.severity != "note"], path
+    return [row for row in rows if isinstance(row, Record)]
+
+
+def open_log(path: Path) -> Log:
+    batches = [row for row in read_batches(path) if isinstance(row, Batch)]
+    return Log(path, select(path), batches)
+
+
+LOGS = [
+    *(f"lookup/{name}" for name in SCENARIOS),
+    "kafka-4.3/txn/txn-0",
+    "kafka-4.3/compact-1-first-pass/compact-gzip-0",
+    "kafka-4.3/crash-0-kill9/prealloc-0",
+    "kafka-4.3/internal-topics/__cluster_metadata-0",
+    "kafka-2.8/v1/v1-gzip-0",
+    "kafka-2.8/v0/v0-snappy-0",
+]
+
+
+@pytest.fixture(scope="session", params=LOGS)
+def log(request: pytest.FixtureRequest, corpus_dir: Path) -> Log:
+    name: str = request.param
+    if name.startswith("lookup/"):
+        [path] = (corpus_dir / name).glob("**/orders-0")
+        return open_log(path)
+    path = corpus_dir / name
+    if not path.is_dir():  # every log of 2.8 that is there will do
+        release, _, _ = name.rpartition("/")
+        path = next(p for p in sorted((corpus_dir / release).rglob("*-0")) if p.is_dir())
+    return open_log(path)
+
+
+def same(log: Log, selection: Selection, wanted: Filter) -> None:
+    got = select(log.path, selection)
+    assert [row.offset for row in got] == [row.offset for row in log.records if wanted(row)], (
+        log.path, selection,
+    )  # fmt: skip
+
+
+def bounds(values: list[int]) -> list[int]:
+    """A sample of the values that occur, their neighbours and what is far off."""
+    occurring = sorted(set(values))
+    picked = random.Random(7).sample(occurring, min(8, len(occurring)))
+    return sorted({v + d for v in [*picked, *occurring[:1], *occurring[-1:]] for d in (-1, 0, 1)})
+
+
+def test_there_is_something_to_select_from(log: Log):
+    """The other tests would pass over nothing."""
+    assert len(log.records) >= 10
+    assert len(log.batches) >= 5
+    offsets = [row.offset for row in log.records]
+    assert offsets == sorted(offsets)
+
+
+def test_offsets_are_selected(log: Log):
+    """From is inclusive, to is exclusive; the index is only a short cut."""
+    offsets = bounds([row.offset for row in log.records])
+    for offset in offsets:
+        same(log, Selection(from_offset=offset), lambda row: row.offset >= offset)
+        same(log, Selection(to_offset=offset), lambda row: row.offset < offset)
+    for low, high in zip(offsets, offsets[3:], strict=False):
+        same(log, Selection(from_offset=low, to_offset=high), lambda r: low <= r.offset < high)
+    same(log, Selection(from_offset=2**62), lambda _: False)
+    same(log, Selection(from_offset=-5, to_offset=2**62), lambda _: True)
+
+
+def test_times_are_selected(log: Log):
+    """By the record's own time, wherever it is: times need not rise."""
+    for time in bounds([row.timestamp for row in log.records]):
+        same(log, Selection(from_time=time), lambda row: row.timestamp >= time)
+        same(log, Selection(to_time=time), lambda row: row.timestamp < time)
+        same(
+            log,
+            Selection(from_time=time, to_time=time + 500, from_offset=3),
+            lambda row: time <= row.timestamp < time + 500 and row.offset >= 3,
+        )
+
+
+def test_keys_and_values_are_selected(log: Log):
+    """Exactly, and by regular expression; null and empty are different."""
+    keys = sorted({row.key for row in log.records if row.key is not None})
+    for key in [*random.Random(7).sample(keys, min(5, len(keys))), b"", b"absent"]:
+        same(log, Selection(key=key), lambda row: row.key == key)
+    some = re.compile(rb"[3-7]")
+    same(log, Selection(key_regex=some), lambda r: bool(r.key and some.search(r.key)))
+    same(log, Selection(value_regex=some), lambda r: bool(r.value and some.search(r.value)))
+
+
+def test_producers_and_epochs_are_selected(log: Log):
+    """By the batch around the record."""
+    for producer in {row.batch.producer_id for row in log.records} | {77}:
+        same(log, Selection(producer_id=producer), lambda r: r.batch.producer_id == producer)
+    for epoch in {row.batch.partition_leader_epoch for row in log.records} | {77}:
+        same(
+            log,
+            Selection(leader_epoch=epoch),
+            lambda row: row.batch.partition_leader_epoch == epoch,
+        )
+
+
+def test_control_records_are_selected(log: Log):
+    """Markers only."""
+    same(log, Selection(control=True), lambda row: row.batch.is_control)
+
+
+def test_a_limit_counts_rows(log: Log):
+    """None of them, some, more than there are; together with a filter."""
+    offsets = [row.offset for row in log.records]
+    for limit in (0, 1, 3, len(offsets), len(offsets) + 5):
+        assert [r.offset for r in select(log.path, Selection(limit=limit))] == offsets[:limit]
+        found = [r for r in read_batches(log.path, Selection(limit=limit)) if isinstance(r, Batch)]
+        assert found == log.batches[:limit]
+    assert len(select(log.path, Selection(limit=2, from_offset=offsets[4]))) == 2
+
+
+def test_batches_are_selected_as_a_whole(log: Log):
+    """A batch is given if it can hold a selected record."""
+    for offset in bounds([row.offset for row in log.records]):
+        selection = Selection(from_offset=offset, to_offset=offset + 1)
+        got = [row for row in read_batches(log.path, selection) if isinstance(row, Batch)]
+        wanted = [b for b in log.batches if b.base_offset <= offset <= b.last_offset]
+        assert [b for b in got if b.base_offset <= offset <= b.last_offset] == wanted
+
+
+def test_positions_are_where_reading_starts(log: Log):
+    """Each batch of the first file: it and all behind it; from within it, those behind it."""
+    path = sorted(log.path.glob("*.log"))[0]
+    starts = [row.position for row in read_batches(path) if isinstance(row, Batch)]
+    everything = select(path)
+    for start in starts[:12]:
+        got = select(path, Selection(from_position=start))
+        assert [r.offset for r in got] == [
+            r.offset for r in everything if r.batch.position >= start
+        ]
+        rows = [r for r in read_records(path, Selection(from_position=start + 1))]
+        assert [r.offset for r in rows if isinstance(r, Record)] == [
+            r.offset for r in everything if r.batch.position > start
+        ]
+
+
+def test_max_bytes_is_where_reading_ends(log: Log):
+    """So many bytes of each file; a batch cut there is no damage."""
+    for size in (0, 1, 17, 100, 1000, 5000, 1 << 40):
+        wanted = [row for row in log.records if row.batch.end_position <= size]
+        assert [r.offset for r in select(log.path, Selection(max_bytes=size))] == [
+            r.offset for r in wanted
+        ]
+
+
+def test_headers_are_selected(tmp_path: Path):
+    """By name alone, or by name and value; equal names, null values."""
+    rows = [
+        record(0, headers=[(b"a", b"1"), (b"a", b"2")]),
+        record(1, headers=[(b"a", None)]),
+        record(2, headers=[(b"b", b"")]),
+        record(3),
+    ]
+    path = write_log(tmp_path, batch(0, rows))
+    for header, offsets in (
+        ((b"a", None), [0, 1]),
+        ((b"a", b"2"), [0]),
+        ((b"a", b""), []),
+        ((b"b", b""), [2]),
+        ((b"", None), []),
+    ):
+        assert [row.offset for row in select(path, Selection(header=header))] == offsets
+
+
+def test_read_committed_gives_what_the_consumer_was_given(any_state: State):
+    """Recorded with isolation.level=read_committed; from the log start on, data only."""
+    for partition in any_state.partitions():
+        recorded = any_state.expected / "records-committed" / f"{partition.name}.offsets.json"
+        if not recorded.exists() or not healthy(any_state):
+            continue
+        everything = any_state.expected / "records" / f"{partition.name}.ndjson"
+        starts = [json.loads(line)["offset"] for line in everything.read_text().splitlines()[:1]]
+        rows = select(partition, Selection(read_committed=True))
+        got = [r.offset for r in rows if not r.batch.is_control and r.offset >= min(starts, default=0)]
+        assert got == json.loads(recorded.read_text()), partition
+
+
+def test_a_kraft_snapshot_is_selected_by_its_records(corpus_dir: Path):
+    """The offset in its name is where it ends, not where its records begin."""
+    root = corpus_dir / "kafka-4.3" / "internal-topics" / "__cluster_metadata-0"
+    for path in sorted(root.glob("*.checkpoint")):
+        rows = select(path)
+        assert len(rows) > 5
+        for selection in (Selection(to_offset=4), Selection(from_offset=2, to_offset=5)):
+            low, high = selection.from_offset or 0, selection.to_offset or 0
+            wanted = [r.offset for r in rows if low <= r.offset < high]
+            assert wanted
+            assert [r.offset for r in select(path, selection)] == wanted
+
+
+def test_files_in_any_state_are_read(corpus_dir: Path):
+    """`.deleted`, `.swap`, `.cleaned`: the same bytes, whatever the name."""
+    found = sorted((corpus_dir / "kafka-4.3").rglob("*.log.*"))
+    found = [path for path in found if path.suffix != ".txt"]
+    assert {path.suffix for path in found} >= {".deleted", ".swap", ".cleaned"}
+    for path in found[:40]:
+        assert sum(r.batch.size_bytes > 0 for r in select(path)) > 0 or not path.stat().st_size
+
+
+def test_the_torn_logs_are_read_up_to_the_cut(corpus_dir: Path):
+    """`state.json` of the corpus says where each file was cut or flipped."""
+    torn = state(corpus_dir, "kafka-4.3", "crash-1-torn")
+    cuts = json.loads((torn.expected / "state.json").read_text())["cuts"]
+    for name, cut in cuts.items():
+        path = torn.root / name / cut["segment"]
+        rows = list(read_records(path))
+        defects = [row for row in rows if isinstance(row, Defect) and row.severity == "damage"]
+        if cut["cutTo"] == cut["originalSize"]:
+            assert defects[0].reference == "batch-crc-mismatch", name
+            assert len({defect.position for defect in defects}) == 1, name
+            at = cut["lastBatchAt"] if "last batch" in cut["what"] else cut["middleBatchAt"]
+            assert defects[0].position == at, name
+        elif cut["cutTo"] == 0:
+            assert rows == [], name
+        else:
+            assert [defect.reference for defect in defects] == ["torn-tail"], name
+            start = defects[0].position or 0
+            assert start + (defects[0].size_bytes or 0) == cut["cutTo"]
+            if cut["cutTo"] > cut["lastBatchAt"] > 0:
+                assert start == cut["lastBatchAt"], name
+
+
+def test_a_torn_tail_is_told_even_with_a_large_limit(tmp_path: Path):
+    """`max_bytes` behind the end of the file cuts nothing."""
+    data = batch(0, [record()]) + batch(1, [record()])
+    path = write_log(tmp_path, data[:-3])
+    for size in (None, len(data) - 3, 1 << 20):
+        rows = list(read_records(path, Selection(max_bytes=size)))
+        assert [row.reference for row in rows if isinstance(row, Defect)] == ["torn-tail"], size
+
+
+def test_damage_is_reported_where_it_is(tmp_path: Path):
+    """Between the records before and behind it; what can be decoded of a bad batch is given."""
+    batches = [batch(i, [record(0, b"%d" % i)], base_time=BASE_TIME + i) for i in range(5)]
+    batches[1] = flip(batches[1], 8 * len(batches[1]) - 12)  # the value
+    batches[3] = b"\xff" * 40
+    rows = list(read_records(write_log(tmp_path, *batches)))
+    kinds = [row.reference if isinstance(row, Defect) else row.offset for row in rows]
+    assert kinds == [0, "batch-crc-mismatch", 1, 2, "batch-length-invalid", 4]
+
+
+def test_a_batch_that_cannot_be_decoded_is_a_defect(tmp_path: Path):
+    """Sound checksum, unknown codec: the records around it are read."""
+    path = write_log(
+        tmp_path, batch(0, [record()]), batch(1, [record()], attributes=5), batch(2, [record()])
+    )
+    rows = list(read_records(path))
+    kinds = [row.reference if isinstance(row, Defect) else row.offset for row in rows]
+    assert kinds == [0, "unknown-codec", 2]
+
+
+@pytest.mark.parametrize("selection", [Selection(from_offset=30), Selection(from_time=1)])
+def test_an_unreadable_index_hides_no_records(
+    tmp_path: Path, corpus_dir: Path, selection: Selection
+):
+    """A directory or a dangling link in its place: it is a derived file."""
+    [origin] = (corpus_dir / "lookup" / "plain").glob("**/orders-0")
+    wanted = [row.offset for row in select(origin, selection)]
+    copy = copy_tree(origin, tmp_path / "orders-0")
+    for path in [*copy.glob("*.index"), *copy.glob("*.timeindex")]:
+        path.unlink()
+        if path.suffix == ".index":
+            path.symlink_to("nowhere")
+        else:
+            path.mkdir()
+    assert [row.offset for row in select(copy, selection)] == wanted
+
+
+def test_a_log_directory_is_no_log(corpus_dir: Path):
+    """And what is not there is not found."""
+    with pytest.raises(KafkaLogError):
+        list(read_records(corpus_dir / "kafka-4.3" / "txn"))
+    with pytest.raises(NotFoundError):
+        list(read_batches(corpus_dir / "nowhere"))
+
+
+def test_frames_of_the_reader_are_those_of_the_file(log: Log):
+    """Positions and sizes by the length fields alone."""
+    for path in sorted(log.path.glob("*.log")):
+        data = path.read_bytes().rstrip(b"\0")
+        got = [(b.position, b.size_bytes) for b in log.batches if b.path == str(path)]
+        assert got == frames(data)

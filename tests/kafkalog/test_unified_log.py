@@ -1,0 +1,134 @@
+"""A log's offsets, epochs and open transactions, against what brokers and Kafka's classes said."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from kafkalog.errors import NotAKafkaFileError, NotFoundError
+from kafkalog.model import EpochEntry
+from kafkalog.unified_log import OpenTransaction, UnifiedLog
+from tests.builders import batch, healthy, record, write_log
+from tests.conftest import SCENARIOS, State
+
+MARKER = [b"\x20\0\0\0\x08\0\0\0\1\x0c\0\0\0\0\0\x0c\0"]
+
+
+def test_offsets_are_those_the_broker_served(any_state: State):
+    """Admin.listOffsets: earliest, latest, last stable offset."""
+    path = any_state.expected / "lookup.json"
+    if not path.exists() or not healthy(any_state):
+        return
+    for name, recorded in json.loads(path.read_text()).items():
+        found = [p for p in any_state.partitions() if p.name == name]
+        for partition in found:
+            log = UnifiedLog(str(partition))
+            assert log.log_start_offset == recorded["earliest"]["offset"], partition
+            assert log.log_end_offset == recorded["latest"]["offset"], partition
+            stable = recorded.get("lastStableOffset") or recorded["latest_read_committed"]
+            assert log.last_stable_offset == stable["offset"], partition
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("use_index", [True, False])
+def test_offsets_are_those_of_the_storage_classes(
+    scenario: str, corpus_dir: Path, use_index: bool
+):
+    """`UnifiedLog` of Kafka 4.3; with or without indexes."""
+    facts = json.loads((corpus_dir / "lookup" / scenario / "facts.json").read_text())["answers"]
+    [path] = (corpus_dir / "lookup" / scenario).glob("**/orders-0")
+    log = UnifiedLog(str(path), use_index=use_index)
+    assert log.log_start_offset == facts["logStartOffset"]
+    assert log.log_end_offset == facts["logEndOffset"]
+    for query in facts["offsets"]:
+        if "floorSegment" in query and query["floorSegment"]:
+            ordinal = log.floor_segment(query["offset"])
+            assert ordinal is not None
+            assert log.segments[ordinal].base_offset == query["floorSegment"]["segmentBase"]
+
+
+def test_given_offsets_count_before_checkpoints(tmp_path: Path):
+    """The high watermark is never above the end."""
+    write_log(tmp_path / "t-0", *(batch(i, [record()]) for i in range(10)))
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 4\n")
+    assert UnifiedLog(str(tmp_path / "t-0")).log_start_offset == 4
+    log = UnifiedLog(str(tmp_path / "t-0"), log_start_offset=2, high_watermark=7)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (2, 7, 10)
+    assert UnifiedLog(str(tmp_path / "t-0"), high_watermark=99).high_watermark == 10
+
+
+def test_a_malformed_checkpoint_does_not_count(tmp_path: Path):
+    """`verify` reports it; reading goes on without."""
+    write_log(tmp_path / "t-0", batch(0, [record()]))
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n9\nt 0 4\n")
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_bytes(b"\xff\xff")
+    log = UnifiedLog(str(tmp_path / "t-0"))
+    assert log.log_start_offset == 0
+    assert log.leader_epochs == ()
+
+
+def test_epochs_come_from_their_file(tmp_path: Path):
+    """In file order."""
+    write_log(tmp_path / "t-0", batch(0, [record()]))
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 42\n")
+    assert UnifiedLog(str(tmp_path / "t-0")).leader_epochs == (EpochEntry(0, 0), EpochEntry(3, 42))
+
+
+def transaction(offset: int, producer: int) -> bytes:
+    return batch(offset, [record()], attributes=0x10, producer=(producer, 0, 0))
+
+
+def marker(offset: int, producer: int) -> bytes:
+    return batch(offset, MARKER, attributes=0x30, producer=(producer, 0, -1))
+
+
+def test_transactions_without_a_marker_are_open(tmp_path: Path):
+    """The first of them is the last stable offset; one behind the high watermark does not count."""
+    path = write_log(
+        tmp_path / "t-0",
+        transaction(0, 1), transaction(1, 2), marker(2, 1), transaction(3, 1), batch(4, [record()]),
+        transaction(5, 3), marker(6, 3),
+    )  # fmt: skip
+    log = UnifiedLog(str(path.parent))
+    assert log.open_transactions() == [OpenTransaction(2, 1), OpenTransaction(1, 3)]
+    assert log.last_stable_offset == 1
+    log = UnifiedLog(str(path.parent), high_watermark=6)
+    assert log.open_transactions()[-1] == OpenTransaction(3, 5)
+    assert UnifiedLog(str(path.parent), high_watermark=1).last_stable_offset == 0
+
+
+def test_a_cut_marker_is_no_marker_and_no_crash(tmp_path: Path):
+    """Whatever is behind the last whole batch is not read."""
+    path = write_log(tmp_path / "t-0", transaction(0, 1), marker(1, 1)[:-1])
+    assert UnifiedLog(str(path.parent)).last_stable_offset == 0
+
+
+def test_an_empty_directory_has_an_empty_log(tmp_path: Path):
+    """A partition that was just created, or lost all its segments."""
+    (tmp_path / "t-0").mkdir()
+    log = UnifiedLog(str(tmp_path / "t-0"))
+    assert (log.log_start_offset, log.log_end_offset, log.segments) == (0, 0, ())
+    assert log.last_stable_offset == 0
+    assert log.floor_segment(0) is None
+
+
+def test_an_index_that_lies_does_not_move_the_end(tmp_path: Path):
+    """Entries behind the log, into a batch, with negative positions."""
+    path = write_log(tmp_path / "t-0", *(batch(i, [record()]) for i in range(50)))
+    index = path.with_suffix(".index")
+    for entry in ((40, 1 << 30), (40, 33), (49, -5), (2**31 - 1, 69), (-5, 0), (10, 69 * 40)):
+        index.write_bytes(struct.pack(">ii", *entry))
+        assert UnifiedLog(str(path.parent)).log_end_offset == 50, entry
+
+
+def test_only_partition_directories_are_logs(tmp_path: Path):
+    """Not a file, not a log directory, not nothing."""
+    path = write_log(tmp_path / "t-0", batch(0, [record()]))
+    for wrong in (path, tmp_path):
+        with pytest.raises(NotAKafkaFileError):
+            UnifiedLog(str(wrong))
+    with pytest.raises(NotFoundError):
+        UnifiedLog(str(tmp_path / "t-1"))

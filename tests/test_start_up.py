@@ -1,0 +1,45 @@
+"""What is loaded at start: the import rules, looked at while they work."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ["numpy", "numba", "pyarrow", "pyspark", "pandas"]
+HELP = "from kafkalog_cli.main import run; run(['--help'])"
+
+
+def loaded(statement: str) -> set[str]:
+    """The top-level modules in memory after a statement, in a fresh interpreter."""
+    code = (
+        f"import sys, json\n{statement}\nsys.stdout.flush()\n"
+        "print()\nprint(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    ("statement", "forbidden"),
+    [
+        ("import kafkalog", [*HEAVY, "construct", "typer", "rich", "kafkalog_cli"]),
+        ("import kafkalog; [getattr(kafkalog, name) for name in kafkalog.__all__]",
+         [*HEAVY, "typer", "rich", "humanize", "kafkalog_cli"]),
+        ("import formats", [*HEAVY, "construct", "kafkalog"]),
+        (HELP, [*HEAVY, "construct", "humanize"]),
+        (HELP.replace("--help", "--version"), [*HEAVY, "construct", "humanize"]),
+        ("from kafkalog_cli.main import run; run(['ls', 'examples/log-dir'])", HEAVY),
+    ],
+    ids=["import kafkalog", "every public name", "import formats", "--help", "--version", "ls"],
+)  # fmt: skip
+def test_start_loads_only_what_it_uses(statement: str, forbidden: list[str]) -> None:
+    """Start-up stays fast, and the library complete without the command line."""
+    assert loaded(statement) & set(forbidden) == set()
+
+
+def test_the_probe_sees_what_is_loaded() -> None:
+    """A probe that saw nothing would pass every test above."""
+    assert "construct" in loaded("import formats.record_batch")
