@@ -76,10 +76,7 @@ def option_rows(name: str, command: Any) -> Iterator[tuple[str, str, str]]:
 def _value(parameter: Any) -> str:
     if parameter.metavar:
         return str(parameter.metavar)
-    choices = parameter.type_descriptor.choices
-    if choices:
-        return "|".join(str(choice.value) for choice in choices)
-    return {int: "N", str: "TEXT"}.get(parameter.type_descriptor.annotation, "N")
+    return "|".join(str(choice.value) for choice in parameter.type_descriptor.choices)
 
 
 def command_page() -> str:

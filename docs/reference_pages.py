@@ -79,8 +79,11 @@ _SEVERITY_HEADS = {
 
 _DEFECTS_HEAD = """# Defects
 
-What the commands call wrong: what it means, what a broker does about it, and what to do. Work on a
-copy until you are sure.
+What the commands call wrong: what it means, what a broker does about it, and what to do.
+
+**Copy the partition before you let a broker recover it.** Recovery cuts the log off at the first
+damage it meets and drops everything behind it, sound batches included. Where there are other
+replicas it is usually better to let the broker fetch the partition anew.
 
 A defect never stops a command: it is reported where it was met, and reading goes on behind it. What
 could not be read at all is an error, see [exit-codes.md](exit-codes.md).

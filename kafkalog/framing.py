@@ -199,13 +199,21 @@ class _Search:
                 self._budget -= _CANDIDATE_COST_BYTES
                 if isinstance(candidate, Batch) and _is_likely(self._source, candidate):
                     self._budget -= candidate.size_bytes
-                    if self._budget >= 0 and crc_valid(self._source, candidate):
+                    sound = self._budget >= 0 and crc_valid(self._source, candidate)
+                    if sound and (candidate.magic >= 2 or self._is_followed(candidate)):
                         return candidate.position
                 if self._budget < 0:
                     return self._end
             position += size
             size = min(2 * size, _CHUNK_SIZE_MAX)
         return self._end
+
+    def _is_followed(self, batch: Batch) -> bool:
+        """Whether a message is not part of another: snappy leaves some of them as they are."""
+        if self._source.is_zero_from(batch.end_position):
+            return True  # or it is the last
+        following = read_batch(self._source, batch.end_position, self._end)
+        return isinstance(following, Batch) and _is_likely(self._source, following)
 
 
 def align(source: Source, position: int) -> int:
@@ -215,7 +223,7 @@ def align(source: Source, position: int) -> int:
     """
     end = source.size_bytes
     batch = read_batch(source, position, end)
-    if isinstance(batch, Batch) and _makes_sense(batch):
+    if isinstance(batch, Batch) and _is_likely(source, batch):
         follows = batch.end_position == end or isinstance(
             read_batch(source, batch.end_position, end), Batch
         )

@@ -36,7 +36,7 @@ from kafkalog.metadata_files import (
     read_quorum_state,
     read_topic_id,
 )
-from kafkalog.model import Defect, Level, Severity
+from kafkalog.model import Batch, Defect, Level, Severity
 from kafkalog.names import FileKind, FileState
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import crc_defects
@@ -192,9 +192,9 @@ class Verification:
                             transaction_index_is_sound(entry.path, segment.base_offset)
                         )
                     yield from unordered
+                    self._checked(entry.size_bytes)
                 except KafkaLogError as error:
                     yield _file_defect(entry, error)
-                self._checked(entry.size_bytes)
             try:
                 yield from self._batches(segment.log, checks)
             except KafkaLogError as error:
@@ -213,6 +213,7 @@ class Verification:
                     self.summary.batches += 1
                     self.summary.records += max(found.count, 0)
                     yield from crc_defects(found)
+                    yield from _magic_defects(found)
                     for check in checks:
                         yield from check.batch(found)
                 self._checked(end - position)
@@ -224,6 +225,20 @@ class Verification:
         self.summary.bytes_checked += size_bytes
         if self._progress is not None:
             self._progress(size_bytes)
+
+
+def _magic_defects(batch: Batch) -> Iterator[Defect]:
+    """The defect of a batch that is framed as magic 2 and says it is of a later one."""
+    if batch.magic > 2:
+        detail = f"Magic {batch.magic} is unknown."
+        yield make_defect(
+            "magic-unknown",
+            batch.path,
+            detail,
+            position=batch.position,
+            offset=batch.base_offset,
+            size_bytes=batch.size_bytes,
+        )
 
 
 def _segment_files(segment: Segment) -> list[FileEntry]:

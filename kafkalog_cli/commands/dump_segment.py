@@ -50,8 +50,10 @@ def dump_segment(
             help="Records (default), or batches (default for a table of one .log file).",
         ),
     ] = None,
-    from_offset: Annotated[int | None, typer.Option(help="First offset.")] = None,
-    to_offset: Annotated[int | None, typer.Option(help="Offset to stop before.")] = None,
+    from_offset: Annotated[int | None, typer.Option(metavar="N", help="First offset.")] = None,
+    to_offset: Annotated[
+        int | None, typer.Option(metavar="N", help="Offset to stop before.")
+    ] = None,
     from_time: Annotated[
         str | None, typer.Option(metavar="TIME", help="Earliest timestamp.")
     ] = None,
@@ -59,16 +61,27 @@ def dump_segment(
         str | None, typer.Option(metavar="TIME", help="Timestamp to stay below.")
     ] = None,
     from_position: Annotated[
-        int | None, typer.Option(help="Byte position to start at; the next batch is found.")
+        int | None,
+        typer.Option(metavar="N", help="Byte position to start at; the next batch is found."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="So many rows of each PATH.")] = None,
-    producer_id: Annotated[int | None, typer.Option(help="Batches of this producer.")] = None,
-    leader_epoch: Annotated[int | None, typer.Option(help="Batches of this epoch.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="So many rows of each PATH.")
+    ] = None,
+    producer_id: Annotated[
+        int | None, typer.Option(metavar="N", help="Batches of this producer.")
+    ] = None,
+    leader_epoch: Annotated[
+        int | None, typer.Option(metavar="N", help="Batches of this epoch.")
+    ] = None,
     key: Annotated[
         str | None, typer.Option(metavar="TEXT|0xHEX", help="Records with this key.")
     ] = None,
-    key_regex: Annotated[str | None, typer.Option(help="Records whose key matches.")] = None,
-    value_regex: Annotated[str | None, typer.Option(help="Records whose value matches.")] = None,
+    key_regex: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Records whose key matches.")
+    ] = None,
+    value_regex: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Records whose value matches.")
+    ] = None,
     header: Annotated[
         str | None, typer.Option(metavar="NAME[=VALUE]", help="Records with this header.")
     ] = None,

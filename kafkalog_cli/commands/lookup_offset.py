@@ -62,7 +62,8 @@ def lookup_offset(
         ),
     ] = "end",
     log_start_offset: Annotated[
-        int | None, typer.Option("--log-start-offset", help="Instead of the checkpoint's.")
+        int | None,
+        typer.Option("--log-start-offset", metavar="N", help="Instead of the checkpoint's."),
     ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show each step and each probe of each search.")

@@ -266,8 +266,11 @@ def _record_view(style: DumpStyle, kind: PayloadKind | None) -> View[Record]:
         Column("HEADERS", headers, fold=True),
     )
     if kind is not None:
-        columns = (*columns[:2], Column("CONTENT", lambda r: key(r) if r.batch.is_control
-                                        else value(r)))  # fmt: skip
+
+        def content(record: Record) -> str:
+            return key(record) if record.batch.is_control else value(record)
+
+        columns = (*columns[:2], Column("CONTENT", content, fold=True))
     return View(columns, to_row)
 
 

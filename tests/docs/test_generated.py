@@ -124,6 +124,39 @@ def references_in(call: ast.Call) -> list[str]:
     return [str(value.value) for value in values if isinstance(value, ast.Constant)]
 
 
+@pytest.mark.parametrize(
+    ("line", "status", "reference"),
+    [
+        ("ls examples/log-dir", 0, ""),
+        ("verify examples/damaged", 1, ""),
+        ("verify examples/damaged --fail-on damage", 1, ""),
+        ("lookup-offset examples/log-dir/orders-0 1000", 1, ""),
+        ("lookup-offset examples/log-dir/orders-0", 2, "usage"),
+        ("ls --sort colour examples/log-dir", 2, ""),
+        ("kafka-dump-log --no-such-option --files 0.log", 2, "usage"),
+        ("dump-segment examples/log-dir/orders-0 --from-time soon", 2, "usage"),
+        ("ls examples/nowhere", 3, "path-not-found"),
+        ("dump-segment README.md", 3, "not-a-kafka-file"),
+        ("kafka-dump-log --value-decoder-class my.Decoder --files 0.log", 5, "unsupported"),
+        ("dump-segment {broken}", 6, "checkpoint-malformed"),
+        ("ls examples/nowhere examples/log-dir {broken}", 3, "path-not-found"),
+    ],
+)
+def test_statuses_are_those_listed(
+    line: str, status: int, reference: str, kafkalog: Any, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A status for each line of `docs/exit-codes.md` that a test can bring about."""
+    monkeypatch.chdir(ROOT)
+    broken = tmp_path / "replication-offset-checkpoint"
+    broken.write_text("0\n2\norders 0 1000\n")
+    result = kafkalog(*line.format(broken=broken).split())
+    assert result.status == status, result.stderr
+    if reference:
+        assert result.stderr.startswith(f"error: {reference}\n")
+    assert re.search(rf"^\| {status} \|", (DOCS / "exit-codes.md").read_text(), re.MULTILINE)
+
+
 def test_public_names_have_a_summary() -> None:
     """`docs/library.md` says of each name what it is."""
     for name in library.__all__:
