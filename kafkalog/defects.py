@@ -29,8 +29,15 @@ class Reference:
     hint: str | None = None
 
 
-_RECOVER = "Start the broker without .kafka_cleanshutdown so that it recovers, or work on a copy."
-_REBUILD = "Delete the file while the broker is down; it is rebuilt from the log at its start."
+_COPY_FIRST = (
+    "Copy the partition before a broker starts on it: recovery drops all that follows. If another "
+    "replica is sound, let this one be fetched anew."
+)
+_RECOVER = "A broker that starts after an unclean shutdown cuts it off."
+_REBUILD = (
+    "While the broker is down, delete this file and the segment's .index: a broker that finds no "
+    ".index rebuilds all indexes of the segment."
+)
 _SERVED = "Recovery does not look inside a batch; it is served as it is, and consumers fail on it."
 
 _D, _I, _W, _N = Severity.DAMAGE, Severity.INDEX, Severity.WARNING, Severity.NOTE
@@ -39,10 +46,10 @@ REFERENCES = {
     reference.name: reference
     for reference in (
         Reference("batch-crc-mismatch", _D, "The bytes of a batch do not match its checksum.",
-                  "Recovery cuts the log off here; without recovery consumers fail.", _RECOVER),
+                  "Recovery cuts the log off here; without recovery consumers fail.", _COPY_FIRST),
         Reference("batch-length-invalid", _D, "The length field of a batch cannot be right: the "
                   "bytes behind it are no batch, or it is smaller than a header.",
-                  "Reading stops with an exception; recovery cuts the log off here.", _RECOVER),
+                  "Reading stops with an exception; recovery cuts the log off here.", _COPY_FIRST),
         Reference("magic-unknown", _D, "The version of the batch is none of 0, 1, 2.",
                   "Not noticed for 3 and above: bytes up to the version have no checksum."),
         Reference("torn-tail", _D, "The last batch of the file is not all there, as after a crash "
@@ -51,50 +58,31 @@ REFERENCES = {
         Reference("zero-tail", _N, "The rest of the file is zero: preallocated, or extended by the "
                   "file system before a crash.", "Recovery cuts it off."),
         Reference("decompression-failed", _D, "The records of a batch cannot be decompressed.",
-                  "Consumers fail; recovery notices it only by the checksum."),
-        Reference("unknown-codec", _D, "The batch names a codec that its version does not have.",
-                  "Reading stops with an exception."),
-        Reference("record-malformed", _D, "A record cannot be parsed, or goes beyond its batch.",
-                  "Consumers fail; recovery does not look at records."),
-        Reference("records-count-invalid", _D, "The batch does not hold as many records as its "
-                  "header says.", "Consumers fail; recovery does not look at records."),
-        Reference("records-left-over", _D, "Bytes are left over after the last record of a batch.",
-                  "Consumers fail; recovery does not look at records."),
-        Reference("message-set-invalid", _D, "A compressed message of magic 0 or 1 does not hold "
-                  "a message set.", "Consumers fail."),
-        Reference("control-record-malformed", _D, "Key or value of a control record is too short.",
-                  "Reading and recovery fail."),
-        Reference("decoder-key-missing", _W, "A record of a coordinator's topic has no key.",
-                  "The coordinator skips it."),
-        Reference("limit-exceeded", _W, "A batch is larger when decompressed than the limit, as "
-                  "the bombs are that someone made on purpose.",
-                  "Nothing: Kafka has no limit but its memory."),
-        Reference("lookup-index-mismatch", _I, "A lookup through the indexes and a scan find "
-                  "different records.", "Lookups answer wrongly.",
-                  "`kafkalog verify` tells which index is wrong."),
-        Reference("batch-offset-not-increasing", _D, "A batch does not start after the one before "
-                  "it.", "Not noticed; consumers see records again or never."),
-        Reference("batch-below-base-offset", _D, "A batch starts below the offset in the name of "
-                  "its segment.", "Recovery cuts the log off here.", _RECOVER),
+                  _SERVED),
+        Reference("unknown-codec", _D, "A batch names a compression codec that Kafka does not have "
+                  "for its version.", _SERVED),
         Reference("record-malformed", _D, "A record inside a batch cannot be read: a number or a "
                   "length in it cannot be right.", _SERVED),
         Reference("records-count-invalid", _D, "A batch does not hold as many records as its "
                   "header says.", _SERVED),
         Reference("records-left-over", _D, "Bytes are left behind the last record of a batch.",
                   _SERVED),
-        Reference("decompression-failed", _D, "The records of a batch cannot be decompressed.",
-                  _SERVED),
-        Reference("unknown-codec", _D, "A batch names a compression codec that Kafka does not have "
-                  "for its version.", _SERVED),
         Reference("message-set-invalid", _D, "A compressed message of magic 0 or 1 does not hold "
                   "messages as it should.", _SERVED),
         Reference("control-record-malformed", _D, "A control record, such as the marker of a "
                   "transaction, has no readable key or value.",
                   "What reads it fails: read_committed consumers, and recovery."),
-        Reference("decoder-key-missing", _D, "A record of an internal topic has no key.",
-                  "The coordinator cannot load the partition; kafka-dump-log.sh ends."),
+        Reference("decoder-key-missing", _W, "A record of an internal topic has no key.",
+                  "kafka-dump-log.sh ends with an exception."),
+        Reference("limit-exceeded", _W, "A batch has more bytes when decompressed than the limit "
+                  "of 512 MiB.", "Nothing: Kafka's only limit is its memory."),
         Reference("lookup-index-mismatch", _I, "`lookup-offset --no-index` found another record by "
-                  "scanning than with the indexes.", "Lookups answer wrongly.", _REBUILD),
+                  "scanning than with the indexes.", "Lookups answer wrongly.",
+                  "`kafkalog verify` tells which index is wrong."),
+        Reference("batch-offset-not-increasing", _D, "A batch does not start after the one before "
+                  "it.", "Not noticed; consumers see records again or never."),
+        Reference("batch-below-base-offset", _D, "A batch starts below the offset in the name of "
+                  "its segment.", "Recovery cuts the log off here.", _COPY_FIRST),
         Reference("index-size-not-multiple", _I, "The size of an index is no multiple of its entry "
                   "size (8, 12 or 34 bytes): it was cut or written in part.",
                   "The rest is ignored, then cut off when the index is closed.", _REBUILD),
