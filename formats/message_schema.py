@@ -18,6 +18,7 @@ or repeated (of a known tag the last one counts, as in Kafka).
 from __future__ import annotations
 
 import io
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final
@@ -159,7 +160,7 @@ class BoolAdapter(Adapter):  # type: ignore[misc] # construct has no types
         return int(obj)
 
 
-class SizedField(Construct):  # type: ignore[misc] # construct has no types
+class SizedField(Construct, ABC):  # type: ignore[misc] # construct has no types
     """A field behind its length: what strings, bytes and arrays have in common."""
 
     def __init__(self, field: Field, length: Any) -> None:
@@ -185,13 +186,13 @@ class SizedField(Construct):  # type: ignore[misc] # construct has no types
             raise MessageError(f"field {self.field.name} is not nullable", path)
         return obj
 
+    @abstractmethod
     def parse_items(self, size: int, stream: Any, context: Any, path: str) -> Any:
         """Parse what follows a length of 0 or more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def build_items(self, obj: Any, stream: Any, context: Any, path: str) -> None:
         """Build length and content of a value that is not null."""
-        raise NotImplementedError
 
 
 class BytesField(SizedField):

@@ -102,9 +102,7 @@ def test_special_timestamps_get_the_brokers_answers(any_state: State, kafkalog: 
             if "leaderEpoch" in expected and (name, state_of(any_state)) not in EPOCH_OFF_DISK:
                 assert row["leader_epoch"] == epoch(expected), (partition, name)
         stable = recorded.get("lastStableOffset") or recorded["latest_read_committed"]
-        [row] = lookups(
-            kafkalog, partition, "--special", "latest", "--isolation", "read_committed"
-        )
+        [row] = lookups(kafkalog, partition, "--special", "latest", "--isolation", "read_committed")
         assert row["offset"] == stable["offset"], partition
 
 
