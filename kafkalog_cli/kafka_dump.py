@@ -26,6 +26,7 @@ from kafkalog.records import decode_records
 from kafkalog.source import Source
 from kafkalog_cli.render import kafka_text as text
 from kafkalog_cli.render.diagnostics import show_note
+from kafkalog_cli.render.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -252,7 +253,7 @@ class KafkaDump:
                 lines.append(f"Non-consecutive offsets in {text.absolute_path(path)}")
             lines += [f"  {last} is followed by {offset}" for last, offset in sorted(gaps.items())]
         sys.stdout.flush()
-        sys.stderr.write("".join(f"{line}\n" for line in lines))
+        sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
 
 
 def _frames(source: Source, end: int, position: int = 0) -> Iterator[Batch | Defect]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -31,7 +32,7 @@ def run(argv: list[str]) -> int:
 
     from kafkalog.errors import KafkaLogError
     from kafkalog_cli.app import command_group
-    from kafkalog_cli.render.diagnostics import show_error
+    from kafkalog_cli.render.diagnostics import show_error, show_words
 
     try:
         status = command_group().main(args=argv, prog_name="kafkalog", standalone_mode=False)
@@ -46,7 +47,9 @@ def run(argv: list[str]) -> int:
     except SystemExit as stop:  # argparse, of kafka-dump-log
         return int(stop.code or 0)
     except TyperException as error:
-        error.show()  # type: ignore[attr-defined] # click's own method
+        words = io.StringIO()
+        error.show(words)  # type: ignore[attr-defined] # click's own method
+        show_words(words.getvalue())
         return 2
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED

@@ -47,8 +47,8 @@ NowOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_RELATIVE = re.compile(r"([+-])(\d+)(ms|s|m|h|d|w)")
-_SIZE = re.compile(r"(\d+)\s*([KMGT]i?B?|B)?", re.IGNORECASE)
+_RELATIVE = re.compile(r"([+-])(\d{1,18})(ms|s|m|h|d|w)")
+_SIZE = re.compile(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -58,7 +58,7 @@ def parse_time(text: str, now: str | None = None) -> int:
     Raises:
         UsageError: it is none of these.
     """
-    if re.fullmatch(r"-?\d+", text) and abs(int(text)) <= INT64_MAX:
+    if re.fullmatch(r"-?\d{1,19}", text) and abs(int(text)) <= INT64_MAX:
         return int(text)
     if match := _RELATIVE.fullmatch(text):
         base = parse_time(now) if now is not None else time.time_ns() // 1_000_000

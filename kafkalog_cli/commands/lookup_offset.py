@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -156,7 +157,7 @@ def _open_log(
     if high_watermark == "checkpoint":
         watermark = UnifiedLog(path).checkpoint("replication-offset-checkpoint") or 0
     elif high_watermark != "end":
-        if not high_watermark.isdecimal():
+        if not re.fullmatch("[0-9]{1,19}", high_watermark):
             raise UsageError(
                 f"{high_watermark!r} is no high watermark.", hint="Give N, end or checkpoint."
             )

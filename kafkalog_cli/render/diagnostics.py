@@ -30,6 +30,11 @@ def show_note(text: str) -> None:
     sys.stderr.write(f"note: {printable(text)}\n")
 
 
+def show_words(text: str) -> None:
+    """Lines that another library made, possibly from words of the command line."""
+    sys.stderr.write("\n".join(map(printable, text.split("\n"))))
+
+
 def _show(
     kind: str, reference: str, message: str, where: str | None, note: str | None, hint: str | None
 ) -> None:

@@ -14,6 +14,7 @@ from kafkalog_cli.render.rows import Row, defect_row
 from kafkalog_cli.render.text import UNSAFE, json_escape, printable
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable
     from types import TracebackType
 
@@ -187,12 +188,17 @@ def dumps(value: object) -> str:
 
 def _csv_cell(value: object) -> object:
     if isinstance(value, str):
-        return UNSAFE.sub(json_escape, value) if not value.isascii() else value
+        return UNSAFE.sub(_csv_escape, value)
     if isinstance(value, list | dict):
         return dumps(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return value
+
+
+def _csv_escape(match: re.Match[str]) -> str:
+    """As in JSON; a quoted field may hold line ends and tabs."""
+    return match[0] if match[0] in "\n\t" else json_escape(match)
 
 
 def _put(text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from kafkalog.checkpoints import read_leader_epochs, read_number_pairs, read_offset_checkpoint
 from kafkalog.errors import CorruptDataError, KafkaLogError
 from kafkalog.model import CheckpointEntry, EpochEntry
-from tests.conftest import State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import State
 
 OFFSETS = b"0\n2\nmy.topic 0 5\nmy.topic 11 7\n"
 EPOCHS = b"0\n2\n0 0\n3 42\n"
@@ -106,7 +110,9 @@ def test_epochs_are_ints_and_offsets_longs(file: Path):
 
 
 @settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(st.binary(max_size=60) | st.text(alphabet="0123 \n\r\tat-+\u0663", max_size=40).map(str.encode))
+@given(
+    st.binary(max_size=60) | st.text(alphabet="0123 \n\r\tat-+\u0663", max_size=40).map(str.encode)
+)
 @example(b"0\n1\n\xd9\xa3 0 5\n")
 def test_any_bytes_give_entries_or_our_error(file: Path, data: bytes):
     """Nothing else comes out of a text."""

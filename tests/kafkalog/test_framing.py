@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,7 +13,11 @@ from kafkalog.framing import crc_valid, find_batch, read_batch, scan_batches
 from kafkalog.model import Batch, Defect, Severity, TimestampType
 from kafkalog.source import Source
 from tests.builders import BASE_TIME, batch, flip, frames, message, record, write_log
-from tests.conftest import State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import State
 
 # kafka-formats §8.1, §8.2, §8.3 and §8.4, built without kafkalog.
 TWO_RECORDS = bytes.fromhex(
@@ -62,9 +66,12 @@ def one(tmp_path: Path, data: bytes) -> Batch:
 def test_the_builder_makes_the_bytes_of_the_reference():
     """What the other tests are built with is right: byte-identical to Kafka's classes."""
     first = record(0, b"k1", b"hello", headers=[(b"h", b"x")])
-    assert batch(
-        1000, [first, record(1, b"k2", None, time_delta=150)], epoch=5, max_time=BASE_TIME + 150
-    ) == TWO_RECORDS
+    assert (
+        batch(
+            1000, [first, record(1, b"k2", None, time_delta=150)], epoch=5, max_time=BASE_TIME + 150
+        )
+        == TWO_RECORDS
+    )
     assert message(7, b"a", b"b", magic=0) == MESSAGE_V0
     assert message(7, b"a", b"b", time=1_500_000_000_000) == MESSAGE_V1
 
@@ -138,7 +145,7 @@ def test_corpus_batches_are_where_the_lengths_say(any_state: State):
         found = scan(path)
         batches = [item for item in found if isinstance(item, Batch)]
         # Trailing zeros of a preallocated file: the last batch may end in some itself.
-        wanted = [frame for frame in frames(data)]
+        wanted = list(frames(data))
         assert [(item.position, item.size_bytes) for item in batches] == wanted, path
         assert all(item.crc_valid for item in batches), path
         assert covered(found, path.stat().st_size), path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import struct
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.model import AbortedTransaction, OffsetIndexEntry, TimeIndexEntry
-from tests.conftest import State
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import State
 
 BASE = 1000
 NAME = f"{BASE:020d}"
@@ -128,15 +132,14 @@ def test_corpus_entries_are_those_of_the_bytes(any_state: State, kind: str, size
 
 def test_aborted_transactions_are_read(tmp_path: Path):
     """§8.4, and a part of an entry behind it."""
-    entry = bytes.fromhex(
-        "00000000000000000fa1000000000000000a000000000000002a000000000000002b"
-    )
+    entry = bytes.fromhex("00000000000000000fa1000000000000000a000000000000002a000000000000002b")
     path = tmp_path / f"{NAME}.txnindex"
     for rest in range(34):
         path.write_bytes(entry * 2 + entry[:rest])
-        assert list(read_aborted_transactions(str(path))) == [
-            AbortedTransaction(0, 4001, 10, 42, 43)
-        ] * 2
+        assert (
+            list(read_aborted_transactions(str(path)))
+            == [AbortedTransaction(0, 4001, 10, 42, 43)] * 2
+        )
 
 
 def test_missing_indexes_are_our_error(tmp_path: Path):

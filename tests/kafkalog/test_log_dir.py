@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,7 +14,9 @@ from kafkalog.inventory import list_files, list_log_dirs, list_partitions, list_
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
 from kafkalog.names import DirectoryState, FileKind
 from tests.builders import SEGMENT, batch, record, write_log
-from tests.conftest import State
+
+if TYPE_CHECKING:
+    from tests.conftest import State
 
 UID = "0123456789abcdef0123456789abcdef"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,9 @@ from kafkalog.names import (
     parse_file_name,
     segment_file_name,
 )
-from tests.conftest import State
+
+if TYPE_CHECKING:
+    from tests.conftest import State
 
 ZERO = "00000000000000000000"
 MAX = "09223372036854775807"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,7 +16,9 @@ from kafkalog.reader import EVERYTHING, Selection, read_batches, read_records
 from tests.builders import BASE_TIME, batch, copy_tree, flip, frames, healthy, record, write_log
 from tests.conftest import SCENARIOS, State, state
 
-Filter = Callable[[Record], bool]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -64,17 +65,15 @@ def log(request: pytest.FixtureRequest, corpus_dir: Path) -> Log:
     return open_log(path)
 
 
-def same(log: Log, selection: Selection, wanted: Filter) -> None:
+def same(log: Log, selection: Selection, wanted: Iterable[Record]) -> None:
     got = select(log.path, selection)
-    assert [row.offset for row in got] == [row.offset for row in log.records if wanted(row)], (
-        log.path, selection,
-    )  # fmt: skip
+    assert [row.offset for row in got] == [row.offset for row in wanted], (log.path, selection)
 
 
 def bounds(values: list[int]) -> list[int]:
     """A sample of the values that occur, their neighbours and what is far off."""
     occurring = sorted(set(values))
-    picked = random.Random(7).sample(occurring, min(8, len(occurring)))
+    picked = random.Random(7).sample(occurring, min(3, len(occurring)))
     return sorted({v + d for v in [*picked, *occurring[:1], *occurring[-1:]] for d in (-1, 0, 1)})
 
 
@@ -86,55 +85,55 @@ def test_there_is_something_to_select_from(log: Log):
     assert offsets == sorted(offsets)
 
 
-def test_offsets_are_selected(log: Log):
+def test_offsets_are_selected(log: Log) -> None:
     """From is inclusive, to is exclusive; the index is only a short cut."""
-    offsets = bounds([row.offset for row in log.records])
+    rows = log.records
+    offsets = bounds([row.offset for row in rows])
     for offset in offsets:
-        same(log, Selection(from_offset=offset), lambda row: row.offset >= offset)
-        same(log, Selection(to_offset=offset), lambda row: row.offset < offset)
+        same(log, Selection(from_offset=offset), [r for r in rows if r.offset >= offset])
+        same(log, Selection(to_offset=offset), [r for r in rows if r.offset < offset])
     for low, high in zip(offsets, offsets[3:], strict=False):
-        same(log, Selection(from_offset=low, to_offset=high), lambda r: low <= r.offset < high)
-    same(log, Selection(from_offset=2**62), lambda _: False)
-    same(log, Selection(from_offset=-5, to_offset=2**62), lambda _: True)
+        within = [r for r in rows if low <= r.offset < high]
+        same(log, Selection(from_offset=low, to_offset=high), within)
+    same(log, Selection(from_offset=2**62), [])
+    same(log, Selection(from_offset=-5, to_offset=2**62), rows)
 
 
-def test_times_are_selected(log: Log):
+def test_times_are_selected(log: Log) -> None:
     """By the record's own time, wherever it is: times need not rise."""
-    for time in bounds([row.timestamp for row in log.records]):
-        same(log, Selection(from_time=time), lambda row: row.timestamp >= time)
-        same(log, Selection(to_time=time), lambda row: row.timestamp < time)
-        same(
-            log,
-            Selection(from_time=time, to_time=time + 500, from_offset=3),
-            lambda row: time <= row.timestamp < time + 500 and row.offset >= 3,
-        )
+    rows = log.records
+    for time in bounds([row.timestamp for row in rows]):
+        same(log, Selection(from_time=time), [r for r in rows if r.timestamp >= time])
+        same(log, Selection(to_time=time), [r for r in rows if r.timestamp < time])
+        within = [r for r in rows if time <= r.timestamp < time + 500 and r.offset >= 3]
+        same(log, Selection(from_time=time, to_time=time + 500, from_offset=3), within)
 
 
-def test_keys_and_values_are_selected(log: Log):
+def test_keys_and_values_are_selected(log: Log) -> None:
     """Exactly, and by regular expression; null and empty are different."""
-    keys = sorted({row.key for row in log.records if row.key is not None})
+    rows = log.records
+    keys = sorted({row.key for row in rows if row.key is not None})
     for key in [*random.Random(7).sample(keys, min(5, len(keys))), b"", b"absent"]:
-        same(log, Selection(key=key), lambda row: row.key == key)
+        same(log, Selection(key=key), [r for r in rows if r.key == key])
     some = re.compile(rb"[3-7]")
-    same(log, Selection(key_regex=some), lambda r: bool(r.key and some.search(r.key)))
-    same(log, Selection(value_regex=some), lambda r: bool(r.value and some.search(r.value)))
+    same(log, Selection(key_regex=some), [r for r in rows if r.key and some.search(r.key)])
+    same(log, Selection(value_regex=some), [r for r in rows if r.value and some.search(r.value)])
 
 
-def test_producers_and_epochs_are_selected(log: Log):
+def test_producers_and_epochs_are_selected(log: Log) -> None:
     """By the batch around the record."""
-    for producer in {row.batch.producer_id for row in log.records} | {77}:
-        same(log, Selection(producer_id=producer), lambda r: r.batch.producer_id == producer)
-    for epoch in {row.batch.partition_leader_epoch for row in log.records} | {77}:
-        same(
-            log,
-            Selection(leader_epoch=epoch),
-            lambda row: row.batch.partition_leader_epoch == epoch,
-        )
+    rows = log.records
+    for producer in {row.batch.producer_id for row in rows} | {77}:
+        wanted = [r for r in rows if r.batch.producer_id == producer]
+        same(log, Selection(producer_id=producer), wanted)
+    for epoch in {row.batch.partition_leader_epoch for row in rows} | {77}:
+        wanted = [r for r in rows if r.batch.partition_leader_epoch == epoch]
+        same(log, Selection(leader_epoch=epoch), wanted)
 
 
-def test_control_records_are_selected(log: Log):
+def test_control_records_are_selected(log: Log) -> None:
     """Markers only."""
-    same(log, Selection(control=True), lambda row: row.batch.is_control)
+    same(log, Selection(control=True), [r for r in log.records if r.batch.is_control])
 
 
 def test_a_limit_counts_rows(log: Log):
@@ -158,7 +157,7 @@ def test_batches_are_selected_as_a_whole(log: Log):
 
 def test_positions_are_where_reading_starts(log: Log):
     """Each batch of the first file: it and all behind it; from within it, those behind it."""
-    path = sorted(log.path.glob("*.log"))[0]
+    path = min(log.path.glob("*.log"))
     starts = [row.position for row in read_batches(path) if isinstance(row, Batch)]
     everything = select(path)
     for start in starts[:12]:
@@ -166,7 +165,7 @@ def test_positions_are_where_reading_starts(log: Log):
         assert [r.offset for r in got] == [
             r.offset for r in everything if r.batch.position >= start
         ]
-        rows = [r for r in read_records(path, Selection(from_position=start + 1))]
+        rows = list(read_records(path, Selection(from_position=start + 1)))
         assert [r.offset for r in rows if isinstance(r, Record)] == [
             r.offset for r in everything if r.batch.position > start
         ]
@@ -209,7 +208,9 @@ def test_read_committed_gives_what_the_consumer_was_given(any_state: State):
         everything = any_state.expected / "records" / f"{partition.name}.ndjson"
         starts = [json.loads(line)["offset"] for line in everything.read_text().splitlines()[:1]]
         rows = select(partition, Selection(read_committed=True))
-        got = [r.offset for r in rows if not r.batch.is_control and r.offset >= min(starts, default=0)]
+        got = [
+            r.offset for r in rows if not r.batch.is_control and r.offset >= min(starts, default=0)
+        ]
         assert got == json.loads(recorded.read_text()), partition
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +13,9 @@ from kafkalog.model import EpochEntry
 from kafkalog.unified_log import OpenTransaction, UnifiedLog
 from tests.builders import batch, healthy, record, write_log
 from tests.conftest import SCENARIOS, State
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MARKER = [b"\x20\0\0\0\x08\0\0\0\1\x0c\0\0\0\0\0\x0c\0"]
 
@@ -34,9 +37,7 @@ def test_offsets_are_those_the_broker_served(any_state: State):
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("use_index", [True, False])
-def test_offsets_are_those_of_the_storage_classes(
-    scenario: str, corpus_dir: Path, use_index: bool
-):
+def test_offsets_are_those_of_the_storage_classes(scenario: str, corpus_dir: Path, use_index: bool):
     """`UnifiedLog` of Kafka 4.3; with or without indexes."""
     facts = json.loads((corpus_dir / "lookup" / scenario / "facts.json").read_text())["answers"]
     [path] = (corpus_dir / "lookup" / scenario).glob("**/orders-0")
@@ -44,7 +45,7 @@ def test_offsets_are_those_of_the_storage_classes(
     assert log.log_start_offset == facts["logStartOffset"]
     assert log.log_end_offset == facts["logEndOffset"]
     for query in facts["offsets"]:
-        if "floorSegment" in query and query["floorSegment"]:
+        if query.get("floorSegment"):
             ordinal = log.floor_segment(query["offset"])
             assert ordinal is not None
             assert log.segments[ordinal].base_offset == query["floorSegment"]["segmentBase"]

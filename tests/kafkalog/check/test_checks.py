@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Callable
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import crc32c as wheel
 import pytest
@@ -17,7 +16,12 @@ from kafkalog.defects import REFERENCES
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.reader import read_records
 from tests.builders import batch, copy_tree, flip, frames, healthy, message, record, write_log
-from tests.conftest import Result, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result, State
 
 LOG = "txn-0/00000000000000000119.log"
 INDEX = "txn-0/00000000000000000119.index"
@@ -168,7 +172,7 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
         damaged(TIME_INDEX, lambda d: d + struct.pack(">qi", 2**50, 2**30)),
     ],
     "time-index-entry-wrong": [
-        damaged(TIME_INDEX, lambda data: put(0, struct.pack(">q", 1))(data)),
+        damaged(TIME_INDEX, put(0, struct.pack(">q", 1))),
         damaged(TIME_INDEX, lambda data: flip(data, 8 * (len(data) - 5))),
     ],
     "transaction-index-invalid": [
