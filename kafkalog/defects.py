@@ -111,6 +111,9 @@ REFERENCES = {
                   "The log directory is taken offline.", "Look at permissions and the disk."),
         Reference("leftover-file", _N, "A file of a deletion or a cleaning that was not finished.",
                   "Removed or finished at the next start."),
+        Reference("directory-unknown", _W, "A directory among the partitions whose name is none of "
+                  "a partition, such as lost+found.", "It does not start on the log directory.",
+                  "Move it away before the broker starts."),
         Reference("file-unknown", _N, "A file in a partition directory that Kafka does not know.",
                   "Ignored."),
         Reference("bytes-not-checked", _W, "Fewer bytes were checked than are there.",

@@ -180,7 +180,7 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
     name = parse_directory_name(os.path.basename(os.path.abspath(path)))
     has_segments = any(entry.name.offset is not None for entry in files)
     top = {FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN}
-    if any(entry.name.kind in top for entry in files) and not has_segments:
+    if any(entry.name.kind in top for entry in files):
         return _log_dir(path, files, directories)
     if has_segments or (name is not None and not _partition_names(directories)):
         return PartitionDir(path, name, files, directories)

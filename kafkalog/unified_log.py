@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
@@ -16,7 +16,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
-from kafkalog.names import DirectoryState, FileKind
+from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileKind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.records import decode_records
 from kafkalog.segment import OpenSegment
@@ -78,14 +78,12 @@ class UnifiedLog:
         if self.partition.state not in (DirectoryState.LIVE, DirectoryState.FUTURE):
             return None
         path = os.path.join(self._log_dir, name)
-        with suppress(KafkaLogError):
-            for entry in read_offset_checkpoint(path):
-                if (entry.topic, entry.partition) == (
-                    self.partition.topic,
-                    self.partition.partition,
-                ):
-                    return entry.offset
-        return None
+        try:
+            modified_ns = os.stat(path).st_mtime_ns
+        except OSError:
+            return None
+        offsets = _checkpointed(path, modified_ns)
+        return offsets.get((self.partition.topic, self.partition.partition))
 
     @property
     def _log_dir(self) -> str:
@@ -190,3 +188,13 @@ class UnifiedLog:
         """Ordinal of the segment with the greatest base offset <= `offset`, None below all."""
         below = [i for i, segment in enumerate(self.segments) if segment.base_offset <= offset]
         return below[-1] if below else None
+
+
+@lru_cache(maxsize=len(OFFSET_CHECKPOINTS))
+def _checkpointed(path: str, modified_ns: int) -> dict[tuple[str, int | None], int]:  # noqa: ARG001 # part of the key
+    """The offsets in a checkpoint, read once for all partitions; empty where it is malformed."""
+    try:
+        entries = read_offset_checkpoint(path)
+    except KafkaLogError:
+        return {}
+    return {(entry.topic, entry.partition): entry.offset for entry in entries}

@@ -37,7 +37,7 @@ from kafkalog.metadata_files import (
     read_topic_id,
 )
 from kafkalog.model import Batch, Defect, Level, Severity
-from kafkalog.names import FileKind, FileState
+from kafkalog.names import REMOTE_INDEX_CACHE, FileKind, FileState
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import crc_defects
 from kafkalog.source import Source
@@ -114,6 +114,11 @@ class Verification:
         else:
             for path, error in target.errors.items():
                 yield make_defect("file-unreadable", path, error.message)
+            for name in target.others:
+                if name != REMOTE_INDEX_CACHE:
+                    path = os.path.join(target.path, name)
+                    detail = "The name is none of a partition: a broker does not start on it."
+                    yield make_defect("directory-unknown", path, detail)
             for entry in target.files:
                 if entry.name.kind != FileKind.UNKNOWN:
                     yield from self._file(entry)
@@ -156,7 +161,7 @@ class Verification:
             return
         self.summary.bytes_expected += entry.size_bytes
         try:
-            if entry.name.kind == FileKind.KRAFT_SNAPSHOT:
+            if entry.name.kind in (FileKind.LOG, FileKind.KRAFT_SNAPSHOT):
                 yield from self._batches(entry, [])
                 return
             if entry.name.kind in ENTRY_SIZES:

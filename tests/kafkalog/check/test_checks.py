@@ -208,6 +208,7 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
         lambda root: (root / f"{INDEX}.cleaned").touch(),
         lambda root: (root / "meta.properties.tmp").touch(),
     ],
+    "directory-unknown": [lambda root: (root / "lost+found").mkdir()],
     "file-unknown": [
         lambda root: (root / "txn-0" / "notes.txt").touch(),
         lambda root: (root / LOG).rename(root / f"{LOG}.bak"),
@@ -229,6 +230,16 @@ def test_each_damage_has_its_name(hurt: Path, reference: str, number: int):
         assert defect.severity == REFERENCES[reference].severity
         assert str(hurt) in defect.path
         assert defect.detail
+
+
+def test_a_stray_segment_hides_no_partition(hurt: Path):
+    """A `.log` at the top of a log directory does not make a partition of it: all is checked."""
+    everything = Verification()
+    assert not [d for d in everything.verify(str(hurt)) if d.severity != "note"]
+    (hurt / "00000000000000000000.log").write_bytes((hurt / LOG).read_bytes())
+    again = Verification()
+    list(again.verify(str(hurt)))
+    assert again.summary.files == everything.summary.files + 1
 
 
 def test_damage_is_found_at_the_quick_level_too(hurt: Path):
