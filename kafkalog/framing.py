@@ -131,22 +131,40 @@ def scan_batches(
     Yields:
         Batches and defects in the order of their positions; together they cover every byte.
     """
+    frames = Frames(source, start, end, check_crc=check_crc)
     position = start
-    end = source.size_bytes if end is None else min(end, source.size_bytes)
-    search = _Search(source, start, end)
-    while position < end:
-        found = read_batch(source, position, end)
+    while position < frames.end:
+        found = frames.at(position)
+        yield found
+        position += found.size_bytes or 0
+
+
+class Frames:
+    """What is at which position of a segment; the arguments are those of `scan_batches`.
+
+    Ask in ascending order: the effort spent on searching is bounded over all questions together.
+    """
+
+    def __init__(
+        self, source: Source, start: int = 0, end: int | None = None, *, check_crc: bool = False
+    ) -> None:
+        self.end = source.size_bytes if end is None else min(end, source.size_bytes)
+        self._source = source
+        self._check_crc = check_crc
+        self._search = _Search(source, start, self.end)
+
+    def at(self, position: int) -> Batch | Defect:
+        """The batch that begins here, or the defect up to the place where reading resumes."""
+        found = read_batch(self._source, position, self.end)
         if isinstance(found, Batch):
-            if check_crc:
-                found = _checked(source, found, end, search)
+            if self._check_crc:
+                found = _checked(self._source, found, self.end, self._search)
             if isinstance(found, Batch):
-                yield found
-                position = found.end_position
-                continue
+                return found
+        source, end = self._source, self.end
         zeros = end == source.size_bytes and source.is_zero_from(position)
-        resumed = end if zeros else search.next_batch(position + 1)
-        yield _until(source, found, resumed, end)
-        position = resumed
+        resumed = end if zeros else self._search.next_batch(position + 1)
+        return _until(source, found, resumed, end)
 
 
 def crc_valid(source: Source, batch: Batch) -> bool:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from kafkalog.source import Source
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -118,7 +120,7 @@ def read_records(
         yield from crc_defects(batch)
         try:
             for record in decode_records(opened.source, batch):
-                if _matches(record, selection):
+                if record_matches(record, selection):
                     yield record
                     rows += 1
                     if rows == selection.limit:
@@ -160,16 +162,47 @@ def _resolved(opened: OpenSegment, batch: Batch) -> Batch:
         return batch  # the offset in the header is the best there is
 
 
-def _selected(
-    path: str | Path | PartitionDir | FileEntry,
-    selection: Selection,
-    progress: Callable[[int], None] | None,
-) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
-    """Batches that can hold selected records, and all defects met on the way."""
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """What a reader has to go through: the rules by which both decoders select.
+
+    Attributes:
+        segments: those that can hold wanted offsets, in order.
+        selection: what is wanted; with `read_committed` up to the last stable offset.
+        aborted: the aborted transactions by producer, empty without `read_committed`.
+    """
+
+    segments: tuple[Segment, ...]
+    selection: Selection
+    aborted: dict[int, list[AbortedTransaction]]
+
+    def counts(self, defect: Defect, source: Source) -> bool:
+        """Whether the defect is one: what `max_bytes` cuts off is not torn."""
+        end = self.selection.max_bytes
+        cut = end is not None and end < source.size_bytes
+        return not cut or defect.reference != "torn-tail"
+
+    def is_behind(self, batch: Batch) -> bool:
+        """Whether the batch, and so all that follow, is behind the last offset wanted."""
+        if self.selection.to_offset is None or batch.base_offset < self.selection.to_offset:
+            return False
+        return batch.magic >= 2 or not batch.compression  # a wrapper's header has its last offset
+
+    def wants(self, batch: Batch) -> bool:
+        """Whether the batch can hold wanted records, by what its header says."""
+        return _batch_matches(batch, self.selection) and not _is_hidden(
+            batch, self.selection, self.aborted
+        )
+
+
+def plan_reading(
+    path: str | Path | PartitionDir | FileEntry, selection: Selection
+) -> ReadPlan:
+    """What is to be read for a selection. Raises as `read_records`."""
     target = path if isinstance(path, PartitionDir | FileEntry) else one_log(open_path(str(path)))
     segments, log = _segments(target)
     if selection.limit == 0:
-        return
+        return ReadPlan((), selection, {})
     aborted: dict[int, list[AbortedTransaction]] = {}
     if selection.read_committed:
         stable = log.last_stable_offset
@@ -177,23 +210,30 @@ def _selected(
         selection = replace(selection, to_offset=end)
         for transaction in log.aborted_transactions():
             aborted.setdefault(transaction.producer_id, []).append(transaction)
-    for segment in segments:
-        if _skips(segment, selection):
-            continue
+    wanted = tuple(segment for segment in segments if not _skips(segment, selection))
+    return ReadPlan(wanted, selection, aborted)
+
+
+def _selected(
+    path: str | Path | PartitionDir | FileEntry,
+    selection: Selection,
+    progress: Callable[[int], None] | None,
+) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
+    """Batches that can hold selected records, and all defects met on the way."""
+    plan = plan_reading(path, selection)
+    for segment in plan.segments:
         with OpenSegment(segment) as opened:
-            start = _start_position(opened, selection)
-            end_position = selection.max_bytes
-            for found in scan_batches(opened.source, start, end_position, check_crc=True):
+            start = start_position(opened, plan.selection)
+            for found in scan_batches(opened.source, start, selection.max_bytes, check_crc=True):
                 if progress is not None:
                     progress(found.size_bytes or 0)
                 if isinstance(found, Defect):
-                    cut = end_position is not None and end_position < opened.source.size_bytes
-                    if not cut or found.reference != "torn-tail":
+                    if plan.counts(found, opened.source):
                         yield found, opened
                     continue
-                if _is_behind(found, selection):
+                if plan.is_behind(found):
                     return
-                if _batch_matches(found, selection) and not _is_hidden(found, selection, aborted):
+                if plan.wants(found):
                     yield found, opened
 
 
@@ -225,7 +265,8 @@ def _skips(segment: Segment, selection: Selection) -> bool:
     )
 
 
-def _start_position(opened: OpenSegment, selection: Selection) -> int:
+def start_position(opened: OpenSegment, selection: Selection) -> int:
+    """Where to start so that no wanted record is missed, by way of the indexes."""
     if selection.from_position is not None:
         return align(opened.source, selection.from_position)
     offset = selection.from_offset
@@ -238,13 +279,6 @@ def _start_position(opened: OpenSegment, selection: Selection) -> int:
         return 0
     entry_below = opened.index_entry(offset)
     return entry_below.position if entry_below else 0
-
-
-def _is_behind(batch: Batch, selection: Selection) -> bool:
-    """Whether the batch, and so all that follow, is behind the last offset wanted."""
-    if selection.to_offset is None or batch.base_offset < selection.to_offset:
-        return False
-    return batch.magic >= 2 or not batch.compression  # a wrapper's header has its last offset
 
 
 def _batch_matches(batch: Batch, selection: Selection) -> bool:
@@ -276,7 +310,8 @@ def _is_hidden(
     )
 
 
-def _matches(record: Record, selection: Selection) -> bool:
+def record_matches(record: Record, selection: Selection) -> bool:
+    """Whether the record itself is one of those wanted."""
     if selection.from_offset is not None and record.offset < selection.from_offset:
         return False
     if selection.to_offset is not None and record.offset >= selection.to_offset:

@@ -24,11 +24,11 @@ from kafkalog.parsing import reason
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.source import Source
+    from kafkalog.source import Readable
 
 
 def decode_records(
-    source: Source, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX
+    source: Readable, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> Iterator[Record]:
     """The records of a batch in the order they are stored.
 
@@ -47,7 +47,7 @@ def decode_records(
     return _decode_records(source, batch, size_max)
 
 
-def resolve_batch(source: Source, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> Batch:
+def resolve_batch(source: Readable, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> Batch:
     """The batch with its true base offset and count: compressed messages of magic 0 and 1.
 
     Any other batch is returned as it is. Raises as `decode_records`.
@@ -58,7 +58,7 @@ def resolve_batch(source: Source, batch: Batch, *, size_max: int = DECOMPRESSED_
     return dataclasses.replace(batch, base_offset=offsets[0], count=len(offsets))
 
 
-def _decode_records(source: Source, batch: Batch, size_max: int) -> Iterator[Record]:
+def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
     if batch.magic > 2:
         raise _corrupt("magic-unknown", batch, f"Magic {batch.magic} is unknown.")
     if batch.count < 0:
@@ -88,7 +88,7 @@ def _decode_records(source: Source, batch: Batch, size_max: int) -> Iterator[Rec
             sequence = increment_sequence(batch.base_sequence, fields.offset_delta)
         yield Record(
             batch=batch,
-            offset=batch.base_offset + fields.offset_delta,
+            offset=_wrap_int64(batch.base_offset + fields.offset_delta),
             timestamp=timestamp,
             timestamp_type=batch.timestamp_type,
             key=fields.key,
@@ -105,7 +105,7 @@ def _decode_records(source: Source, batch: Batch, size_max: int) -> Iterator[Rec
         )
 
 
-def _decode_messages(source: Source, batch: Batch, size_max: int) -> Iterator[Record]:
+def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
     body = source.read(batch.position, batch.size_bytes)
     wrapper = _parse(Message, io.BytesIO(body), batch, "The message")
     if not batch.compression:

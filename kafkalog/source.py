@@ -10,12 +10,21 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import Self
+from typing import Protocol, Self
 
 from kafkalog.errors import NotAKafkaFileError, NotFoundError, UnreadableError
 
 WINDOW_SIZE_MIN = 4096
 WINDOW_SIZE_MAX = 1 << 20
+
+
+class Readable(Protocol):
+    """Bytes by position, and the file they are from."""
+
+    path: str
+
+    def read(self, position: int, size: int) -> bytes:
+        """As `Source.read`."""
 
 
 class Source:
@@ -85,6 +94,18 @@ class Source:
         self._window = self._pread(position, wanted)
         self._window_position = position
         return self._window[:size]
+
+    def read_into(self, position: int, buffer: memoryview) -> None:
+        """Fill the buffer from `position`; the file must have so many bytes. Raises as `read`."""
+        try:
+            while len(buffer):
+                count = os.preadv(self._fd, [buffer], position)
+                if not count:
+                    raise self._became_shorter(position)
+                position += count
+                buffer = buffer[count:]
+        except OSError as error:
+            raise reading_error(error, self.path) from error
 
     def is_zero_from(self, position: int) -> bool:
         """Whether every byte from `position` to the end of the file is zero.

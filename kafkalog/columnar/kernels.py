@@ -1,0 +1,415 @@
+"""Compiled loops over log bytes: batch headers, checksums, records of magic 2, byte columns.
+
+Follows `DefaultRecordBatch`, `DefaultRecord` and `ByteUtils` of Kafka 4.3; accepts and rejects what
+`kafkalog.records` does. numba checks no bounds: every read below is checked by hand, against the
+end of the batch or of the record, before it is made. All buffers are contiguous uint8 arrays,
+all tables int64 arrays with one row per field.
+"""
+
+# numba compiles these functions: plain loops, no annotations, constants taken in at compile time.
+# mypy: disable-error-code="no-untyped-def,misc"
+# ruff: noqa: ANN, PLR
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from formats import constants as c
+from kafkalog.columnar.cache import kernel
+
+# Fields of a header table.
+(POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, MAGIC, ATTRIBUTES, CRC, EPOCH, BASE_TIMESTAMP,
+ MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, COUNT, HEADER_FIELDS) = range(15)  # fmt: skip
+# Fields of a row table.
+(ORDINAL, OFFSET, TIMESTAMP, KEY_POSITION, KEY_SIZE, VALUE_POSITION, VALUE_SIZE, HEADERS_POSITION,
+ HEADERS_COUNT, ROW_FIELDS) = range(10)  # fmt: skip
+# Why a header scan stopped.
+SCAN_END, SCAN_NEEDS_MORE, SCAN_FULL, SCAN_ODD = range(4)
+# What became of a batch; references of the reference decoder in CODES.
+OK, COUNT_INVALID, MALFORMED, LEFT_OVER, PENDING = range(5)
+CODES = ("", "records-count-invalid", "record-malformed", "records-left-over")
+# Fields of the state a decoding goes on from.
+STATE_BATCH, STATE_POSITION, STATE_ORDINAL, STATE_SIZE = range(4)
+
+_INT64_MAX = c.INT64_MAX
+_LEGACY_MIN = c.MESSAGE_V0_LENGTH_MIN
+_LEGACY_V1_MIN = c.MESSAGE_V1_LENGTH_MIN
+_UP_TO_MAGIC = c.HEADER_SIZE_UP_TO_MAGIC
+_OVERHEAD = c.RECORD_BATCH_OVERHEAD
+_LOG_OVERHEAD = c.LOG_OVERHEAD
+_BATCH_MIN = c.BATCH_LENGTH_MIN
+_RECORD_MIN = c.RECORD_SIZE_MIN
+_CODEC = c.COMPRESSION_MASK
+_APPEND_TIME = c.TIMESTAMP_TYPE_MASK
+
+
+def _crc_table():
+    """Eight tables of CRC-32C for slicing-by-8."""
+    table = np.zeros((8, 256), np.uint32)
+    for byte in range(256):
+        value = byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+        table[0, byte] = value
+    for row in range(1, 8):
+        before = table[row - 1]
+        table[row] = before >> np.uint32(8) ^ table[0][before & np.uint32(0xFF)]
+    return table
+
+
+_TABLE = _crc_table()
+
+
+@intrinsic
+def copy_bytes(typing_context, target, target_at, source, source_at, size):
+    """`memcpy` between two byte arrays; the caller has checked both ends."""
+    signature = types.void(target, types.int64, source, types.int64, types.int64)
+
+    def generate(context, builder, signature, arguments):
+        pointers = []
+        for array, at in ((0, 1), (2, 3)):
+            made = context.make_array(signature.args[array])(context, builder, arguments[array])
+            pointers.append(builder.gep(made.data, [arguments[at]]))
+        cgutils.raw_memcpy(builder, pointers[0], pointers[1], arguments[4], 1)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@kernel
+def _int32(data, at):
+    value = (
+        np.int64(data[at]) << 24 | np.int64(data[at + 1]) << 16
+        | np.int64(data[at + 2]) << 8 | np.int64(data[at + 3])
+    )  # fmt: skip
+    return value - ((value & 0x80000000) << 1)
+
+
+@kernel
+def _int64(data, at):
+    return _int32(data, at) << 32 | (_int32(data, at + 4) & 0xFFFFFFFF)
+
+
+@kernel
+def _int16(data, at):
+    value = np.int64(data[at]) << 8 | np.int64(data[at + 1])
+    return value - ((value & 0x8000) << 1)
+
+
+@kernel
+def scan_headers(data, start, size, file_position, left, headers):
+    """Batch headers of `data[start:size]` into columns, as far as batches are whole.
+
+    Args:
+        data: log bytes; only `size` of them count.
+        start: where the first batch begins.
+        size: how many bytes are there.
+        file_position: position of `data[0]` in the file.
+        left: bytes from `data[0]` to the end of the log.
+        headers: table of HEADER_FIELDS rows that is filled.
+
+    Returns:
+        Number of batches, position in `data` after them, and why it stopped: at the end of the log,
+        for want of bytes, for a full table, or at something that is no batch of magic 0 to 2.
+    """
+    found = 0
+    at = start
+    capacity = headers.shape[1]
+    while True:
+        if at == left:
+            return found, at, SCAN_END
+        if left - at <= _UP_TO_MAGIC:
+            return found, at, SCAN_ODD
+        if found == capacity:
+            return found, at, SCAN_FULL
+        if size - at <= _UP_TO_MAGIC:
+            return found, at, SCAN_NEEDS_MORE
+        length = _int32(data, at + 8)
+        magic = np.int64(data[at + 16])
+        minimum = _BATCH_MIN
+        if magic == 0:
+            minimum = _LEGACY_MIN
+        elif magic == 1:
+            minimum = _LEGACY_V1_MIN
+        if magic > 2 or length < minimum or _LOG_OVERHEAD + length > left - at:
+            return found, at, SCAN_ODD
+        end = at + _LOG_OVERHEAD + length
+        if end > size:
+            return found, at, SCAN_NEEDS_MORE
+        base_offset = _int64(data, at)
+        headers[POSITION, found] = file_position + at
+        headers[SIZE, found] = _LOG_OVERHEAD + length
+        headers[BASE_OFFSET, found] = base_offset
+        headers[MAGIC, found] = magic
+        if magic < 2:
+            timestamp = np.int64(-1)
+            if magic == 1:
+                timestamp = _int64(data, at + 18)
+            headers[CRC, found] = _int32(data, at + 12) & 0xFFFFFFFF
+            headers[ATTRIBUTES, found] = data[at + 17] if data[at + 17] < 128 else (
+                np.int64(data[at + 17]) - 256)  # fmt: skip
+            headers[LAST_OFFSET, found] = base_offset
+            headers[BASE_TIMESTAMP, found] = timestamp
+            headers[MAX_TIMESTAMP, found] = timestamp
+            for field in (EPOCH, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE):
+                headers[field, found] = -1
+            headers[COUNT, found] = 1
+        else:
+            delta = _int32(data, at + 23)
+            # Saturates, where Python's integers would grow: comparisons come out the same.
+            last = base_offset + delta
+            if delta > 0 and last < base_offset:
+                last = _INT64_MAX
+            elif delta < 0 and last > base_offset:
+                last = -_INT64_MAX - 1
+            headers[EPOCH, found] = _int32(data, at + 12)
+            headers[CRC, found] = _int32(data, at + 17) & 0xFFFFFFFF
+            headers[ATTRIBUTES, found] = _int16(data, at + 21)
+            headers[LAST_OFFSET, found] = last
+            headers[BASE_TIMESTAMP, found] = _int64(data, at + 27)
+            headers[MAX_TIMESTAMP, found] = _int64(data, at + 35)
+            headers[PRODUCER_ID, found] = _int64(data, at + 43)
+            headers[PRODUCER_EPOCH, found] = _int16(data, at + 51)
+            headers[BASE_SEQUENCE, found] = _int32(data, at + 53)
+            headers[COUNT, found] = _int32(data, at + 57)
+        found += 1
+        at = end
+
+
+@kernel
+def crc32c_ranges(data, starts, ends, chosen, sums):
+    """CRC-32C of `data[starts[i]:ends[i]]` into `sums` where `chosen`; ranges are in bounds."""
+    for i in range(len(starts)):
+        if not chosen[i]:
+            continue
+        crc = np.uint32(0xFFFFFFFF)
+        at = starts[i]
+        end = ends[i]
+        while end - at >= 8:
+            crc ^= (
+                np.uint32(data[at]) | np.uint32(data[at + 1]) << np.uint32(8)
+                | np.uint32(data[at + 2]) << np.uint32(16) | np.uint32(data[at + 3]) << np.uint32(24)
+            )  # fmt: skip
+            crc = (
+                _TABLE[7, crc & np.uint32(0xFF)]
+                ^ _TABLE[6, (crc >> np.uint32(8)) & np.uint32(0xFF)]
+                ^ _TABLE[5, (crc >> np.uint32(16)) & np.uint32(0xFF)]
+                ^ _TABLE[4, crc >> np.uint32(24)]
+                ^ _TABLE[3, data[at + 4]]
+                ^ _TABLE[2, data[at + 5]]
+                ^ _TABLE[1, data[at + 6]]
+                ^ _TABLE[0, data[at + 7]]
+            )
+            at += 8
+        while at < end:
+            crc = _TABLE[0, (crc ^ np.uint32(data[at])) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
+            at += 1
+        sums[i] = np.int64(crc ^ np.uint32(0xFFFFFFFF))
+
+
+@kernel
+def _varint(data, at, end):
+    """A zigzag varint of 32 bits and the position after it, -1 where there is none."""
+    value = np.int64(0)
+    shift = np.int64(0)
+    while shift < 35:
+        if at >= end:
+            return np.int64(0), np.int64(-1)
+        byte = np.int64(data[at])
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value &= 0xFFFFFFFF
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+    return np.int64(0), np.int64(-1)
+
+
+@kernel
+def _varlong(data, at, end):
+    """A zigzag varint of 64 bits and the position after it, -1 where there is none."""
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    while shift < np.uint64(70):
+        if at >= end:
+            return np.int64(0), np.int64(-1)
+        byte = np.uint64(data[at])
+        at += 1
+        value |= (byte & np.uint64(0x7F)) << shift
+        if byte < np.uint64(0x80):
+            half = np.int64(value >> np.uint64(1))
+            return half ^ -np.int64(value & np.uint64(1)), at
+        shift += np.uint64(7)
+    return np.int64(0), np.int64(-1)
+
+
+@kernel
+def _record(data, at, body_end, rows, row):
+    """One record into `rows[:, row]`, offsets and times as deltas; the position after it or -1."""
+    length, at = _varint(data, at, body_end)
+    if at < 0 or length < 1 or length > body_end - at:
+        return np.int64(-1)
+    end = at + length
+    delta, at = _varlong(data, at + 1, end)
+    if at < 0:
+        return np.int64(-1)
+    rows[TIMESTAMP, row] = delta
+    delta, at = _varint(data, at, end)
+    if at < 0:
+        return np.int64(-1)
+    rows[OFFSET, row] = delta
+    for field in (KEY_POSITION, VALUE_POSITION):
+        size, at = _varint(data, at, end)
+        if at < 0 or size > end - at:
+            return np.int64(-1)
+        rows[field, row] = at
+        rows[field + 1, row] = max(size, np.int64(-1))
+        at += max(size, np.int64(0))
+    count, at = _varint(data, at, end)
+    if at < 0 or count < 0:
+        return np.int64(-1)
+    rows[HEADERS_POSITION, row] = at
+    rows[HEADERS_COUNT, row] = count
+    for _ in range(count):
+        size, at = _varint(data, at, end)
+        if at < 0 or size < 0 or size > end - at:
+            return np.int64(-1)
+        at += size
+        size, at = _varint(data, at, end)
+        if at < 0 or size > end - at:
+            return np.int64(-1)
+        at += max(size, np.int64(0))
+    return at if at == end else np.int64(-1)
+
+
+@kernel
+def decode_records(data, headers, starts, ends, last, state, codes, rows):
+    """Records of the batches from `state` up to `last` into `rows`, as many as there is room for.
+
+    Args:
+        data: the bytes that `starts` and `ends` point into.
+        headers: the batches' header table.
+        starts, ends: where the uncompressed records of each batch are; both -1: skip the batch.
+        last: number of batches.
+        state: where to go on (STATE_...); updated.
+        codes: becomes OK or the reason why a batch was given up, per batch. Rows before the damage
+            are good, as in the reference decoder.
+        rows: table of ROW_FIELDS rows.
+
+    Returns:
+        Number of rows; `state[STATE_BATCH] == last` when all is done.
+    """
+    row = 0
+    capacity = rows.shape[1]
+    batch = state[STATE_BATCH]
+    at = state[STATE_POSITION]
+    ordinal = state[STATE_ORDINAL]
+    while batch < last:
+        count = headers[COUNT, batch]
+        code = OK
+        if starts[batch] >= 0 and count != 0:
+            end = ends[batch]
+            if at < 0:
+                at = starts[batch]
+            base_offset = headers[BASE_OFFSET, batch]
+            base_timestamp = headers[BASE_TIMESTAMP, batch]
+            append_time = headers[ATTRIBUTES, batch] & _APPEND_TIME
+            if count < 0:
+                code = COUNT_INVALID
+            while ordinal < count:
+                if at == end:
+                    code = COUNT_INVALID
+                    break
+                if row == capacity:
+                    state[STATE_BATCH] = batch
+                    state[STATE_POSITION] = at
+                    state[STATE_ORDINAL] = ordinal
+                    return row
+                after = _record(data, at, end, rows, row)
+                if after < 0:
+                    code = MALFORMED
+                    break
+                at = after
+                rows[ORDINAL, row] = batch
+                rows[OFFSET, row] += base_offset
+                if append_time:
+                    rows[TIMESTAMP, row] = headers[MAX_TIMESTAMP, batch]
+                else:
+                    rows[TIMESTAMP, row] += base_timestamp
+                row += 1
+                ordinal += 1
+            if code == OK and at != end:
+                code = LEFT_OVER
+        codes[batch] = code
+        batch += 1
+        at = np.int64(-1)
+        ordinal = np.int64(0)
+    state[STATE_BATCH] = batch
+    state[STATE_POSITION] = -1
+    state[STATE_ORDINAL] = 0
+    return row
+
+
+@kernel
+def binary_offsets(sizes, offsets, valid):
+    """Arrow's offsets and validity bits of byte strings of these sizes (below 0: null).
+
+    Returns:
+        Number of bytes of all, number of nulls.
+    """
+    total = np.int64(0)
+    nulls = 0
+    offsets[0] = 0
+    for i in range(len(valid)):
+        valid[i] = 0
+    for i in range(len(sizes)):
+        size = sizes[i]
+        if size < 0:
+            nulls += 1
+        else:
+            total += size
+            valid[i >> 3] |= np.uint8(1 << (i & 7))
+        offsets[i + 1] = total
+    return total, nulls
+
+
+@kernel
+def gather(data, positions, offsets, out):
+    """The byte strings at `positions`, whose sizes `offsets` tell, one after the other."""
+    for i in range(len(positions)):
+        size = offsets[i + 1] - offsets[i]
+        if size > 0:
+            copy_bytes(out, np.int64(offsets[i]), data, positions[i], np.int64(size))
+
+
+@kernel
+def list_offsets(counts, offsets):
+    """Arrow's offsets of lists of these lengths; the sum is returned."""
+    total = np.int64(0)
+    offsets[0] = 0
+    for i in range(len(counts)):
+        total += counts[i]
+        offsets[i + 1] = total
+    return total
+
+
+@kernel
+def expand_headers(data, positions, counts, fields):
+    """Key and value of each record header, of records that `decode_records` accepted.
+
+    `fields` has four rows: key position, key size, value position, value size (below 0: null).
+    """
+    found = 0
+    end = np.int64(len(data))
+    for i in range(len(positions)):
+        at = positions[i]
+        for _ in range(counts[i]):
+            for field in (0, 2):
+                size, at = _varint(data, at, end)
+                fields[field, found] = at
+                fields[field + 1, found] = size
+                at += max(size, np.int64(0))
+            found += 1
