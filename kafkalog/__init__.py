@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from kafkalog.check.verify import Verification as Verification
     from kafkalog.checkpoints import read_leader_epochs as read_leader_epochs
     from kafkalog.checkpoints import read_offset_checkpoint as read_offset_checkpoint
+    from kafkalog.columnar.scan import scan as scan
+    from kafkalog.columnar.scan import scan_schema as scan_schema
+    from kafkalog.columnar.scan import to_table as to_table
     from kafkalog.errors import CorruptDataError as CorruptDataError
     from kafkalog.errors import KafkaLogError as KafkaLogError
     from kafkalog.errors import LimitExceededError as LimitExceededError
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "check.verify": ("Summary", "Verification"),
     "checkpoints": ("read_leader_epochs", "read_offset_checkpoint"),
+    "columnar.scan": ("scan", "scan_schema", "to_table"),
     "errors": (
         "CorruptDataError",
         "KafkaLogError",

@@ -195,9 +195,7 @@ class ReadPlan:
         )
 
 
-def plan_reading(
-    path: str | Path | PartitionDir | FileEntry, selection: Selection
-) -> ReadPlan:
+def plan_reading(path: str | Path | PartitionDir | FileEntry, selection: Selection) -> ReadPlan:
     """What is to be read for a selection. Raises as `read_records`."""
     target = path if isinstance(path, PartitionDir | FileEntry) else one_log(open_path(str(path)))
     segments, log = _segments(target)

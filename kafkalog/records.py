@@ -47,7 +47,9 @@ def decode_records(
     return _decode_records(source, batch, size_max)
 
 
-def resolve_batch(source: Readable, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX) -> Batch:
+def resolve_batch(
+    source: Readable, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX
+) -> Batch:
     """The batch with its true base offset and count: compressed messages of magic 0 and 1.
 
     Any other batch is returned as it is. Raises as `decode_records`.

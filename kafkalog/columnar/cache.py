@@ -6,6 +6,7 @@ that cannot be written and a user without a home are fine: the kernels are compi
 
 from __future__ import annotations
 
+import importlib
 import os
 import stat
 from functools import cache
@@ -59,7 +60,8 @@ def _directory() -> str | None:
 def kernel(function: Callable[..., Any]) -> Any:
     """`numba.njit(nogil=True)` with the cache in our directory; numba's settings stay as found."""
     import numba
-    from numba.core import config
+
+    config: Any = importlib.import_module("numba.core.config")
 
     directory = None if config.DISABLE_JIT else _directory()
     if directory is None:

@@ -7,8 +7,7 @@ all tables int64 arrays with one row per field.
 """
 
 # numba compiles these functions: plain loops, no annotations, constants taken in at compile time.
-# mypy: disable-error-code="no-untyped-def,misc"
-# ruff: noqa: ANN, PLR
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg"
 
 from __future__ import annotations
 
@@ -22,7 +21,8 @@ from kafkalog.columnar.cache import kernel
 
 # Fields of a header table.
 (POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, MAGIC, ATTRIBUTES, CRC, EPOCH, BASE_TIMESTAMP,
- MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, COUNT, HEADER_FIELDS) = range(15)  # fmt: skip
+ MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, COUNT,
+ HEADER_FIELDS) = range(15)  # fmt: skip
 # Fields of a row table.
 (ORDINAL, OFFSET, TIMESTAMP, KEY_POSITION, KEY_SIZE, VALUE_POSITION, VALUE_SIZE, HEADERS_POSITION,
  HEADERS_COUNT, ROW_FIELDS) = range(10)  # fmt: skip
@@ -64,7 +64,7 @@ _TABLE = _crc_table()
 
 
 @intrinsic
-def copy_bytes(typing_context, target, target_at, source, source_at, size):
+def copy_bytes(_, target, target_at, source, source_at, size):  # noqa: ARG001 # types
     """`memcpy` between two byte arrays; the caller has checked both ends."""
     signature = types.void(target, types.int64, source, types.int64, types.int64)
 
@@ -104,12 +104,11 @@ def scan_headers(data, start, size, file_position, left, headers):
     """Batch headers of `data[start:size]` into columns, as far as batches are whole.
 
     Args:
-        data: log bytes; only `size` of them count.
+        data: log bytes, `size` of them.
         start: where the first batch begins.
-        size: how many bytes are there.
         file_position: position of `data[0]` in the file.
         left: bytes from `data[0]` to the end of the log.
-        headers: table of HEADER_FIELDS rows that is filled.
+        headers: table that is filled.
 
     Returns:
         Number of batches, position in `data` after them, and why it stopped: at the end of the log,
@@ -145,12 +144,10 @@ def scan_headers(data, start, size, file_position, left, headers):
         headers[BASE_OFFSET, found] = base_offset
         headers[MAGIC, found] = magic
         if magic < 2:
-            timestamp = np.int64(-1)
-            if magic == 1:
-                timestamp = _int64(data, at + 18)
+            timestamp = _int64(data, at + 18) if magic == 1 else np.int64(-1)
             headers[CRC, found] = _int32(data, at + 12) & 0xFFFFFFFF
-            headers[ATTRIBUTES, found] = data[at + 17] if data[at + 17] < 128 else (
-                np.int64(data[at + 17]) - 256)  # fmt: skip
+            attributes = np.int64(data[at + 17])
+            headers[ATTRIBUTES, found] = attributes - ((attributes & 0x80) << 1)
             headers[LAST_OFFSET, found] = base_offset
             headers[BASE_TIMESTAMP, found] = timestamp
             headers[MAX_TIMESTAMP, found] = timestamp
@@ -190,9 +187,11 @@ def crc32c_ranges(data, starts, ends, chosen, sums):
         end = ends[i]
         while end - at >= 8:
             crc ^= (
-                np.uint32(data[at]) | np.uint32(data[at + 1]) << np.uint32(8)
-                | np.uint32(data[at + 2]) << np.uint32(16) | np.uint32(data[at + 3]) << np.uint32(24)
-            )  # fmt: skip
+                np.uint32(data[at])
+                | np.uint32(data[at + 1]) << np.uint32(8)
+                | np.uint32(data[at + 2]) << np.uint32(16)
+                | np.uint32(data[at + 3]) << np.uint32(24)
+            )
             crc = (
                 _TABLE[7, crc & np.uint32(0xFF)]
                 ^ _TABLE[6, (crc >> np.uint32(8)) & np.uint32(0xFF)]
@@ -413,3 +412,18 @@ def expand_headers(data, positions, counts, fields):
                 fields[field + 1, found] = size
                 at += max(size, np.int64(0))
             found += 1
+
+
+@kernel
+def equal_bytes(data, positions, sizes, wanted, equal):
+    """Whether the byte strings at these positions are the wanted one."""
+    size = np.int64(len(wanted))
+    for i in range(len(positions)):
+        same = sizes[i] == size
+        if same:
+            at = positions[i]
+            for j in range(size):
+                if data[at + j] != wanted[j]:
+                    same = False
+                    break
+        equal[i] = same

@@ -1,0 +1,274 @@
+"""Stretches of a log in memory: batch headers as columns, and the rows of their records.
+
+A chunk is read by one thread and decoded by another; what it needs meanwhile is in its workspace,
+which is used again for a later chunk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from formats import constants as c
+from kafkalog.checksums import crc32, crc32c
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
+from kafkalog.columnar import kernels as k
+from kafkalog.errors import KafkaLogError
+from kafkalog.model import Batch
+from kafkalog.records import decode_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from kafkalog.source import Source
+
+CHUNK_SIZE_MIN: Final = 1 << 16
+CHUNK_SIZE_MAX: Final = 1 << 22
+_BATCH_SIZE_MAX: Final = 1 << 26  # larger ones are left to the reference decoder
+_BATCHES_MAX: Final = 1 << 14
+_DECOMPRESSED_AT_ONCE: Final = 1 << 24
+_SMALL_BATCH: Final = 4096  # below, a call of the checksum library costs more than the kernel
+
+
+class Workspace:
+    """Buffers for one chunk: its bytes and what is decompressed behind them, headers, rows."""
+
+    def __init__(self, rows: int) -> None:
+        self.arena: NDArray[np.uint8] = np.empty(CHUNK_SIZE_MIN, np.uint8)
+        self.headers: NDArray[np.int64] = np.empty((k.HEADER_FIELDS, _BATCHES_MAX), np.int64)
+        self.rows: NDArray[np.int64] = np.empty((k.ROW_FIELDS, rows), np.int64)
+
+    def reserve(self, size: int, keep: int = 0) -> None:
+        """Room for `size` bytes; the first `keep` stay."""
+        if len(self.arena) < size:
+            grown = np.empty(max(size, 2 * keep), np.uint8)
+            grown[:keep] = self.arena[:keep]
+            self.arena = grown
+
+
+class Failure(NamedTuple):
+    """A batch that could not be decoded, and how many rows of this table came before."""
+
+    row: int
+    ordinal: int
+    error: KafkaLogError
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Records as columns: positions and sizes point into the arena until the next are asked for.
+
+    Attributes:
+        table: int64, one row per field of `kernels` (ORDINAL, OFFSET, ...), one column per record.
+        arena: the bytes.
+        started: ordinals of the batches that begin in this table.
+        failures: batches that came to a bad end in it, in order.
+    """
+
+    table: NDArray[np.int64]
+    arena: NDArray[np.uint8]
+    started: range
+    failures: tuple[Failure, ...]
+
+    def row_of(self, ordinal: int) -> int:
+        """Where the rows of a batch begin."""
+        return int(np.searchsorted(self.table[k.ORDINAL], ordinal))
+
+
+@dataclass(slots=True)
+class Chunk:
+    """`count` whole batches of magic 0 to 2 from `position` on."""
+
+    path: str
+    position: int
+    size_bytes: int
+    count: int
+    workspace: Workspace
+
+    @property
+    def headers(self) -> NDArray[np.int64]:
+        """The batches' header fields."""
+        return self.workspace.headers[:, : self.count]
+
+    def cut(self, count: int) -> None:
+        """Keep the first batches only."""
+        if count < self.count:
+            self.size_bytes = int(self.headers[k.POSITION, count]) - self.position
+            self.count = count
+
+    def read(self, position: int, size: int) -> bytes:
+        """As `Source.read`, of what is in the chunk."""
+        at = position - self.position
+        return self.workspace.arena[at : min(at + size, self.size_bytes)].tobytes()
+
+    def batch(self, ordinal: int, crc_valid: bool | None = None) -> Batch:
+        """One batch as the reference decoder has it."""
+        row = [int(value) for value in self.headers[:, ordinal]]
+        return Batch(
+            path=self.path,
+            position=row[k.POSITION],
+            size_bytes=row[k.SIZE],
+            base_offset=row[k.BASE_OFFSET],
+            last_offset=row[k.LAST_OFFSET],
+            magic=row[k.MAGIC],
+            attributes=row[k.ATTRIBUTES],
+            crc=row[k.CRC],
+            partition_leader_epoch=row[k.EPOCH],
+            base_timestamp=row[k.BASE_TIMESTAMP],
+            max_timestamp=row[k.MAX_TIMESTAMP],
+            producer_id=row[k.PRODUCER_ID],
+            producer_epoch=row[k.PRODUCER_EPOCH],
+            base_sequence=row[k.BASE_SEQUENCE],
+            count=row[k.COUNT],
+            crc_valid=crc_valid,
+        )
+
+    def bad_checksums(self) -> list[int]:
+        """Ordinals of the batches whose checksum does not match."""
+        headers = self.headers
+        starts = headers[k.POSITION] - self.position
+        ends = starts + headers[k.SIZE]
+        sums = np.zeros(self.count, np.int64)
+        legacy = headers[k.MAGIC] < 2
+        small = (headers[k.SIZE] < _SMALL_BATCH) & ~legacy
+        arena = self.workspace.arena
+        if small.any():
+            k.crc32c_ranges(arena, starts + c.ATTRIBUTES_POSITION, ends, small, sums)
+        view = arena.data
+        others = np.flatnonzero(~small)
+        for i, start, end in zip(others.tolist(), starts[others].tolist(), ends[others].tolist(),
+                                 strict=True):  # fmt: skip
+            if legacy[i]:
+                sums[i] = crc32(view[start + c.MAGIC_POSITION : end])
+            else:
+                sums[i] = crc32c(view[start + c.ATTRIBUTES_POSITION : end])
+        return np.flatnonzero(sums != headers[k.CRC]).tolist()
+
+    def is_legacy(self, ordinal: int) -> bool:
+        """Whether the reference decoder has to read the batch."""
+        return bool(self.headers[k.MAGIC, ordinal] < 2)
+
+    def decode(
+        self, wanted: NDArray[np.bool_], size_max: int = DECOMPRESSED_SIZE_MAX
+    ) -> Iterator[Rows | int]:
+        """The rows of the wanted batches; instead of a batch of magic 0 or 1, its ordinal."""
+        headers = self.headers
+        starts = headers[k.POSITION] - self.position + c.RECORD_BATCH_OVERHEAD
+        ends = headers[k.POSITION] - self.position + headers[k.SIZE]
+        legacy = headers[k.MAGIC] < 2
+        skipped = ~wanted | legacy
+        starts[skipped] = -1
+        compressed = (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0) & (headers[k.COUNT] > 0)
+        errors: dict[int, KafkaLogError] = {}
+        done, fill = 0, self.size_bytes
+        for i in np.flatnonzero(wanted & (legacy | compressed)).tolist():
+            if legacy[i]:
+                yield from self._decode_range(done, i, starts, ends, errors)
+                yield i
+                done, fill = i + 1, self.size_bytes
+                continue
+            try:
+                body = self._decompress(i, int(starts[i]), int(ends[i]), size_max)
+            except KafkaLogError as error:
+                errors[i] = error
+                starts[i] = -1
+                continue
+            size = len(body)
+            self.workspace.reserve(fill + size, fill)
+            self.workspace.arena[fill : fill + size] = np.frombuffer(body, np.uint8)
+            starts[i], ends[i] = fill, fill + size
+            fill += size
+            if fill - self.size_bytes >= _DECOMPRESSED_AT_ONCE:
+                yield from self._decode_range(done, i + 1, starts, ends, errors)
+                done, fill = i + 1, self.size_bytes
+        yield from self._decode_range(done, self.count, starts, ends, errors)
+
+    def _decompress(self, ordinal: int, start: int, end: int, size_max: int) -> bytes:
+        codec = int(self.headers[k.ATTRIBUTES, ordinal]) & c.COMPRESSION_MASK
+        view = self.workspace.arena.data[start:end]
+        return decompress(view, codec, magic=2, limit=size_max)
+
+    def _decode_range(
+        self,
+        first: int,
+        last: int,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        errors: dict[int, KafkaLogError],
+    ) -> Iterator[Rows]:
+        state = np.array((first, -1, 0), np.int64)
+        codes = np.zeros(self.count, np.int64)
+        space = self.workspace
+        while state[k.STATE_BATCH] < last:
+            before = int(state[k.STATE_BATCH])
+            begins = before + int(state[k.STATE_POSITION] >= 0)
+            count = k.decode_records(
+                space.arena, self.headers, starts, ends, last, state, codes, space.rows
+            )
+            after = int(state[k.STATE_BATCH])
+            table = space.rows[:, :count]
+            bad = [before + int(i) for i in np.flatnonzero(codes[before:after])]
+            bad += [i for i in errors if before <= i < after]
+            failures = tuple(
+                Failure(
+                    int(np.searchsorted(table[k.ORDINAL], i, "right")),
+                    i,
+                    errors.get(i) or self._refusal(i),
+                )
+                for i in sorted(bad)
+            )
+            ended = after + int(state[k.STATE_POSITION] >= 0)
+            yield Rows(table, space.arena, range(begins, ended), failures)
+
+    def _refusal(self, ordinal: int) -> KafkaLogError:
+        """Why the reference decoder gives the batch up, in its words."""
+        try:
+            for _ in decode_records(self, self.batch(ordinal)):
+                pass
+        except KafkaLogError as error:
+            return error
+        raise AssertionError(f"two decoders disagree about {self.path}, batch {ordinal}")
+
+
+class ChunkReader:
+    """Chunks of one log from a position on; it stops in front of what is no plain batch."""
+
+    def __init__(self, source: Source, position: int, end: int) -> None:
+        self.position = position
+        self.end = end
+        self._source = source
+        self._size = CHUNK_SIZE_MIN
+
+    def resume(self, position: int) -> None:
+        """Go on elsewhere, with small steps at first."""
+        self.position = position
+        self._size = CHUNK_SIZE_MIN
+
+    def read(self, workspace: Workspace) -> Chunk | None:
+        """The next chunk; None where the reference scanner has to say what is at `position`."""
+        left = self.end - self.position
+        size = min(self._size, left)
+        while True:
+            workspace.reserve(size)
+            self._source.read_into(self.position, workspace.arena.data[:size])
+            count, used, why = k.scan_headers(
+                workspace.arena, 0, size, self.position, left, workspace.headers
+            )
+            if count or why != k.SCAN_NEEDS_MORE:
+                break
+            needed = c.LOG_OVERHEAD + int.from_bytes(
+                workspace.arena[c.LENGTH_POSITION : c.LOG_OVERHEAD].tobytes(), "big"
+            )
+            if needed > _BATCH_SIZE_MAX:
+                return None
+            size = min(left, needed + c.HEADER_SIZE_UP_TO_MAGIC + 1)
+        if not count:
+            return None
+        chunk = Chunk(self._source.path, self.position, used, count, workspace)
+        self.position += used
+        self._size = min(2 * self._size, CHUNK_SIZE_MAX)
+        return chunk

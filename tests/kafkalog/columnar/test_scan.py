@@ -1,0 +1,157 @@
+"""The public face of the columnar core: columns, tables, limits, refusals, and what it loads."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import kafkalog
+from kafkalog.columnar import scan as columnar
+from kafkalog.errors import NotFoundError, UnsupportedError, UsageError
+from kafkalog.reader import Selection
+from tests.builders import batch, flip, record, write_log
+from tests.kafkalog.columnar.twins import assert_twins, by_kernels, by_reference
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafkalog.model import Defect
+
+HEADERS = [(b"h", b"x"), (b"h", None), (b"", b"")]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Three batches of ten records, the second with a wrong checksum."""
+    made = [
+        batch(first, [record(i, b"k%d" % i, None if i % 3 else b"v", headers=HEADERS[: i % 4])
+                      for i in range(10)], attributes=16, producer=(5, 1, first))
+        for first in (0, 10, 20)
+    ]  # fmt: skip
+    return write_log(tmp_path, made[0], flip(made[1], 8 * 17), made[2])
+
+
+@pytest.mark.parametrize("size_min", [0, 1 << 30])
+def test_columns_are_those_asked_for(log: Path, size_min: int, monkeypatch: pytest.MonkeyPatch):
+    """In that order and with their types, by both ways."""
+    monkeypatch.setattr(columnar, "FAST_SIZE_MIN", size_min)
+    schema = kafkalog.scan_schema()
+    for columns in (["value", "offset"], ["headers"], list(reversed(schema.names))):
+        table = kafkalog.to_table(log, columns=columns)
+        assert table.schema == pa.schema([schema.field(name) for name in columns])
+        assert table.num_rows == 30
+        assert table.to_pylist() == [
+            {name: row[name] for name in columns} for row in by_reference(log)[0]
+        ]
+    with pytest.raises(UsageError, match="no column 'ofset'"):
+        kafkalog.scan(log, columns=["ofset"])
+
+
+def test_both_ways_have_one_schema(log: Path, monkeypatch: pytest.MonkeyPatch):
+    """So that one table can be made of small and large logs."""
+    small = kafkalog.to_table(log)
+    monkeypatch.setattr(columnar, "FAST_SIZE_MIN", 0)
+    large = kafkalog.to_table(log)
+    assert small.schema == large.schema == kafkalog.scan_schema()
+    assert small.to_pylist() == large.to_pylist()
+
+
+@pytest.mark.parametrize("limit", [0, 1, 9, 10, 11, 20, 29, 30, 31])
+@pytest.mark.parametrize("size_min", [0, 1 << 30])
+def test_a_limit_ends_the_defects_too(
+    log: Path, limit: int, size_min: int, monkeypatch: pytest.MonkeyPatch
+):
+    """As in `read_records`: what comes behind the last row was not read."""
+    monkeypatch.setattr(columnar, "FAST_SIZE_MIN", size_min)
+    told: list[Defect] = []
+    selection = Selection(limit=limit)
+    tables = list(kafkalog.scan(log, selection=selection, defects=told.append, batch_rows=4))
+    rows, defects = by_reference(log, selection)
+    assert [row for table in tables for row in table.to_pylist()] == rows
+    assert told == defects
+    assert all(0 < table.num_rows <= 4 for table in tables)
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(key=b"k3"), Selection(key_regex=re.compile(b"[3-5]$")),
+        Selection(value_regex=re.compile(b"^v")), Selection(header=(b"h", None)),
+        Selection(header=(b"h", b"x")), Selection(header=(b"", b"")),
+        Selection(header=(b"q", None)),
+        Selection(key=b""), Selection(from_offset=7, to_offset=23), Selection(to_offset=10),
+        Selection(producer_id=5, leader_epoch=0), Selection(control=True),
+        Selection(from_position=1), Selection(max_bytes=300),
+        Selection(key_regex=re.compile(b"[3-5]$"), limit=4),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_selections_are_those_of_the_reader(log: Path, selection: Selection):
+    """Keys, values, headers, positions."""
+    assert_twins(log, selection, batch_rows=7)
+
+
+def test_polars_takes_it_through_arrow(log: Path):
+    """By the PyCapsule protocol, without a copy in Python."""
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(kafkalog.to_table(log))
+    assert frame["key"].n_unique() == 10
+    assert frame.filter(polars.col("value").is_null()).height == 18
+
+
+def test_progress_covers_the_file(log: Path, monkeypatch: pytest.MonkeyPatch):
+    """Every byte once."""
+    for size_min in (0, 1 << 30):
+        monkeypatch.setattr(columnar, "FAST_SIZE_MIN", size_min)
+        seen: list[int] = []
+        list(kafkalog.scan(log, progress=seen.append))
+        assert sum(seen) == log.stat().st_size
+
+
+def test_a_scan_that_is_left_early_closes_its_file(tmp_path: Path):
+    """Threads are waited for; nothing is left open (warnings are errors here)."""
+    made = [batch(i * 100, [record(n, None, bytes(3000)) for n in range(100)]) for i in range(20)]
+    path = write_log(tmp_path, *made)
+    tables = kafkalog.scan(path, threads=2)
+    assert next(tables).num_rows
+    tables.close()
+
+
+def test_refusals_come_at_once(log: Path, monkeypatch: pytest.MonkeyPatch):
+    """Not with the first record batch."""
+    with pytest.raises(NotFoundError):
+        kafkalog.scan(log.parent / "nothing")
+    for options in ({"threads": 0}, {"batch_rows": 0}):
+        with pytest.raises(UsageError):
+            kafkalog.scan(log, **options)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "numba" else name)
+    with pytest.raises(UnsupportedError, match="numba") as caught:
+        kafkalog.scan(log)
+    assert caught.value.hint == "pip install 'kafkalog[fast]'"
+
+
+def test_a_small_log_does_not_load_numba(log: Path):
+    """The rule of `kafkalog.columnar.rule`."""
+    code = "import sys, json, kafkalog; assert kafkalog.to_table(sys.argv[1]).num_rows == 30; "
+    code += "print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code, log], capture_output=True, check=True)
+    assert "numba" not in json.loads(done.stdout)
+
+
+def test_a_batch_too_large_for_a_chunk_is_read_all_the_same(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """By the reference decoder."""
+    from kafkalog.columnar import chunks
+
+    monkeypatch.setattr(chunks, "CHUNK_SIZE_MIN", 100)
+    monkeypatch.setattr(chunks, "_BATCH_SIZE_MAX", 100)
+    wanted: Any = by_reference(log)
+    assert by_kernels(log) == wanted
