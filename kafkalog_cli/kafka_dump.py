@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from formats.constants import INT32_MAX
+from kafkalog.columnar import rule
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.framing import crc_valid, read_batch
@@ -86,18 +87,55 @@ class KafkaDump:
         text.put_line(text.heading(parse_file_name(os.path.basename(path))))
         with Source(path) as source:
             limit = min(source.size_bytes, self.options.max_bytes)
+            if self._is_fast(limit):
+                self._fast_log(source, limit)
+                return
             previous, position = -1, 0
             for batch in _frames(source, limit):
                 if isinstance(batch, Defect):
                     self._tail(batch, source, position)
                     return
                 position = batch.end_position
-                batch = replace(batch, crc_valid=crc_valid(source, batch))
-                text.put_line(text.batch_line(batch))
-                for defect in crc_defects(batch):
-                    self._defect(defect)
-                if self.options.deep:
-                    previous = self._records(source, batch, previous)
+                previous = self._batch(source, batch, previous)
+
+    def _is_fast(self, size_bytes: int) -> bool:
+        """Whether the text is made by kernels: plain text of a large log, not for a terminal."""
+        record = self.options.record
+        plain = record.metadata and record.decoder is None and not any(record.numbers)
+        return plain and not sys.stdout.isatty() and rule.is_worth_it(size_bytes)
+
+    def _fast_log(self, source: Source, limit: int) -> None:
+        from kafkalog.columnar.text import dump_lines
+
+        record, deep = self.options.record, self.options.deep
+        gaps = self._gaps.setdefault(source.path, {})
+        previous, _position = -1, 0
+        for found in dump_lines(
+            source, limit, deep=deep, content=record.content, threads=rule.default_threads(),
+            line_of=lambda one: text.record_line(one, record),
+        ):  # fmt: skip
+            if isinstance(found, Defect):
+                self._tail(found, source, found.position or 0)
+                return
+            if isinstance(found, Batch):
+                previous = self._batch(source, found, previous)
+                continue
+            sys.stdout.buffer.write(found.text)
+            for defect in found.defects:
+                self._defect(defect)
+            if found.ends:
+                if found.ends[0] != previous + 1:
+                    gaps[previous] = found.ends[0]
+                gaps.update(found.gaps)
+                previous = found.ends[1]
+
+    def _batch(self, source: Source, batch: Batch, previous: int) -> int:
+        """Print a batch, with its records if they are wanted; the last offset is returned."""
+        batch = replace(batch, crc_valid=crc_valid(source, batch))
+        text.put_line(text.batch_line(batch))
+        for defect in crc_defects(batch):
+            self._defect(defect)
+        return self._records(source, batch, previous) if self.options.deep else previous
 
     def _tail(self, defect: Defect, source: Source, position: int) -> None:
         """What is behind the last batch that can be framed."""

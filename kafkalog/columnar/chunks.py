@@ -148,18 +148,22 @@ class Chunk:
                 sums[i] = crc32c(view[start + c.ATTRIBUTES_POSITION : end])
         return np.flatnonzero(sums != headers[k.CRC]).tolist()
 
-    def is_legacy(self, ordinal: int) -> bool:
-        """Whether the reference decoder has to read the batch."""
-        return bool(self.headers[k.MAGIC, ordinal] < 2)
-
     def decode(
-        self, wanted: NDArray[np.bool_], size_max: int = DECOMPRESSED_SIZE_MAX
+        self,
+        wanted: NDArray[np.bool_],
+        left_over: NDArray[np.bool_] | None = None,
+        size_max: int = DECOMPRESSED_SIZE_MAX,
     ) -> Iterator[Rows | int]:
-        """The rows of the wanted batches; instead of a batch of magic 0 or 1, its ordinal."""
+        """The rows of the wanted batches; instead of one of the left over, its ordinal.
+
+        Left over are at least the batches of magic 0 and 1.
+        """
         headers = self.headers
         starts = headers[k.POSITION] - self.position + c.RECORD_BATCH_OVERHEAD
         ends = headers[k.POSITION] - self.position + headers[k.SIZE]
         legacy = headers[k.MAGIC] < 2
+        if left_over is not None:
+            legacy |= left_over
         skipped = ~wanted | legacy
         starts[skipped] = -1
         compressed = (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0) & (headers[k.COUNT] > 0)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kafkalog.columnar.chunks import Chunk, Workspace
+    from kafkalog.columnar.chunks import Chunk, Rows, Workspace
     from kafkalog.log_dir import FileEntry, PartitionDir
     from kafkalog.model import Record
     from kafkalog.reader import ReadPlan, Selection
@@ -177,7 +177,7 @@ class _SegmentScan:
                 self._is_odd = True
                 return
             steps = _steps(chunk, self._request)
-            self._tasks.append(_Task(chunk, steps, self._pool.submit(_advance, steps)))
+            self._tasks.append(_Task(chunk, steps, self._pool.submit(advance, steps)))
 
     def _finish(self, task: _Task) -> Iterator[Found]:
         """What a chunk held, up to the first batch that is none after all."""
@@ -200,7 +200,7 @@ class _SegmentScan:
             yield from found
             if is_all:
                 break
-            found, is_all = self._pool.submit(_advance, task.steps).result()
+            found, is_all = self._pool.submit(advance, task.steps).result()
         self._request.progress(chunk.size_bytes)
         self._spaces.append(chunk.workspace)
 
@@ -241,24 +241,26 @@ def _steps(chunk: Chunk, request: Request) -> Iterator[Any]:
             yield from _by_records(chunk, batch, request)
             continue
         chosen = wanted_rows(rows, request.selection)
-        # By row, then by batch; the checksum of a batch is told before its records are judged.
-        told = [
-            (chosen.row_of(i), i, 0, next(crc_defects(chunk.batch(i, crc_valid=False))))
-            for i in reported
-            if i in rows.started
-        ]
-        told += [
-            (
-                failure.row,
-                failure.ordinal,
-                1,
-                defect_of(failure.error, chunk.batch(failure.ordinal)),
-            )
-            for failure in chosen.failures
-        ]
-        told.sort(key=itemgetter(0, 1, 2))
-        events = tuple((event[0], event[3]) for event in told)
+        events = tuple(defects_of(chosen, chunk, reported))
         yield table_of(chosen, chunk.headers, request.schema), events
+
+
+def defects_of(rows: Rows, chunk: Chunk, bad: list[int]) -> list[tuple[int, Defect]]:
+    """What is wrong with the batches of these rows, and how many rows come before; in order.
+
+    The checksum of a batch (`bad`: ordinals of wrong ones) is told before its records are judged.
+    """
+    told = [
+        (rows.row_of(i), i, 0, next(crc_defects(chunk.batch(i, crc_valid=False))))
+        for i in bad
+        if i in rows.started
+    ]
+    told += [
+        (failure.row, failure.ordinal, 1, defect_of(failure.error, chunk.batch(failure.ordinal)))
+        for failure in rows.failures
+    ]
+    told.sort(key=itemgetter(0, 1, 2))
+    return [(event[0], event[3]) for event in told]
 
 
 def _by_records(source: Readable, batch: Batch, request: Request) -> Iterator[Found]:
@@ -277,14 +279,14 @@ def _by_records(source: Readable, batch: Batch, request: Request) -> Iterator[Fo
     yield table_of_records(rows, request.schema), tuple(events)
 
 
-def _advance(steps: Iterator[Any]) -> tuple[list[Any], bool]:
+def advance(steps: Iterator[Any]) -> tuple[list[Any], bool]:
     """Some steps, until their output is large enough; whether they were the last."""
     found: list[Any] = []
     size = 0
     for step in steps:
         found.append(step)
-        if not isinstance(step, list):
-            size += step[0].nbytes
+        if isinstance(step, tuple):
+            size += step[1] if isinstance(step[1], int) else step[0].nbytes
         if size >= _OUTPUT_AT_ONCE:
             return found, False
     return found, True

@@ -31,3 +31,10 @@ def require_engine() -> None:
 def default_threads() -> int:
     """As many as this process has processors, up to 8."""
     return min(len(os.sched_getaffinity(0)), _THREADS_MAX)
+
+
+def is_worth_it(size_bytes: int) -> bool:
+    """Whether the kernels are there and a log of this size is read faster with them."""
+    return size_bytes >= FAST_SIZE_MIN and all(
+        importlib.util.find_spec(name) is not None for name in _NEEDED
+    )

@@ -1,0 +1,267 @@
+"""Compiled formatting: batches and records of magic 2 as the lines of `kafka-dump-log.sh`.
+
+Follows `DumpLogSegments` of Kafka 4.3. The caller provides room: LINE_SIZE_MAX for a line and what
+its record's keys and values have. `copy_bytes` and the field numbers come from `kernels`: numba's
+cache looks at this file alone, so touch it when those change.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg,unreachable"
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from formats import constants as c
+from kafkalog.columnar import kernels as k
+from kafkalog.columnar.cache import kernel
+from kafkalog.columnar.kernels import copy_bytes
+
+LINE_SIZE_MAX: Final = 640
+DONE, FULL, ODD = range(3)
+STATE_BATCH, STATE_ROW, STATE_SIZE = range(3)
+
+_APPEND_TIME = c.TIMESTAMP_TYPE_MASK
+_HORIZON = c.DELETE_HORIZON_MASK
+_ORDINAL, _OFFSET, _TIMESTAMP = k.ORDINAL, k.OFFSET, k.TIMESTAMP
+_KEY, _KEY_SIZE, _VALUE, _VALUE_SIZE = k.KEY_POSITION, k.KEY_SIZE, k.VALUE_POSITION, k.VALUE_SIZE
+_HEADERS, _HEADERS_COUNT = k.HEADERS_POSITION, k.HEADERS_COUNT
+_BASE, _LAST, _ATTRIBUTES, _SEQUENCE = k.BASE_OFFSET, k.LAST_OFFSET, k.ATTRIBUTES, k.BASE_SEQUENCE
+
+
+def _words(*texts):
+    """Texts one after the other, and where each begins."""
+    data = np.frombuffer("".join(texts).encode(), np.uint8).copy()
+    return data, np.cumsum([0, *map(len, texts)])
+
+
+_BATCH_WORDS, _BATCH_STARTS = _words(
+    "baseOffset: ", " lastOffset: ", " count: ", " baseSequence: ", " lastSequence: ",
+    " producerId: ", " producerEpoch: ", " partitionLeaderEpoch: ",
+    " isTransactional: ", " isControl: ", " deleteHorizonMs: ", " position: ",
+    " size: ", " magic: ", " compresscodec: ", " crc: ", " isvalid: ", "\n",
+)  # fmt: skip
+_RECORD_WORDS, _RECORD_STARTS = _words(
+    "| offset: ", " keySize: ", " valueSize: ", " sequence: ", " headerKeys: [", "]", " key: ",
+    " payload: ", "\n", ",",
+)  # fmt: skip
+_VALUE_WORDS, _VALUE_STARTS = _words(
+    "false", "true", " CreateTime: ", " LogAppendTime: ", "OptionalLong.empty", "OptionalLong[",
+    "]", *c.COMPRESSION_NAMES,
+)  # fmt: skip
+_TRUE, _CREATE, _APPEND, _EMPTY, _OPEN, _CLOSE, _CODECS = 1, 2, 3, 4, 5, 6, 7
+
+
+@kernel
+def _word(out, at, words, starts, i):
+    size = starts[i + 1] - starts[i]
+    copy_bytes(out, at, words, starts[i], size)
+    return at + size
+
+
+@kernel
+def _number(out, at, value):
+    rest = np.uint64(value)
+    if value < 0:
+        out[at] = 45
+        at += 1
+        rest = np.uint64(-(value + 1)) + np.uint64(1)
+    digits = 1
+    bound = np.uint64(10)
+    while digits < 19 and rest >= bound:
+        digits += 1
+        bound *= np.uint64(10)
+    end = at + digits
+    place = end
+    while place > at:
+        place -= 1
+        quotient = rest // np.uint64(10)
+        out[place] = np.uint8(48 + (rest - quotient * np.uint64(10)))
+        rest = quotient
+    return end
+
+
+@kernel
+def _sequence(base, delta):
+    if base < 0:
+        return np.int64(-1)
+    total = base + delta
+    return total - (np.int64(1) << 31) if total > 0x7FFFFFFF else total
+
+
+@kernel
+def _is_text(data, at, size):
+    """Whether the bytes are well-formed UTF-8, which Java prints as it is."""
+    high = np.uint8(0)
+    for i in range(at, at + size):
+        high |= data[i]
+    if high < 0x80:
+        return True
+    end = at + size
+    while at < end:
+        lead = data[at]
+        at += 1
+        if lead < 0x80:
+            continue
+        low, up, more = np.uint8(0x80), np.uint8(0xBF), 0
+        if 0xC2 <= lead <= 0xDF:
+            more = 1
+        elif 0xE0 <= lead <= 0xEF:
+            more = 2
+            if lead == 0xE0:
+                low = np.uint8(0xA0)
+            elif lead == 0xED:
+                up = np.uint8(0x9F)
+        elif 0xF0 <= lead <= 0xF4:
+            more = 3
+            if lead == 0xF0:
+                low = np.uint8(0x90)
+            elif lead == 0xF4:
+                up = np.uint8(0x8F)
+        if more == 0 or more > end - at or data[at] < low or data[at] > up:
+            return False
+        for i in range(1, more):
+            if data[at + i] & 0xC0 != 0x80:
+                return False
+        at += more
+    return True
+
+
+@kernel
+def _batch_line(out, at, headers, batch, crc_valid):
+    attributes = headers[_ATTRIBUTES, batch]
+    delta = headers[_LAST, batch] - headers[_BASE, batch]
+    base_sequence = headers[_SEQUENCE, batch]
+    last_sequence = np.int64(-1)
+    if base_sequence != -1:
+        last_sequence = base_sequence + delta
+        if last_sequence > 0x7FFFFFFF:
+            last_sequence -= np.int64(1) << 31
+    for i, value in enumerate((
+        headers[_BASE, batch], headers[_LAST, batch], headers[k.COUNT, batch], base_sequence,
+        last_sequence, headers[k.PRODUCER_ID, batch], headers[k.PRODUCER_EPOCH, batch],
+        headers[k.EPOCH, batch],
+    )):  # fmt: skip
+        at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, i)
+        at = _number(out, at, value)
+    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 8)
+    at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, attributes >> 4 & 1)
+    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 9)
+    at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, attributes >> 5 & 1)
+    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 10)
+    if attributes & _HORIZON:
+        at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, _OPEN)
+        at = _number(out, at, headers[k.BASE_TIMESTAMP, batch])
+        at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, _CLOSE)
+    else:
+        at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, _EMPTY)
+    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 11)
+    at = _number(out, at, headers[k.POSITION, batch])
+    append = attributes & _APPEND_TIME != 0
+    at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, _APPEND if append else _CREATE)
+    at = _number(out, at, headers[k.MAX_TIMESTAMP, batch])
+    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 12)
+    at = _number(out, at, headers[k.SIZE, batch])
+    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 13)
+    at = _number(out, at, headers[k.MAGIC, batch])
+    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 14)
+    at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, _CODECS + (attributes & 7))
+    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 15)
+    at = _number(out, at, headers[k.CRC, batch])
+    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 16)
+    at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, np.int64(crc_valid))
+    return _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 17)
+
+
+@kernel
+def _record_line(out, at, arena, rows, row, headers, content):
+    """The line of a record; -1 where its text is no UTF-8."""
+    batch = rows[_ORDINAL, row]
+    for field in (_KEY, _VALUE):
+        size = rows[field + 1, row]
+        if content and size > 0 and not _is_text(arena, rows[field, row], size):
+            return np.int64(-1)
+    at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 0)
+    offset = rows[_OFFSET, row]
+    at = _number(out, at, offset)
+    append = headers[_ATTRIBUTES, batch] & _APPEND_TIME != 0
+    at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, _APPEND if append else _CREATE)
+    at = _number(out, at, rows[_TIMESTAMP, row])
+    at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 1)
+    at = _number(out, at, rows[_KEY_SIZE, row])
+    at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 2)
+    at = _number(out, at, rows[_VALUE_SIZE, row])
+    at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 3)
+    at = _number(out, at, _sequence(headers[_SEQUENCE, batch], offset - headers[_BASE, batch]))
+    at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 4)
+    place = rows[_HEADERS, row]
+    for i in range(rows[_HEADERS_COUNT, row]):
+        if i:
+            at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 9)
+        size, place = k._varint(arena, place, len(arena))  # noqa: SLF001 # one core, two files
+        if not _is_text(arena, place, size):
+            return np.int64(-1)
+        copy_bytes(out, at, arena, place, size)
+        at += size
+        place += size
+        size, place = k._varint(arena, place, len(arena))  # noqa: SLF001
+        place += max(size, np.int64(0))
+    at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 5)
+    if content:
+        for i in range(2):
+            field = _KEY + 2 * i
+            size = rows[field + 1, row]
+            if size >= 0:
+                at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 6 + i)
+                copy_bytes(out, at, arena, rows[field, row], size)
+                at += size
+    return _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 8)
+
+
+@kernel
+def format_lines(arena, rows, headers, chosen, crc_valid, last_batch, content, state, out):
+    """Lines of batches and their records from `state` on; why it stopped: DONE, FULL or ODD.
+
+    Args:
+        arena, rows, headers: as `decode_records` left them.
+        chosen: which batches are printed here.
+        crc_valid: whether the checksum of each is right.
+        last_batch: up to which batch (exclusive) lines of batches are due.
+        content: whether keys and values are printed.
+        state: next batch, next row, bytes written so far; updated. With ODD the next row is one
+            whose text is not UTF-8.
+        out: the text; a line is begun only if it fits.
+    """
+    batch, row, at = state[STATE_BATCH], state[STATE_ROW], state[STATE_SIZE]
+    room = np.int64(len(out)) - LINE_SIZE_MAX
+    why = DONE
+    while True:
+        due = rows[_ORDINAL, row] + 1 if row < rows.shape[1] else last_batch
+        while batch < due and at <= room:
+            if chosen[batch]:
+                at = _batch_line(out, at, headers, batch, crc_valid[batch])
+            batch += 1
+        if batch < due:
+            why = FULL
+            break
+        if row == rows.shape[1]:
+            break
+        # Between the key and the end of the headers lies all that a line repeats.
+        size = rows[_KEY_SIZE, row] + rows[_VALUE_SIZE, row]
+        place = rows[_HEADERS, row]
+        for _ in range(2 * rows[_HEADERS_COUNT, row]):
+            length, place = k._varint(arena, place, len(arena))  # noqa: SLF001
+            place += max(length, np.int64(0))
+        size += place - rows[_HEADERS, row]
+        if at + size > room:
+            why = FULL
+            break
+        after = _record_line(out, at, arena, rows, row, headers, content)
+        if after < 0:
+            why = ODD
+            break
+        at = after
+        row += 1
+    state[STATE_BATCH], state[STATE_ROW], state[STATE_SIZE] = batch, row, at
+    return why

@@ -1,0 +1,99 @@
+"""Kafka's text from the kernels is that of the reference decoder: lines, reports and status."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkalog.columnar import rule, text
+from kafkalog_cli.main import run
+from tests.builders import batch, flip, record, write_log
+from tests.kafkalog.columnar.test_twins import logs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import State
+
+DEEP = ("--deep-iteration", "--print-data-log")
+OPTIONS = ((), ("--deep-iteration",), DEEP, (*DEEP, "--max-bytes", "300"))
+
+
+def outputs(capture: pytest.CaptureFixture[bytes], *argv: object) -> list[Any]:
+    """Status, stdout and stderr without and with the kernels."""
+    found = []
+    for size_min in (1 << 40, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rule, "FAST_SIZE_MIN", size_min)
+            patch.setattr(text, "_ROWS", 50)
+            capture.readouterr()
+            status = run(["kafka-dump-log", *map(str, argv)])
+            found.append((status, *capture.readouterr()))
+    return found
+
+
+def assert_same(capture: pytest.CaptureFixture[bytes], *argv: object) -> bytes:
+    slow, fast = outputs(capture, *argv)
+    assert fast == slow
+    return fast[1]
+
+
+def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.CaptureFixture[bytes]):
+    """Every log of every broker, sound and torn."""
+    paths = [path for log_dir in any_state.log_dirs for path in sorted(log_dir.glob("*/*.log"))]
+    for options in OPTIONS:
+        assert_same(capfdbinary, *options, "--files", ",".join(map(str, paths)))
+
+
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=logs(), options=st.sampled_from(OPTIONS))
+def test_generated_and_damaged_logs_read_the_same(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], data: bytes, options: tuple[str, ...]
+):
+    """Gaps, wrong checksums, undecodable records and tails."""
+    assert_same(capfdbinary, *options, "--files", write_log(tmp_path, data))
+
+
+def test_text_that_is_no_utf_8(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
+    """Java's replacement characters; surrogates, overlong forms and cut characters among them."""
+    rng = random.Random(3)
+    pieces = [b"a", b"\xc3\xa9", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80", b"\xed\xa0\x80", b"\xff",
+              b"\xc0\x80", b"\xe0\x80\x80", b"\xf4\x90\x80\x80", b"\xed\x9f\xbf", b"\xe2\x82",
+              b"\xf0\x8f\xbf\xbf", b"\xef\xbf\xbd", b"\xf4\x8f\xbf\xbf", b"\x80", b"\0",
+              b"\n"]  # fmt: skip
+    texts = [b"".join(rng.choices(pieces, k=rng.randrange(4))) for _ in range(900)]
+    records = [
+        record(i, texts[3 * i], texts[3 * i + 1], headers=[(texts[3 * i + 2], b"x"), (b"n", None)])
+        for i in range(300)
+    ]
+    path = write_log(tmp_path, batch(0, records))
+    printed = assert_same(capfdbinary, *DEEP, "--files", path)
+    assert printed.count(b"| offset: ") == 300
+
+
+def test_lines_longer_than_a_block(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
+    """A value of some megabytes, a key of some more, many headers."""
+    many = [(b"header-%d" % i, bytes(20)) for i in range(90_000)]
+    data = [
+        batch(0, [record(0, b"k", b"v" * (3 << 20)), record(1, b"k" * (2 << 20), None)]),
+        batch(2, [record(0, b"k", b"v", headers=many)]),
+        flip(batch(3, [record(0)]), 8 * 17),
+    ]
+    path = write_log(tmp_path, *data)
+    assert len(assert_same(capfdbinary, *DEEP, "--files", path)) > 6 << 20
+
+
+def test_a_small_log_needs_no_engine(corpus_dir: Path, capfdbinary: Any):
+    """The rule says so; nor does text for decoders, or on a terminal."""
+    sys.modules.pop("kafkalog.columnar.text", None)
+    [path] = sorted((corpus_dir / "kafka-4.3" / "txn").glob("txn-0/*.log"))[:1]
+    assert run(["kafka-dump-log", *DEEP, "--files", str(path)]) == 0
+    assert "kafkalog.columnar.text" not in sys.modules
+    capfdbinary.readouterr()
