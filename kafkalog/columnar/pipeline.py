@@ -11,10 +11,10 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.columnar.arrow import table_of_records
+from kafkalog.columnar.stages import advance, defects_of
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import Frames
 from kafkalog.model import Batch, Defect
@@ -32,13 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kafkalog.columnar.chunks import Chunk, Rows, Workspace
+    from kafkalog.columnar.chunks import Chunk, Workspace
     from kafkalog.log_dir import FileEntry, PartitionDir
     from kafkalog.model import Record
     from kafkalog.reader import ReadPlan, Selection
     from kafkalog.source import Readable
 
-_OUTPUT_AT_ONCE: Final = 1 << 25
 
 # Record batches, each with its defects and the number of its rows that come before each of them.
 Found = tuple[Any, tuple[tuple[int, Defect], ...]]
@@ -245,24 +244,6 @@ def _steps(chunk: Chunk, request: Request) -> Iterator[Any]:
         yield table_of(chosen, chunk.headers, request.schema), events
 
 
-def defects_of(rows: Rows, chunk: Chunk, bad: list[int]) -> list[tuple[int, Defect]]:
-    """What is wrong with the batches of these rows, and how many rows come before; in order.
-
-    The checksum of a batch (`bad`: ordinals of wrong ones) is told before its records are judged.
-    """
-    told = [
-        (rows.row_of(i), i, 0, next(crc_defects(chunk.batch(i, crc_valid=False))))
-        for i in bad
-        if i in rows.started
-    ]
-    told += [
-        (failure.row, failure.ordinal, 1, defect_of(failure.error, chunk.batch(failure.ordinal)))
-        for failure in rows.failures
-    ]
-    told.sort(key=itemgetter(0, 1, 2))
-    return [(event[0], event[3]) for event in told]
-
-
 def _by_records(source: Readable, batch: Batch, request: Request) -> Iterator[Found]:
     """One batch through the reference decoder."""
     rows = []
@@ -277,16 +258,3 @@ def _by_records(source: Readable, batch: Batch, request: Request) -> Iterator[Fo
     except KafkaLogError as error:
         events.append((len(rows), defect_of(error, batch)))
     yield table_of_records(rows, request.schema), tuple(events)
-
-
-def advance(steps: Iterator[Any]) -> tuple[list[Any], bool]:
-    """Some steps, until their output is large enough; whether they were the last."""
-    found: list[Any] = []
-    size = 0
-    for step in steps:
-        found.append(step)
-        if isinstance(step, tuple):
-            size += step[1] if isinstance(step[1], int) else step[0].nbytes
-        if size >= _OUTPUT_AT_ONCE:
-            return found, False
-    return found, True

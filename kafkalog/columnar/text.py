@@ -13,7 +13,7 @@ from formats import constants as c
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import text_kernels as t
 from kafkalog.columnar.chunks import Chunk, ChunkReader, Rows, Workspace
-from kafkalog.columnar.pipeline import advance, defects_of
+from kafkalog.columnar.stages import advance, defects_of
 from kafkalog.framing import read_batch
 from kafkalog.model import Batch, Defect, Header, Record, increment_sequence
 
