@@ -43,7 +43,7 @@ class Source:
     """
 
     __slots__ = ("_fd", "_window", "_window_position", "_window_size", "mtime_ms", "path",
-                 "size_bytes")  # fmt: skip
+                 "size_bytes", "stored_bytes")  # fmt: skip
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -56,6 +56,7 @@ class Source:
             raise NotFoundError("The path cannot name a file.", path=path) from error
         status = os.fstat(self._fd)
         self.size_bytes = status.st_size
+        self.stored_bytes = status.st_blocks * 512  # less than the size where there are holes
         self.mtime_ms = status.st_mtime_ns // 1_000_000
         self._window = b""
         self._window_position = 0

@@ -87,7 +87,7 @@ class KafkaDump:
         text.put_line(text.heading(parse_file_name(os.path.basename(path))))
         with Source(path) as source:
             limit = min(source.size_bytes, self.options.max_bytes)
-            if self._is_fast(limit):
+            if self._is_fast(min(limit, source.stored_bytes)):
                 self._fast_log(source, limit)
                 return
             previous, position = -1, 0
