@@ -146,7 +146,7 @@ def lookup_offset(
                 batch=resolve_batch(opened.source, batch),
                 leader_epoch=_epoch(batch),
             )
-            record = _first_record_from(search, opened, batch, offset)
+            record = _first_record(search, offset, limit)
             if record is not None:
                 answer = replace(
                     answer, offset=record.offset, timestamp=record.timestamp, record=record
@@ -155,15 +155,12 @@ def lookup_offset(
     return search.finish(replace(answer, reason="no batch at or above the offset"))
 
 
-def _first_record_from(
-    search: _Search, opened: OpenSegment, batch: Batch, offset: int
-) -> Record | None:
-    """The first record at or above `offset`, in the batch or, where that is emptied, behind it."""
-    for found in scan_batches(opened.source, batch.position):
-        if isinstance(found, Batch):
-            record = search.first_record(opened, found, offset)
-            if record is not None:
-                return record
+def _first_record(search: _Search, offset: int, limit: int) -> Record | None:
+    """The first record from `offset` up to `limit`, over emptied batches and segments."""
+    for batch, opened in search.log.batches_from(offset):
+        record = search.first_record(opened, batch, offset)
+        if record is not None:
+            return record if record.offset < limit else None
     return None
 
 

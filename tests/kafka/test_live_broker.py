@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -273,6 +274,42 @@ def test_special_lookups_answer_like_list_offsets(
             if ours != listed(theirs)
         ]
     fail_on(differences, len(names) * len(broker.partitions()))
+
+
+def test_fetch_positions_are_those_of_the_storage_classes(
+    broker: BrokerData, kafkalog: Callable[..., Any], tmp_path: Any
+) -> None:
+    """`UnifiedLog.read` for every offset: segment, position, batch, first record at or above it.
+
+    The cleaner leaves empty batches and segments, over which the first record must be found.
+    """
+    shutil.copytree(broker.log_dir("clean"), tmp_path / "copy")
+    recorded = json.loads((broker.expected / "lookup.json").read_text())
+    differences, total = [], 0
+    for name in ("compacted-twice-0", "compacted-0", "trimmed-0", "a.b_c-1-0"):
+        partition = broker.log_dir("clean") / name
+        [end] = rows(kafkalog, "lookup-offset", partition, "--special", "latest")
+        offsets = [str(offset) for offset in range(end["offset"] + 2)]
+        # Without it the oracle would begin at the first segment, not where DeleteRecords cut.
+        options = ["--log-start", str(recorded[name]["earliest"]["offset"])]
+        options += [word for offset in offsets for word in ("--offset", offset)]
+        read = broker_data.oracle("lookup", str(tmp_path / "copy" / name), *options, cwd=tmp_path)
+        got = rows(kafkalog, "lookup-offset", partition, "--isolation", "log", *offsets)
+        for row, wanted in zip(got, read["offsets"], strict=True):
+            total += 1
+            found = None
+            if row["found"]:
+                base = int(os.path.basename(row["segment"]).partition(".")[0])
+                found = (base, row["position"], row["size"], row["batch_base_offset"],
+                         row["batch_last_offset"], row["offset"])  # fmt: skip
+            expected = None
+            if "position" in wanted:
+                expected = (wanted["segmentBase"], wanted["position"], wanted["batchSize"],
+                            wanted["batchBaseOffset"], wanted["batchLastOffset"],
+                            wanted["firstRecordOffset"])  # fmt: skip
+            if found != expected:
+                differences.append(f"{name} {wanted['offset']}: {found}, Kafka {expected}")
+    fail_on(differences, total)
 
 
 def test_a_process_of_its_own_prints_the_same(broker: BrokerData, log_dir: Any) -> None:

@@ -121,7 +121,7 @@ def test_single_bit_flips(log: Path):
             if number % 10 == 0:
                 look_up_in_every_way(log)
                 list_in_every_way(log.parent)
-        except Exception as error:
+        except Exception as error:  # raised again, with the seed that repeats it
             error.add_note(where)
             raise
         in_checksum = path.suffix == ".snapshot"
