@@ -29,6 +29,7 @@ docs: $(STAMP)  ## write the generated pages of docs/ anew
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m kafkalog.columnar.native
 	touch $@
 
 clean:

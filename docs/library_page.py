@@ -54,7 +54,7 @@ What a read_committed consumer is given leaves out aborted transactions and mark
 ## Columns
 
 `scan` gives the same records as Arrow record batches, far faster, in bounded memory; polars, duckdb
-and pandas take them as they are. It needs `pip install 'kafkalog[fast]'`. Damage is told to
+and pandas take them as they are. It needs `pip install 'kafkalog[arrow]'`. Damage is told to
 `defects`; columns that are not asked for are not built.
 
 ```pycon

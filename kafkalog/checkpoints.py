@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from formats.checkpoint import Checkpoint
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import CheckpointEntry, EpochEntry
 from kafkalog.parsing import parse
@@ -44,6 +43,8 @@ def read_number_pairs(path: str) -> list[tuple[int, int]]:
 
 
 def _fields(path: str, count: int) -> Iterator[list[str]]:
+    from formats.checkpoint import Checkpoint
+
     lines = [_trimmed(line.fields) for line in parse(Checkpoint, read_file(path), path)]
     if not lines:
         return

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from formats import constants as c
-from formats.offset_index import OffsetIndexEntry as OffsetIndexEntrySchema
-from formats.time_index import TimeIndexEntry as TimeIndexEntrySchema
 from kafkalog.model import AbortedTransaction, OffsetIndexEntry, TimeIndexEntry
 from kafkalog.names import parse_file_name
 from kafkalog.source import Source
@@ -129,7 +127,9 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
 
     def entry(self, number: int) -> OffsetIndexEntry:
         """Entry `number`, from 0; decoded by the schema in `formats`."""
-        parsed = OffsetIndexEntrySchema.parse(self._slot(number))
+        from formats.offset_index import OffsetIndexEntry as Schema
+
+        parsed = Schema.parse(self._slot(number))
         return OffsetIndexEntry(number, self.base_offset + parsed.relative_offset, parsed.position)
 
     def entries(self, *, padding: bool = False) -> Iterator[OffsetIndexEntry]:
@@ -160,7 +160,9 @@ class TimeIndex(_Index[TimeIndexEntry]):
 
     def entry(self, number: int) -> TimeIndexEntry:
         """Entry `number`, from 0; decoded by the schema in `formats`."""
-        parsed = TimeIndexEntrySchema.parse(self._slot(number))
+        from formats.time_index import TimeIndexEntry as Schema
+
+        parsed = Schema.parse(self._slot(number))
         return TimeIndexEntry(number, parsed.timestamp, self.base_offset + parsed.relative_offset)
 
     def entries(self, *, padding: bool = False) -> Iterator[TimeIndexEntry]:

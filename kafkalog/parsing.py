@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from construct import ConstructError
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from construct import ConstructError
 
 
 def parse(schema: Any, data: bytes, path: str, *, reference: str = "file-malformed") -> Any:
@@ -15,6 +16,8 @@ def parse(schema: Any, data: bytes, path: str, *, reference: str = "file-malform
     Raises:
         CorruptDataError: the bytes do not follow the schema.
     """
+    from construct import ConstructError
+
     try:
         return schema.parse(data)
     except ConstructError as error:

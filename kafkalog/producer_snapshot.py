@@ -5,7 +5,6 @@ Follows `ProducerStateManager.readSnapshot` of Kafka 4.3.
 
 from __future__ import annotations
 
-from formats.producer_snapshot import ProducerSnapshot
 from kafkalog.checksums import crc32c
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import ProducerState
@@ -23,6 +22,8 @@ def read_producer_snapshot(path: str) -> list[ProducerState]:
         CorruptDataError: version, checksum or layout are wrong; a broker discards such a file.
         NotFoundError, UnreadableError: it cannot be read.
     """
+    from formats.producer_snapshot import ProducerSnapshot
+
     data = read_file(path, size_max=1 << 30)
     if len(data) >= 2 and (version := int.from_bytes(data[:2], "big", signed=True)) != _VERSION:
         raise _corrupt(path, f"Snapshot contained an unknown file version {version}")

@@ -10,11 +10,7 @@ import dataclasses
 import io
 from typing import TYPE_CHECKING, Any
 
-from construct import ConstructError
-
 from formats import constants as c
-from formats.message_set import Message
-from formats.record import Record as RecordSchema
 from kafkalog.checksums import crc32
 from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
 from kafkalog.errors import CorruptDataError
@@ -67,6 +63,8 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         raise _corrupt("records-count-invalid", batch, f"The batch says {batch.count} records.")
     if batch.count == 0:
         return
+    from formats.record import Record as RecordSchema
+
     body = source.read(
         batch.position + c.RECORD_BATCH_OVERHEAD, batch.size_bytes - c.RECORD_BATCH_OVERHEAD
     )
@@ -108,6 +106,8 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
 
 
 def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
+    from formats.message_set import Message
+
     body = source.read(batch.position, batch.size_bytes)
     wrapper = _parse(Message, io.BytesIO(body), batch, "The message")
     if not batch.compression:
@@ -135,6 +135,8 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
 
 def _inner_messages(batch: Batch, body: bytes) -> list[Any]:
     """The messages of a decompressed set; an incomplete last one is dropped, as by Kafka."""
+    from formats.message_set import Message
+
     messages = []
     position = 0
     while len(body) - position >= c.LOG_OVERHEAD:
@@ -182,6 +184,8 @@ def _decompress(batch: Batch, body: bytes, size_max: int) -> bytes:
 
 
 def _parse(schema: Any, stream: io.BytesIO, batch: Batch, what: str) -> Any:
+    from construct import ConstructError
+
     try:
         return schema.parse_stream(stream)
     except ConstructError as error:

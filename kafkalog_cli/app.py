@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkalog_cli.commands.dump_segment import dump_segment
-from kafkalog_cli.commands.kafka_dump_log import kafka_dump_log
+from kafkalog_cli.commands.kafka_dump_log import dump_files
 from kafkalog_cli.commands.lookup_offset import lookup_offset
 from kafkalog_cli.commands.ls import ls
 from kafkalog_cli.commands.verify import verify
@@ -48,6 +48,19 @@ def _root(
     """
 
 
+def _kafka_dump_log(context: typer.Context) -> int:
+    """Take the options of kafka-dump-log.sh of Kafka 4.3 and print its bytes.
+
+    Unlike the original it never writes to the files, goes on past damage, and exits with 1 where it
+    found any. `kafka-dump-log --help` lists the options.
+
+    \b
+    kafkalog kafka-dump-log --deep-iteration --print-data-log --files 00000000000000000000.log
+    kafkalog kafka-dump-log --offsets-decoder --files __consumer_offsets-0/00000000000000000000.log
+    """
+    return dump_files(context.args)
+
+
 def command_group() -> Any:
     """All commands as one click group."""
     app = typer.Typer(
@@ -68,9 +81,10 @@ def command_group() -> Any:
     for command, summary in commands.items():
         app.command(short_help=summary)(command)
     app.command(
+        name="kafka-dump-log",
         short_help="Take the options of kafka-dump-log.sh, print its bytes.",
         # Kafka's own option syntax, optional arguments included, is parsed by argparse.
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
         add_help_option=False,
-    )(kafka_dump_log)
+    )(_kafka_dump_log)
     return typer.main.get_command(app)

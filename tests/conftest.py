@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.columnar import native
 from kafkalog_cli.main import run
 
 if TYPE_CHECKING:
@@ -39,6 +40,14 @@ class State:
         return sorted(
             path for log_dir in self.log_dirs for path in log_dir.iterdir() if path.is_dir()
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels() -> None:
+    """Small logs go to the kernels in tests, which they do only where these are compiled."""
+    if not native.is_compiled():
+        native.compile_all()
+    assert native.is_compiled()
 
 
 @pytest.fixture(scope="session")

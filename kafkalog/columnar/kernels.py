@@ -12,12 +12,9 @@ all tables int64 arrays with one row per field.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from formats import constants as c
-from kafkalog.columnar.cache import kernel
+from kafkalog.columnar.native import inlined, kernel
 
 # Fields of a header table.
 (POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, MAGIC, ATTRIBUTES, CRC, EPOCH, BASE_TIMESTAMP,
@@ -63,23 +60,13 @@ def _crc_table():
 _TABLE = _crc_table()
 
 
-@intrinsic
-def copy_bytes(_, target, target_at, source, source_at, size):  # noqa: ARG001 # types
-    """`memcpy` between two byte arrays; the caller has checked both ends."""
-    signature = types.void(target, types.int64, source, types.int64, types.int64)
-
-    def generate(context, builder, signature, arguments):
-        pointers = []
-        for array, at in ((0, 1), (2, 3)):
-            made = context.make_array(signature.args[array])(context, builder, arguments[array])
-            pointers.append(builder.gep(made.data, [arguments[at]]))
-        cgutils.raw_memcpy(builder, pointers[0], pointers[1], arguments[4], 1)
-        return context.get_dummy_value()
-
-    return signature, generate
+@inlined
+def copy_bytes(target, target_at, source, source_at, size):
+    """Copy bytes between two arrays; compiled as `memcpy`. The caller has checked both ends."""
+    target[target_at : target_at + size] = source[source_at : source_at + size]
 
 
-@kernel
+@inlined
 def _int32(data, at):
     value = (
         np.int64(data[at]) << 24 | np.int64(data[at + 1]) << 16
@@ -88,18 +75,18 @@ def _int32(data, at):
     return value - ((value & 0x80000000) << 1)
 
 
-@kernel
+@inlined
 def _int64(data, at):
     return _int32(data, at) << 32 | (_int32(data, at + 4) & 0xFFFFFFFF)
 
 
-@kernel
+@inlined
 def _int16(data, at):
     value = np.int64(data[at]) << 8 | np.int64(data[at + 1])
     return value - ((value & 0x8000) << 1)
 
 
-@kernel
+@kernel("bytes int int int int table", results=3)
 def scan_headers(data, start, size, file_position, left, headers):
     """Batch headers of `data[start:size]` into columns, as far as batches are whole.
 
@@ -176,7 +163,7 @@ def scan_headers(data, start, size, file_position, left, headers):
         at = end
 
 
-@kernel
+@kernel("bytes ints ints flags ints")
 def crc32c_ranges(data, starts, ends, chosen, sums):
     """CRC-32C of `data[starts[i]:ends[i]]` into `sums` where `chosen`; ranges are in bounds."""
     for i in range(len(starts)):
@@ -209,7 +196,7 @@ def crc32c_ranges(data, starts, ends, chosen, sums):
         sums[i] = np.int64(crc ^ np.uint32(0xFFFFFFFF))
 
 
-@kernel
+@inlined
 def _varint(data, at, end):
     """A zigzag varint of 32 bits and the position after it, -1 where there is none."""
     value = np.int64(0)
@@ -227,7 +214,7 @@ def _varint(data, at, end):
     return np.int64(0), np.int64(-1)
 
 
-@kernel
+@inlined
 def _varlong(data, at, end):
     """A zigzag varint of 64 bits and the position after it, -1 where there is none."""
     value = np.uint64(0)
@@ -245,7 +232,7 @@ def _varlong(data, at, end):
     return np.int64(0), np.int64(-1)
 
 
-@kernel
+@inlined
 def _record(data, at, body_end, rows, row):
     """One record into `rows[:, row]`, offsets and times as deltas; the position after it or -1."""
     length, at = _varint(data, at, body_end)
@@ -284,7 +271,7 @@ def _record(data, at, body_end, rows, row):
     return at if at == end else np.int64(-1)
 
 
-@kernel
+@kernel("bytes table ints ints int ints ints table", results=1)
 def decode_records(data, headers, starts, ends, last, state, codes, rows):
     """Records of the batches from `state` up to `last` into `rows`, as many as there is room for.
 
@@ -352,7 +339,7 @@ def decode_records(data, headers, starts, ends, last, state, codes, rows):
     return row
 
 
-@kernel
+@kernel("ints ints32 bytes", results=2)
 def binary_offsets(sizes, offsets, valid):
     """Arrow's offsets and validity bits of byte strings of these sizes (below 0: null).
 
@@ -375,7 +362,7 @@ def binary_offsets(sizes, offsets, valid):
     return total, nulls
 
 
-@kernel
+@kernel("bytes ints ints32 bytes")
 def gather(data, positions, offsets, out):
     """The byte strings at `positions`, whose sizes `offsets` tell, one after the other."""
     for i in range(len(positions)):
@@ -384,7 +371,7 @@ def gather(data, positions, offsets, out):
             copy_bytes(out, np.int64(offsets[i]), data, positions[i], np.int64(size))
 
 
-@kernel
+@kernel("ints ints32", results=1)
 def list_offsets(counts, offsets):
     """Arrow's offsets of lists of these lengths; the sum is returned."""
     total = np.int64(0)
@@ -395,7 +382,7 @@ def list_offsets(counts, offsets):
     return total
 
 
-@kernel
+@kernel("bytes ints ints table")
 def expand_headers(data, positions, counts, fields):
     """Key and value of each record header, of records that `decode_records` accepted.
 
@@ -414,7 +401,7 @@ def expand_headers(data, positions, counts, fields):
             found += 1
 
 
-@kernel
+@kernel("bytes ints ints bytes flags")
 def equal_bytes(data, positions, sizes, wanted, equal):
     """Whether the byte strings at these positions are the wanted one."""
     size = np.int64(len(wanted))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.columnar.rule import FAST_SIZE_MIN, default_threads, require_engine
+from kafkalog.columnar import rule
+from kafkalog.columnar.rule import default_threads, require_arrow
 from kafkalog.errors import UsageError
 from kafkalog.reader import EVERYTHING, plan_reading
 
@@ -42,14 +43,14 @@ def scan(
         progress: is called with numbers of bytes as they are read.
 
     Raises:
-        UnsupportedError: numba, numpy or pyarrow is missing.
+        UnsupportedError: pyarrow is missing.
         UsageError: there is no such column.
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
 
     Cost:
         Some 20 MB a thread and what is decompressed at a time, however large the log is.
     """
-    require_engine()
+    require_arrow()
     from kafkalog.columnar.arrow import schema_of
     from kafkalog.columnar.pipeline import Request, by_kernels, by_reference, limited
 
@@ -63,14 +64,14 @@ def scan(
         defects or (lambda _: None),
         progress or (lambda _: None),
     )
-    if sum(segment.log.size_bytes for segment in request.plan.segments) < FAST_SIZE_MIN:
+    if not rule.is_worth_it(sum(segment.log.size_bytes for segment in request.plan.segments)):
         return limited(by_reference(path, request), request)
     return limited(by_kernels(request, threads or default_threads()), request)
 
 
 def to_table(path: str | Path | PartitionDir | FileEntry, **options: Any) -> Any:
     """All that `scan` gives, with the same options, as one `pyarrow.Table` in memory."""
-    require_engine()
+    require_arrow()
     import pyarrow as pa
 
     from kafkalog.columnar.arrow import schema_of
@@ -81,7 +82,7 @@ def to_table(path: str | Path | PartitionDir | FileEntry, **options: Any) -> Any
 
 def scan_schema() -> Any:
     """The `pyarrow.Schema` of all columns that `scan` knows."""
-    require_engine()
+    require_arrow()
     from kafkalog.columnar.arrow import schema_of
 
     return schema_of(None)

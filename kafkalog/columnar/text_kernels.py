@@ -15,8 +15,8 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.columnar import kernels as k
-from kafkalog.columnar.cache import kernel
 from kafkalog.columnar.kernels import copy_bytes
+from kafkalog.columnar.native import inlined, kernel
 
 LINE_SIZE_MAX: Final = 640
 DONE, FULL, ODD = range(3)
@@ -53,14 +53,14 @@ _VALUE_WORDS, _VALUE_STARTS = _words(
 _TRUE, _CREATE, _APPEND, _EMPTY, _OPEN, _CLOSE, _CODECS = 1, 2, 3, 4, 5, 6, 7
 
 
-@kernel
+@inlined
 def _word(out, at, words, starts, i):
     size = starts[i + 1] - starts[i]
     copy_bytes(out, at, words, starts[i], size)
     return at + size
 
 
-@kernel
+@inlined
 def _number(out, at, value):
     rest = np.uint64(value)
     if value < 0:
@@ -82,7 +82,7 @@ def _number(out, at, value):
     return end
 
 
-@kernel
+@inlined
 def _sequence(base, delta):
     if base < 0:
         return np.int64(-1)
@@ -90,7 +90,7 @@ def _sequence(base, delta):
     return total - (np.int64(1) << 31) if total > 0x7FFFFFFF else total
 
 
-@kernel
+@inlined
 def _is_text(data, at, size):
     """Whether the bytes are well-formed UTF-8, which Java prints as it is."""
     high = np.uint8(0)
@@ -128,7 +128,7 @@ def _is_text(data, at, size):
     return True
 
 
-@kernel
+@inlined
 def _batch_line(out, at, headers, batch, crc_valid):
     attributes = headers[_ATTRIBUTES, batch]
     delta = headers[_LAST, batch] - headers[_BASE, batch]
@@ -174,7 +174,7 @@ def _batch_line(out, at, headers, batch, crc_valid):
     return _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 17)
 
 
-@kernel
+@inlined
 def _record_line(out, at, arena, rows, row, headers, content):
     """The line of a record; -1 where its text is no UTF-8."""
     batch = rows[_ORDINAL, row]
@@ -219,7 +219,7 @@ def _record_line(out, at, arena, rows, row, headers, content):
     return _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 8)
 
 
-@kernel
+@kernel("bytes table table flags flags int int ints bytes", results=1)
 def format_lines(arena, rows, headers, chosen, crc_valid, last_batch, content, state, out):
     """Lines of batches and their records from `state` on; why it stopped: DONE, FULL or ODD.
 

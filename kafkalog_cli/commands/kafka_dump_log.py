@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-import typer
 
-
-def kafka_dump_log(context: typer.Context) -> int:
-    """Take the options of kafka-dump-log.sh of Kafka 4.3 and print its bytes.
-
-    Unlike the original it never writes to the files, goes on past damage, and exits with 1 where it
-    found any. `kafka-dump-log --help` lists the options.
-
-    \b
-    kafkalog kafka-dump-log --deep-iteration --print-data-log --files 00000000000000000000.log
-    kafkalog kafka-dump-log --offsets-decoder --files __consumer_offsets-0/00000000000000000000.log
-    """
+def dump_files(argv: list[str]) -> int:
+    """Run the command with these arguments and return its exit status."""
     from kafkalog.errors import UsageError
     from kafkalog_cli.kafka_dump import KafkaDump
     from kafkalog_cli.outcome import Outcome
 
-    arguments, others = _parser().parse_known_args(context.args)
+    arguments, others = _parser().parse_known_args(argv)
     for word in others:
         if word.startswith("-"):
             raise UsageError(
@@ -80,15 +70,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name-defined] # noqa: F821
-    from kafkalog.payloads import PayloadKind
     from kafkalog_cli.kafka_dump import DumpOptions
     from kafkalog_cli.render.kafka_text import RecordText
 
     chosen = [
-        PayloadKind(name)
+        name
         for name in _PAYLOAD_DECODERS
         if getattr(arguments, f"{name.replace('-', '_')}_decoder")
     ]
+    decoder = None
+    if chosen:
+        from kafkalog.payloads import PayloadKind
+
+        decoder = PayloadKind(chosen[0])
     classes = (arguments.key_decoder_class, arguments.value_decoder_class)
     content = bool(arguments.print_data_log or chosen or any(classes))
     numbers = [_width(name) for name in classes]
@@ -97,7 +91,7 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name
         record=RecordText(
             content=content,
             metadata=not arguments.skip_record_metadata,
-            decoder=chosen[0] if chosen else None,
+            decoder=decoder,
             numbers=(numbers[0], numbers[1]),
         ),
         max_bytes=arguments.max_bytes,

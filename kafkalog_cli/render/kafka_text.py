@@ -10,9 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.control_records import control_text
 from kafkalog.java_text import java_text
-from kafkalog.payloads import kafka_text
 from kafkalog_cli.render.rows import compression_name
 
 if TYPE_CHECKING:
@@ -96,12 +94,16 @@ def record_line(record: Record, what: RecordText) -> str:
         names = ",".join(java_text(header.key) for header in record.headers)
         line += f" sequence: {record.sequence} headerKeys: [{names}]"
         if record.batch.is_control:
+            from kafkalog.control_records import control_text
+
             return line + control_text(record)
     return line + _content(record, what) if what.content else line
 
 
 def _content(record: Record, what: RecordText) -> str:
     if what.decoder is not None:
+        from kafkalog.payloads import kafka_text
+
         return kafka_text(what.decoder, record)
     text = ""
     for word, data, width in (

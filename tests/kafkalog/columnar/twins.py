@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.columnar import rule
 from kafkalog.columnar import scan as columnar
 from kafkalog.model import Defect, Record
 from kafkalog.reader import EVERYTHING, Selection, read_records
@@ -55,7 +56,7 @@ def by_kernels(path: Path, selection: Selection = EVERYTHING, **options: Any) ->
     rows: list[Row] = []
     defects: list[Defect] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columnar, "FAST_SIZE_MIN", 0)
+        patch.setattr(rule, "FAST_SIZE_MIN", 0)
         for table in columnar.scan(path, selection=selection, defects=defects.append, **options):
             table.validate(full=True)
             rows += table.to_pylist()
