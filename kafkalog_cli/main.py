@@ -18,6 +18,7 @@ def main() -> None:
     from kafkalog.columnar.cache import on_compile
 
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own threads: started, never used
     on_compile.append(_say_compiling)
     status = run(sys.argv[1:])
     sys.stdout.flush()

@@ -58,6 +58,7 @@ def _crc_table():
 
 
 _TABLE = _crc_table()
+_BYTE = np.uint64(0xFF)
 
 
 @inlined
@@ -67,10 +68,35 @@ def copy_bytes(target, target_at, source, source_at, size):
 
 
 @inlined
+def byte(data, at):
+    """The byte at a position >= 0 that the caller has checked; compiled as one load."""
+    return np.int64(data[at])
+
+
+@inlined
+def eight_bytes(data, at):
+    """Eight bytes, little-endian and unsigned; compiled as one load."""
+    return data[at : at + 8].view(np.uint64)[0]
+
+
+@inlined
+def put_eight_bytes(data, at, word):
+    """Write eight bytes, the lowest first; compiled as one store."""
+    for i in range(8):
+        data[at + i] = word >> np.uint64(8 * i) & np.uint64(0xFF)
+
+
+@inlined
+def trailing_zeros(word):
+    """How many of the lowest bits are 0, of a word that is not; compiled as one instruction."""
+    return int(word & -word).bit_length() - 1
+
+
+@inlined
 def _int32(data, at):
     value = (
-        np.int64(data[at]) << 24 | np.int64(data[at + 1]) << 16
-        | np.int64(data[at + 2]) << 8 | np.int64(data[at + 3])
+        byte(data, at) << 24 | byte(data, at + 1) << 16
+        | byte(data, at + 2) << 8 | byte(data, at + 3)
     )  # fmt: skip
     return value - ((value & 0x80000000) << 1)
 
@@ -82,7 +108,7 @@ def _int64(data, at):
 
 @inlined
 def _int16(data, at):
-    value = np.int64(data[at]) << 8 | np.int64(data[at + 1])
+    value = byte(data, at) << 8 | byte(data, at + 1)
     return value - ((value & 0x8000) << 1)
 
 
@@ -114,7 +140,7 @@ def scan_headers(data, start, size, file_position, left, headers):
         if size - at <= _UP_TO_MAGIC:
             return found, at, SCAN_NEEDS_MORE
         length = _int32(data, at + 8)
-        magic = np.int64(data[at + 16])
+        magic = byte(data, at + 16)
         minimum = _BATCH_MIN
         if magic == 0:
             minimum = _LEGACY_MIN
@@ -133,7 +159,7 @@ def scan_headers(data, start, size, file_position, left, headers):
         if magic < 2:
             timestamp = _int64(data, at + 18) if magic == 1 else np.int64(-1)
             headers[CRC, found] = _int32(data, at + 12) & 0xFFFFFFFF
-            attributes = np.int64(data[at + 17])
+            attributes = byte(data, at + 17)
             headers[ATTRIBUTES, found] = attributes - ((attributes & 0x80) << 1)
             headers[LAST_OFFSET, found] = base_offset
             headers[BASE_TIMESTAMP, found] = timestamp
@@ -173,25 +199,21 @@ def crc32c_ranges(data, starts, ends, chosen, sums):
         at = starts[i]
         end = ends[i]
         while end - at >= 8:
-            crc ^= (
-                np.uint32(data[at])
-                | np.uint32(data[at + 1]) << np.uint32(8)
-                | np.uint32(data[at + 2]) << np.uint32(16)
-                | np.uint32(data[at + 3]) << np.uint32(24)
-            )
+            word = eight_bytes(data, at) ^ np.uint64(crc)
             crc = (
-                _TABLE[7, crc & np.uint32(0xFF)]
-                ^ _TABLE[6, (crc >> np.uint32(8)) & np.uint32(0xFF)]
-                ^ _TABLE[5, (crc >> np.uint32(16)) & np.uint32(0xFF)]
-                ^ _TABLE[4, crc >> np.uint32(24)]
-                ^ _TABLE[3, data[at + 4]]
-                ^ _TABLE[2, data[at + 5]]
-                ^ _TABLE[1, data[at + 6]]
-                ^ _TABLE[0, data[at + 7]]
+                _TABLE[7, word & _BYTE]
+                ^ _TABLE[6, word >> np.uint64(8) & _BYTE]
+                ^ _TABLE[5, word >> np.uint64(16) & _BYTE]
+                ^ _TABLE[4, word >> np.uint64(24) & _BYTE]
+                ^ _TABLE[3, word >> np.uint64(32) & _BYTE]
+                ^ _TABLE[2, word >> np.uint64(40) & _BYTE]
+                ^ _TABLE[1, word >> np.uint64(48) & _BYTE]
+                ^ _TABLE[0, word >> np.uint64(56)]
             )
             at += 8
         while at < end:
-            crc = _TABLE[0, (crc ^ np.uint32(data[at])) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
+            low = (np.uint64(crc) ^ np.uint64(byte(data, at))) & _BYTE
+            crc = _TABLE[0, low] ^ (crc >> np.uint32(8))
             at += 1
         sums[i] = np.int64(crc ^ np.uint32(0xFFFFFFFF))
 
@@ -204,10 +226,10 @@ def _varint(data, at, end):
     while shift < 35:
         if at >= end:
             return np.int64(0), np.int64(-1)
-        byte = np.int64(data[at])
+        one = byte(data, at)
         at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
+        value |= (one & 0x7F) << shift
+        if one < 0x80:
             value &= 0xFFFFFFFF
             return (value >> 1) ^ -(value & 1), at
         shift += 7
@@ -222,10 +244,10 @@ def _varlong(data, at, end):
     while shift < np.uint64(70):
         if at >= end:
             return np.int64(0), np.int64(-1)
-        byte = np.uint64(data[at])
+        one = np.uint64(byte(data, at))
         at += 1
-        value |= (byte & np.uint64(0x7F)) << shift
-        if byte < np.uint64(0x80):
+        value |= (one & np.uint64(0x7F)) << shift
+        if one < np.uint64(0x80):
             half = np.int64(value >> np.uint64(1))
             return half ^ -np.int64(value & np.uint64(1)), at
         shift += np.uint64(7)
@@ -410,7 +432,7 @@ def equal_bytes(data, positions, sizes, wanted, equal):
         if same:
             at = positions[i]
             for j in range(size):
-                if data[at + j] != wanted[j]:
+                if byte(data, at + j) != byte(wanted, j):
                     same = False
                     break
         equal[i] = same

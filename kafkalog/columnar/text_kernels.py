@@ -1,8 +1,7 @@
 """Compiled formatting: batches and records of magic 2 as the lines of `kafka-dump-log.sh`.
 
 Follows `DumpLogSegments` of Kafka 4.3. The caller provides room: LINE_SIZE_MAX for a line and what
-its record's keys and values have. `copy_bytes` and the field numbers come from `kernels`: numba's
-cache looks at this file alone, so touch it when those change.
+its record's keys and values have.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg,unreachable"
@@ -15,10 +14,16 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.columnar import kernels as k
-from kafkalog.columnar.kernels import copy_bytes
+from kafkalog.columnar.kernels import (
+    byte,
+    copy_bytes,
+    eight_bytes,
+    put_eight_bytes,
+    trailing_zeros,
+)
 from kafkalog.columnar.native import inlined, kernel
 
-LINE_SIZE_MAX: Final = 640
+LINE_SIZE_MAX: Final = 768
 DONE, FULL, ODD = range(3)
 STATE_BATCH, STATE_ROW, STATE_SIZE = range(3)
 
@@ -30,34 +35,63 @@ _HEADERS, _HEADERS_COUNT = k.HEADERS_POSITION, k.HEADERS_COUNT
 _BASE, _LAST, _ATTRIBUTES, _SEQUENCE = k.BASE_OFFSET, k.LAST_OFFSET, k.ATTRIBUTES, k.BASE_SEQUENCE
 
 
+_WORD_SIZE = 32
+"""Words are copied with some bytes of what is behind them: one instruction, no call."""
+
+
 def _words(*texts):
-    """Texts one after the other, and where each begins."""
-    data = np.frombuffer("".join(texts).encode(), np.uint8).copy()
-    return data, np.cumsum([0, *map(len, texts)])
+    """Texts, each filled up to _WORD_SIZE, and their sizes."""
+    assert max(map(len, texts)) <= _WORD_SIZE
+    data = b"".join(text.encode().ljust(_WORD_SIZE) for text in texts)
+    return np.frombuffer(data, np.uint8).copy(), np.array([len(text) for text in texts])
 
 
-_BATCH_WORDS, _BATCH_STARTS = _words(
+_BATCH_WORDS, _BATCH_SIZES = _words(
     "baseOffset: ", " lastOffset: ", " count: ", " baseSequence: ", " lastSequence: ",
     " producerId: ", " producerEpoch: ", " partitionLeaderEpoch: ",
     " isTransactional: ", " isControl: ", " deleteHorizonMs: ", " position: ",
     " size: ", " magic: ", " compresscodec: ", " crc: ", " isvalid: ", "\n",
 )  # fmt: skip
-_RECORD_WORDS, _RECORD_STARTS = _words(
+_RECORD_WORDS, _RECORD_SIZES = _words(
     "| offset: ", " keySize: ", " valueSize: ", " sequence: ", " headerKeys: [", "]", " key: ",
     " payload: ", "\n", ",",
 )  # fmt: skip
-_VALUE_WORDS, _VALUE_STARTS = _words(
+_VALUE_WORDS, _VALUE_SIZES = _words(
     "false", "true", " CreateTime: ", " LogAppendTime: ", "OptionalLong.empty", "OptionalLong[",
     "]", *c.COMPRESSION_NAMES,
 )  # fmt: skip
+_EIGHT = np.uint64(10**8)
+_TWO_LANES = np.uint64(0x0000007F0000007F)
+_FOUR_LANES = np.uint64(0x000F000F000F000F)
+_ZEROS = np.uint64(0x3030303030303030)
+_HIGH_BITS = np.uint64(0x8080808080808080)
 _TRUE, _CREATE, _APPEND, _EMPTY, _OPEN, _CLOSE, _CODECS = 1, 2, 3, 4, 5, 6, 7
 
 
 @inlined
-def _word(out, at, words, starts, i):
-    size = starts[i + 1] - starts[i]
-    copy_bytes(out, at, words, starts[i], size)
-    return at + size
+def _word(out, at, words, sizes, i):
+    copy_bytes(out, at, words, i * _WORD_SIZE, _WORD_SIZE)
+    return at + sizes[i]
+
+
+@inlined
+def _eight_digits(value):
+    """The digits of a number below 10 ** 8, a byte each, the first one lowest; all at once."""
+    high = value // np.uint64(10000)
+    word = high | (value - high * np.uint64(10000)) << np.uint64(32)
+    hundreds = word * np.uint64(10486) >> np.uint64(20) & _TWO_LANES
+    word = hundreds | (word - hundreds * np.uint64(100)) << np.uint64(16)
+    tens = word * np.uint64(103) >> np.uint64(10) & _FOUR_LANES
+    return tens | (word - tens * np.uint64(10)) << np.uint64(8)
+
+
+@inlined
+def _few_digits(out, at, value):
+    """Write a number below 10 ** 8; the position behind it."""
+    word = _eight_digits(value)
+    skipped = trailing_zeros(word | np.uint64(1) << np.uint64(56)) >> 3
+    put_eight_bytes(out, at, (word | _ZEROS) >> np.uint64(8 * skipped))
+    return at + 8 - skipped
 
 
 @inlined
@@ -67,19 +101,18 @@ def _number(out, at, value):
         out[at] = 45
         at += 1
         rest = np.uint64(-(value + 1)) + np.uint64(1)
-    digits = 1
-    bound = np.uint64(10)
-    while digits < 19 and rest >= bound:
-        digits += 1
-        bound *= np.uint64(10)
-    end = at + digits
-    place = end
-    while place > at:
-        place -= 1
-        quotient = rest // np.uint64(10)
-        out[place] = np.uint8(48 + (rest - quotient * np.uint64(10)))
-        rest = quotient
-    return end
+    if rest < _EIGHT:
+        return _few_digits(out, at, rest)
+    high = rest // _EIGHT
+    if high < _EIGHT:
+        at = _few_digits(out, at, high)
+    else:
+        top = high // _EIGHT
+        at = _few_digits(out, at, top)
+        put_eight_bytes(out, at, _eight_digits(high - top * _EIGHT) | _ZEROS)
+        at += 8
+    put_eight_bytes(out, at, _eight_digits(rest - high * _EIGHT) | _ZEROS)
+    return at + 8
 
 
 @inlined
@@ -93,36 +126,33 @@ def _sequence(base, delta):
 @inlined
 def _is_text(data, at, size):
     """Whether the bytes are well-formed UTF-8, which Java prints as it is."""
-    high = np.uint8(0)
-    for i in range(at, at + size):
-        high |= data[i]
-    if high < 0x80:
-        return True
     end = at + size
+    while end - at >= 8 and eight_bytes(data, at) & _HIGH_BITS == 0:
+        at += 8
     while at < end:
-        lead = data[at]
+        lead = byte(data, at)
         at += 1
         if lead < 0x80:
             continue
-        low, up, more = np.uint8(0x80), np.uint8(0xBF), 0
+        low, up, more = 0x80, 0xBF, 0
         if 0xC2 <= lead <= 0xDF:
             more = 1
         elif 0xE0 <= lead <= 0xEF:
             more = 2
             if lead == 0xE0:
-                low = np.uint8(0xA0)
+                low = 0xA0
             elif lead == 0xED:
-                up = np.uint8(0x9F)
+                up = 0x9F
         elif 0xF0 <= lead <= 0xF4:
             more = 3
             if lead == 0xF0:
-                low = np.uint8(0x90)
+                low = 0x90
             elif lead == 0xF4:
-                up = np.uint8(0x8F)
-        if more == 0 or more > end - at or data[at] < low or data[at] > up:
+                up = 0x8F
+        if more == 0 or more > end - at or not low <= byte(data, at) <= up:
             return False
         for i in range(1, more):
-            if data[at + i] & 0xC0 != 0x80:
+            if byte(data, at + i) & 0xC0 != 0x80:
                 return False
         at += more
     return True
@@ -143,35 +173,35 @@ def _batch_line(out, at, headers, batch, crc_valid):
         last_sequence, headers[k.PRODUCER_ID, batch], headers[k.PRODUCER_EPOCH, batch],
         headers[k.EPOCH, batch],
     )):  # fmt: skip
-        at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, i)
+        at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, i)
         at = _number(out, at, value)
-    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 8)
-    at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, attributes >> 4 & 1)
-    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 9)
-    at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, attributes >> 5 & 1)
-    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 10)
+    at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 8)
+    at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, attributes >> 4 & 1)
+    at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 9)
+    at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, attributes >> 5 & 1)
+    at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 10)
     if attributes & _HORIZON:
-        at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, _OPEN)
+        at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, _OPEN)
         at = _number(out, at, headers[k.BASE_TIMESTAMP, batch])
-        at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, _CLOSE)
+        at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, _CLOSE)
     else:
-        at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, _EMPTY)
-    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 11)
+        at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, _EMPTY)
+    at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 11)
     at = _number(out, at, headers[k.POSITION, batch])
     append = attributes & _APPEND_TIME != 0
-    at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, _APPEND if append else _CREATE)
+    at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, _APPEND if append else _CREATE)
     at = _number(out, at, headers[k.MAX_TIMESTAMP, batch])
-    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 12)
+    at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 12)
     at = _number(out, at, headers[k.SIZE, batch])
-    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 13)
+    at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 13)
     at = _number(out, at, headers[k.MAGIC, batch])
-    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 14)
-    at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, _CODECS + (attributes & 7))
-    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 15)
+    at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 14)
+    at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, _CODECS + (attributes & 7))
+    at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 15)
     at = _number(out, at, headers[k.CRC, batch])
-    at = _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 16)
-    at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, np.int64(crc_valid))
-    return _word(out, at, _BATCH_WORDS, _BATCH_STARTS, 17)
+    at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 16)
+    at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, np.int64(crc_valid))
+    return _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 17)
 
 
 @inlined
@@ -182,23 +212,23 @@ def _record_line(out, at, arena, rows, row, headers, content):
         size = rows[field + 1, row]
         if content and size > 0 and not _is_text(arena, rows[field, row], size):
             return np.int64(-1)
-    at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 0)
+    at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 0)
     offset = rows[_OFFSET, row]
     at = _number(out, at, offset)
     append = headers[_ATTRIBUTES, batch] & _APPEND_TIME != 0
-    at = _word(out, at, _VALUE_WORDS, _VALUE_STARTS, _APPEND if append else _CREATE)
+    at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, _APPEND if append else _CREATE)
     at = _number(out, at, rows[_TIMESTAMP, row])
-    at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 1)
+    at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 1)
     at = _number(out, at, rows[_KEY_SIZE, row])
-    at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 2)
+    at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 2)
     at = _number(out, at, rows[_VALUE_SIZE, row])
-    at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 3)
+    at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 3)
     at = _number(out, at, _sequence(headers[_SEQUENCE, batch], offset - headers[_BASE, batch]))
-    at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 4)
+    at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 4)
     place = rows[_HEADERS, row]
     for i in range(rows[_HEADERS_COUNT, row]):
         if i:
-            at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 9)
+            at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 9)
         size, place = k._varint(arena, place, len(arena))  # noqa: SLF001 # one core, two files
         if not _is_text(arena, place, size):
             return np.int64(-1)
@@ -207,16 +237,16 @@ def _record_line(out, at, arena, rows, row, headers, content):
         place += size
         size, place = k._varint(arena, place, len(arena))  # noqa: SLF001
         place += max(size, np.int64(0))
-    at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 5)
+    at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 5)
     if content:
         for i in range(2):
             field = _KEY + 2 * i
             size = rows[field + 1, row]
             if size >= 0:
-                at = _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 6 + i)
+                at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 6 + i)
                 copy_bytes(out, at, arena, rows[field, row], size)
                 at += size
-    return _word(out, at, _RECORD_WORDS, _RECORD_STARTS, 8)
+    return _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 8)
 
 
 @kernel("bytes table table flags flags int int ints bytes", results=1)
