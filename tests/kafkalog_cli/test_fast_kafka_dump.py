@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkalog.columnar import rule, text
 from kafkalog_cli.main import run
-from tests.builders import batch, flip, record, write_log
+from tests.builders import BASE_TIME, batch, flip, record, write_log
 from tests.kafkalog.columnar.test_twins import logs
 
 if TYPE_CHECKING:
@@ -61,6 +62,20 @@ def test_generated_and_damaged_logs_read_the_same(
     assert_same(capfdbinary, *options, "--files", write_log(tmp_path, data))
 
 
+def test_numbers_of_every_length(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
+    """Around every power of ten, of both signs, up to what 64 bits hold."""
+    numbers = {0, 2**63 - 1, -(2**63), 2**63 - 2, 1 - 2**63}
+    numbers |= {sign * (10**i + d) for i in range(19) for d in (-1, 0, 1) for sign in (1, -1)}
+    numbers |= {int(digits * 18) for digits in "123456789"}
+    times = sorted(numbers)
+    deltas = [(number - BASE_TIME + 2**63) % 2**64 - 2**63 for number in times]
+    records = [record(i, time_delta=delta) for i, delta in enumerate(deltas)]
+    path = write_log(tmp_path, batch(0, records))
+    printed = assert_same(capfdbinary, *DEEP, "--files", path)
+    found = re.findall(rb"^\| offset: (\d+) CreateTime: (-?\d+) ", printed, re.MULTILINE)
+    assert [(int(offset), int(time)) for offset, time in found] == list(enumerate(times))
+
+
 def test_text_that_is_no_utf_8(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
     """Java's replacement characters; surrogates, overlong forms and cut characters among them."""
     rng = random.Random(3)
@@ -68,7 +83,7 @@ def test_text_that_is_no_utf_8(tmp_path: Path, capfdbinary: pytest.CaptureFixtur
               b"\xc0\x80", b"\xe0\x80\x80", b"\xf4\x90\x80\x80", b"\xed\x9f\xbf", b"\xe2\x82",
               b"\xf0\x8f\xbf\xbf", b"\xef\xbf\xbd", b"\xf4\x8f\xbf\xbf", b"\x80", b"\0",
               b"\n"]  # fmt: skip
-    texts = [b"".join(rng.choices(pieces, k=rng.randrange(4))) for _ in range(900)]
+    texts = [b"".join(rng.choices(pieces, k=rng.randrange(12))) for _ in range(900)]
     records = [
         record(i, texts[3 * i], texts[3 * i + 1], headers=[(texts[3 * i + 2], b"x"), (b"n", None)])
         for i in range(300)
