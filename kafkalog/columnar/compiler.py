@@ -11,6 +11,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import llvmlite.binding as llvm
 import numba
 from llvmlite import ir
 from numba import types
@@ -145,6 +146,20 @@ def _trailing_zeros(_, word):  # type: ignore[no-untyped-def]  # noqa: ARG001
     return types.int64(types.uint64), generate
 
 
+@intrinsic
+def _crc32c_word(_, crc, word):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        wide = ir.IntType(64)
+        kind = ir.FunctionType(wide, (wide, wide))
+        name = "llvm.x86.sse42.crc32.64.64"
+        instruction = cgutils.get_or_insert_function(builder.module, kind, name)
+        before = builder.zext(arguments[0], wide)
+        after = builder.call(instruction, (before, arguments[1]))
+        return builder.trunc(after, ir.IntType(32))
+
+    return types.uint32(types.uint32, types.uint64), generate
+
+
 _INTRINSICS = {
     "byte": _byte,
     "copy_bytes": _copy_bytes,
@@ -152,3 +167,5 @@ _INTRINSICS = {
     "put_eight_bytes": _put_eight_bytes,
     "trailing_zeros": _trailing_zeros,
 }
+if llvm.get_host_cpu_features().get("sse4.2"):
+    _INTRINSICS["crc32c_word"] = _crc32c_word
