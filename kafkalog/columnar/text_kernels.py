@@ -20,7 +20,7 @@ from kafkalog.columnar.kernels import copy_bytes
 
 LINE_SIZE_MAX: Final = 640
 DONE, FULL, ODD = range(3)
-STATE_BATCH, STATE_ROW, STATE_SIZE = range(3)
+STATE_NEXT, STATE_SIZE, STATE_BATCH = range(3)
 
 _APPEND_TIME = c.TIMESTAMP_TYPE_MASK
 _HORIZON = c.DELETE_HORIZON_MASK
@@ -220,24 +220,27 @@ def _record_line(out, at, arena, rows, row, headers, content):
 
 
 @kernel
-def format_lines(arena, rows, headers, chosen, crc_valid, last_batch, content, state, out):
+def format_lines(arena, rows, count, headers, chosen, crc_valid, last_batch, content, state, ends,
+                 out):  # fmt: skip
     """Lines of batches and their records from `state` on; why it stopped: DONE, FULL or ODD.
 
     Args:
         arena, rows, headers: as `decode_records` left them.
+        count: number of rows.
         chosen: which batches are printed here.
         crc_valid: whether the checksum of each is right.
         last_batch: up to which batch (exclusive) lines of batches are due.
         content: whether keys and values are printed.
-        state: next batch, next row, bytes written so far; updated. With ODD the next row is one
+        state: next row, bytes written so far, next batch; updated. With ODD the next row is one
             whose text is not UTF-8.
+        ends: becomes where the line of each row ends in `out`.
         out: the text; a line is begun only if it fits.
     """
-    batch, row, at = state[STATE_BATCH], state[STATE_ROW], state[STATE_SIZE]
+    batch, row, at = state[STATE_BATCH], state[STATE_NEXT], state[STATE_SIZE]
     room = np.int64(len(out)) - LINE_SIZE_MAX
     why = DONE
     while True:
-        due = rows[_ORDINAL, row] + 1 if row < rows.shape[1] else last_batch
+        due = rows[_ORDINAL, row] + 1 if row < count else last_batch
         while batch < due and at <= room:
             if chosen[batch]:
                 at = _batch_line(out, at, headers, batch, crc_valid[batch])
@@ -245,7 +248,7 @@ def format_lines(arena, rows, headers, chosen, crc_valid, last_batch, content, s
         if batch < due:
             why = FULL
             break
-        if row == rows.shape[1]:
+        if row == count:
             break
         # Between the key and the end of the headers lies all that a line repeats.
         size = rows[_KEY_SIZE, row] + rows[_VALUE_SIZE, row]
@@ -262,6 +265,7 @@ def format_lines(arena, rows, headers, chosen, crc_valid, last_batch, content, s
             why = ODD
             break
         at = after
+        ends[row] = at
         row += 1
-    state[STATE_BATCH], state[STATE_ROW], state[STATE_SIZE] = batch, row, at
+    state[STATE_BATCH], state[STATE_NEXT], state[STATE_SIZE] = batch, row, at
     return why

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
-from kafkalog.columnar import scan as columnar
+from kafkalog.columnar import rule
 from kafkalog.errors import NotFoundError, UnsupportedError, UsageError
 from kafkalog.reader import Selection
 from tests.builders import batch, flip, record, write_log
@@ -41,7 +41,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("size_min", [0, 1 << 30])
 def test_columns_are_those_asked_for(log: Path, size_min: int, monkeypatch: pytest.MonkeyPatch):
     """In that order and with their types, by both ways."""
-    monkeypatch.setattr(columnar, "FAST_SIZE_MIN", size_min)
+    monkeypatch.setattr(rule, "FAST_SIZE_MIN", size_min)
     schema = kafkalog.scan_schema()
     for columns in (["value", "offset"], ["headers"], list(reversed(schema.names))):
         table = kafkalog.to_table(log, columns=columns)
@@ -57,7 +57,7 @@ def test_columns_are_those_asked_for(log: Path, size_min: int, monkeypatch: pyte
 def test_both_ways_have_one_schema(log: Path, monkeypatch: pytest.MonkeyPatch):
     """So that one table can be made of small and large logs."""
     small = kafkalog.to_table(log)
-    monkeypatch.setattr(columnar, "FAST_SIZE_MIN", 0)
+    monkeypatch.setattr(rule, "FAST_SIZE_MIN", 0)
     large = kafkalog.to_table(log)
     assert small.schema == large.schema == kafkalog.scan_schema()
     assert small.to_pylist() == large.to_pylist()
@@ -69,7 +69,7 @@ def test_a_limit_ends_the_defects_too(
     log: Path, limit: int, size_min: int, monkeypatch: pytest.MonkeyPatch
 ):
     """As in `read_records`: what comes behind the last row was not read."""
-    monkeypatch.setattr(columnar, "FAST_SIZE_MIN", size_min)
+    monkeypatch.setattr(rule, "FAST_SIZE_MIN", size_min)
     told: list[Defect] = []
     selection = Selection(limit=limit)
     tables = list(kafkalog.scan(log, selection=selection, defects=told.append, batch_rows=4))
@@ -109,7 +109,7 @@ def test_polars_takes_it_through_arrow(log: Path):
 def test_progress_covers_the_file(log: Path, monkeypatch: pytest.MonkeyPatch):
     """Every byte once."""
     for size_min in (0, 1 << 30):
-        monkeypatch.setattr(columnar, "FAST_SIZE_MIN", size_min)
+        monkeypatch.setattr(rule, "FAST_SIZE_MIN", size_min)
         seen: list[int] = []
         list(kafkalog.scan(log, progress=seen.append))
         assert sum(seen) == log.stat().st_size

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.columnar import rule
 from kafkalog.columnar import scan as columnar
 from kafkalog.model import Defect, Record
 from kafkalog.reader import EVERYTHING, Selection, read_records
@@ -21,6 +22,7 @@ def row_of(record: Record) -> Row:
     batch = record.batch
     names = ("none", "gzip", "snappy", "lz4", "zstd")
     return {
+        "path": batch.path,
         "offset": record.offset,
         "timestamp": record.timestamp,
         "timestamp_type": str(record.timestamp_type),
@@ -55,7 +57,7 @@ def by_kernels(path: Path, selection: Selection = EVERYTHING, **options: Any) ->
     rows: list[Row] = []
     defects: list[Defect] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columnar, "FAST_SIZE_MIN", 0)
+        patch.setattr(rule, "FAST_SIZE_MIN", 0)
         for table in columnar.scan(path, selection=selection, defects=defects.append, **options):
             table.validate(full=True)
             rows += table.to_pylist()
