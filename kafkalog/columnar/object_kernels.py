@@ -1,8 +1,7 @@
 """Compiled formatting: batches and records as objects of JSON, or as lines of CSV.
 
 What a line says, and in which order, is data: a program of literal texts and fields (`objects`).
-Texts are escaped as Python's `json` and `csv` modules do it, with what a terminal could act on
-as `\\uXXXX`. numba's cache looks at this file alone, so touch it when `kernels` changes.
+numba's cache looks at this file alone, so touch it when `kernels` or `value_kernels` change.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg,unreachable"
@@ -18,6 +17,15 @@ from kafkalog.columnar import kernels as k
 from kafkalog.columnar.cache import kernel
 from kafkalog.columnar.kernels import copy_bytes
 from kafkalog.columnar.text_kernels import DONE, FULL, ODD, STATE_NEXT, STATE_SIZE
+from kafkalog.columnar.value_kernels import (
+    GROWTH_MAX,
+    HEADER_SIZE_MAX,
+    NUMBER_SIZE_MAX,
+    put_bytes,
+    put_headers,
+    put_number,
+    quote_field,
+)
 
 # Fields of a batch beside those of a header table, fields of a record, no field.
 (DELETE_HORIZON, LAST_SEQUENCE, TIMESTAMP_TYPE, COMPRESSION, TRANSACTIONAL, CONTROL, CRC_VALID,
@@ -27,11 +35,6 @@ from kafkalog.columnar.text_kernels import DONE, FULL, ODD, STATE_NEXT, STATE_SI
 FIELD, TEXT_START, TEXT_END, RUN_FIELD, RUN_END, PROGRAM_ROWS = range(6)
 # Words of values.
 NULL, FALSE, CREATE_TIME, APPEND_TIME, NO_TIME, CODECS = 0, 1, 3, 4, 5, 6
-AUTO, UTF8, HEX, BASE64 = range(4)
-NUMBER_SIZE_MAX: Final = 20
-# What a byte can become (`\u0000`), and what is around a header, quotes doubled for CSV.
-GROWTH_MAX: Final = 6
-HEADER_SIZE_MAX: Final = 80
 COPY_SIZE: Final = 32
 
 _RECORD_FIELDS = OFFSET
@@ -39,282 +42,12 @@ _ORDINAL = k.ORDINAL
 _CODEC, _APPEND, _HORIZON = c.COMPRESSION_MASK, c.TIMESTAMP_TYPE_MASK, c.DELETE_HORIZON_MASK
 _FLAG_TRANSACTIONAL, _FLAG_CONTROL = c.TRANSACTIONAL_MASK, c.CONTROL_MASK
 
-_HIGH = np.uint64(0x8080808080808080)
-_EACH = np.uint64(0x0101010101010101)
-_QUOTES, _SLASHES = np.uint64(0x22) * _EACH, np.uint64(0x5C) * _EACH
-_ORDER = np.uint64(0x0001020304050607)
-_PAIRS = np.frombuffer("".join(f"{i:02}" for i in range(100)).encode(), np.uint8).copy()
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
-_BASE64 = np.frombuffer(
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8
-).copy()
-_BASE64_OPEN = np.frombuffer(b'{"base64":"', np.uint8).copy()
-_HEADER_WORDS = np.frombuffer(b'{"key":,"value":null', np.uint8).copy()
-# The letter after the backslash for the controls that have one, 0 for the others.
-_LETTERS = np.zeros(32, np.uint8)
-for _code, _letter in ((8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r")):
-    _LETTERS[_code] = ord(_letter)
-
-
-@kernel
-def _number(out, at, value):
-    rest = np.uint64(value)
-    if value < 0:
-        out[at] = 45
-        at += 1
-        rest = np.uint64(-(value + 1)) + np.uint64(1)
-    digits = 1
-    bound = np.uint64(10)
-    if rest >= np.uint64(100_000_000):
-        digits = 9
-        bound = np.uint64(1_000_000_000)
-    while digits < 19 and rest >= bound:
-        digits += 1
-        bound *= np.uint64(10)
-    end = at + digits
-    place = end
-    while rest >= np.uint64(100):
-        quotient = rest // np.uint64(100)
-        pair = np.int64(rest - quotient * np.uint64(100)) * 2
-        place -= 2
-        out[place] = _PAIRS[pair]
-        out[place + 1] = _PAIRS[pair + 1]
-        rest = quotient
-    if rest >= np.uint64(10):
-        pair = np.int64(rest) * 2
-        out[at] = _PAIRS[pair]
-        out[at + 1] = _PAIRS[pair + 1]
-    else:
-        out[at] = np.uint8(48 + rest)
-    return end
-
 
 @kernel
 def _word(out, at, words, starts, i):
     size = starts[i + 1] - starts[i]
     copy_bytes(out, at, words, starts[i], size)
     return at + size
-
-
-@kernel
-def _escape(out, at, unit):
-    """`\\uXXXX`."""
-    out[at] = 92
-    out[at + 1] = 117
-    for i in range(4):
-        out[at + 2 + i] = _HEX[unit >> (12 - 4 * i) & 15]
-    return at + 6
-
-
-@kernel
-def _is_unsafe(point):
-    """Whether a terminal could act on the character above ASCII: `render.text.UNSAFE`."""
-    if point < 0xA0 or point == 0xAD or point == 0x61C or point == 0xFEFF:
-        return True
-    if 0x200B <= point <= 0x206F:
-        return point <= 0x200F or 0x2028 <= point <= 0x202E or point >= 0x2060
-    return 0xFFF9 <= point <= 0xFFFB or 0xE0000 <= point <= 0xE007F
-
-
-@kernel
-def _character(out, at, data, place, end):
-    """One character of more than a byte; positions in `out` and `data` after it or -1."""
-    lead = np.int64(data[place])
-    low, up, more = 0x80, 0xBF, 0
-    if 0xC2 <= lead <= 0xDF:
-        more = 1
-    elif 0xE0 <= lead <= 0xEF:
-        more = 2
-        if lead == 0xE0:
-            low = 0xA0
-        elif lead == 0xED:
-            up = 0x9F
-    elif 0xF0 <= lead <= 0xF4:
-        more = 3
-        if lead == 0xF0:
-            low = 0x90
-        elif lead == 0xF4:
-            up = 0x8F
-    if more == 0 or more >= end - place or data[place + 1] < low or data[place + 1] > up:
-        return np.int64(-1), np.int64(-1)
-    point = lead & (0x3F >> more)
-    for i in range(1, more + 1):
-        byte = np.int64(data[place + i])
-        if byte & 0xC0 != 0x80:
-            return np.int64(-1), np.int64(-1)
-        point = point << 6 | (byte & 0x3F)
-    if not _is_unsafe(point):
-        for i in range(more + 1):
-            out[at + i] = data[place + i]
-        return at + more + 1, place + more + 1
-    if point >= 0x10000:
-        at = _escape(out, at, 0xD7C0 + (point >> 10))
-        point = 0xDC00 | (point & 0x3FF)
-    return _escape(out, at, point), place + more + 1
-
-
-@kernel
-def _text(out, at, data, place, size, csv):
-    """Text without its quotes; -1 where it is no UTF-8. Up to 8 bytes behind it are scratched."""
-    end = place + size
-    last = np.int64(len(data)) - 8
-    while place < end:
-        left = end - place
-        if place <= last:
-            start = np.uint64(place)
-            word = np.uint64(0)
-            for i in range(8):
-                word |= np.uint64(data[start + np.uint64(i)]) << np.uint64(8 * i)
-            copy_bytes(out, at, data, place, 8)
-            low = word & ~_HIGH
-            stop = ~(low + np.uint64(0x60) * _EACH) | (low + _EACH) | word
-            if not csv:
-                stop |= ~((low ^ _QUOTES) + ~_HIGH) | ~((low ^ _SLASHES) + ~_HIGH)
-            stop &= _HIGH
-            if left < 8:
-                stop |= np.uint64(0x80) << np.uint64(8 * left)
-            if stop == 0:
-                place += 8
-                at += 8
-                continue
-            stop &= ~stop + np.uint64(1)
-            plain = np.int64(((stop >> np.uint64(7)) * _ORDER) >> np.uint64(56))
-            place += plain
-            at += plain
-            if plain == left:
-                break
-        byte = np.int64(data[place])
-        if byte >= 0x80:
-            at, place = _character(out, at, data, place, end)
-            if at < 0:
-                return np.int64(-1)
-            continue
-        if byte < 0x20:
-            if csv and (byte == 9 or byte == 10):
-                out[at] = np.uint8(byte)
-                at += 1
-            elif not csv and _LETTERS[byte] != 0:
-                out[at] = 92
-                out[at + 1] = _LETTERS[byte]
-                at += 2
-            else:
-                at = _escape(out, at, byte)
-        elif byte == 0x7F:
-            at = _escape(out, at, byte)
-        else:
-            if not csv and (byte == 34 or byte == 92):
-                out[at] = 92
-                at += 1
-            out[at] = np.uint8(byte)
-            at += 1
-        place += 1
-    return at
-
-
-@kernel
-def _base64(out, at, data, place, size):
-    end = place + size
-    while end - place >= 3:
-        bits = np.int64(data[place]) << 16 | np.int64(data[place + 1]) << 8 | data[place + 2]
-        for i in range(4):
-            out[at + i] = _BASE64[bits >> (18 - 6 * i) & 63]
-        at += 4
-        place += 3
-    left = end - place
-    if left:
-        bits = np.int64(data[place]) << 16
-        if left == 2:
-            bits |= np.int64(data[place + 1]) << 8
-        for i in range(4):
-            out[at + i] = _BASE64[bits >> (18 - 6 * i) & 63] if i <= left else np.uint8(61)
-        at += 4
-    return at
-
-
-@kernel
-def _bytes(out, at, data, place, size, form, csv):
-    """A byte string as a value, in quotes unless for CSV; -1 where it is for the reference."""
-    if not csv:
-        out[at] = 34
-        at += 1
-    if form == HEX:
-        for i in range(place, place + size):
-            out[at] = _HEX[data[i] >> 4]
-            out[at + 1] = _HEX[data[i] & 15]
-            at += 2
-    elif form == BASE64:
-        at = _base64(out, at, data, place, size)
-    else:
-        begin = at
-        at = _text(out, at, data, place, size, csv)
-        if at < 0:
-            if form == UTF8:
-                return np.int64(-1)
-            at = begin if csv else begin - 1
-            copy_bytes(out, at, _BASE64_OPEN, 0, 11)
-            at = _base64(out, at + 11, data, place, size)
-            out[at] = 34
-            out[at + 1] = 125
-            return at + 2
-    if not csv:
-        out[at] = 34
-        at += 1
-    return at
-
-
-@kernel
-def _headers(out, at, data, place, count, form):
-    """The headers of a record as a list; -1 where a key is no UTF-8, or a value is odd."""
-    out[at] = 91
-    at += 1
-    end = np.int64(len(data))
-    for i in range(count):
-        if i:
-            out[at] = 44
-            at += 1
-        copy_bytes(out, at, _HEADER_WORDS, 0, 7)
-        at += 7
-        size, place = k._varint(data, place, end)  # noqa: SLF001 # one core, several files
-        at = _bytes(out, at, data, place, size, UTF8, False)
-        if at < 0:
-            return np.int64(-1)
-        place += size
-        size, place = k._varint(data, place, end)  # noqa: SLF001
-        copy_bytes(out, at, _HEADER_WORDS, 7, 13)
-        at += 9
-        if size < 0:
-            at += 4
-        else:
-            at = _bytes(out, at, data, place, size, form, False)
-            if at < 0:
-                return np.int64(-1)
-            place += size
-        out[at] = 125
-        at += 1
-    out[at] = 93
-    return at + 1
-
-
-@kernel
-def _quoted(out, start, end):
-    """A field of CSV in quotes if it needs them; the position after it."""
-    quotes = 0
-    special = False
-    for i in range(start, end):
-        quotes += out[i] == 34
-        special |= out[i] == 44 or out[i] == 10
-    if quotes == 0 and not special:
-        return end
-    place = end + quotes + 1
-    out[place] = 34
-    for i in range(end - 1, start - 1, -1):
-        place -= 1
-        out[place] = out[i]
-        if out[i] == 34:
-            place -= 1
-            out[place] = 34
-    out[start] = 34
-    return end + quotes + 2
 
 
 @kernel
@@ -329,13 +62,13 @@ def _sequence(base, delta):
 def _batch_field(out, at, field, headers, batch, crc_valid, words, starts):
     """What the header of a batch says; legacy messages have no flags and no delete horizon."""
     if field < k.HEADER_FIELDS:
-        return _number(out, at, headers[field, batch])
+        return put_number(out, at, headers[field, batch])
     attributes = headers[k.ATTRIBUTES, batch]
     magic = headers[k.MAGIC, batch]
     modern = np.int64(magic >= 2)
     if field == DELETE_HORIZON:
         if modern and attributes & _HORIZON:
-            return _number(out, at, headers[k.BASE_TIMESTAMP, batch])
+            return put_number(out, at, headers[k.BASE_TIMESTAMP, batch])
         return _word(out, at, words, starts, NULL)
     if field == LAST_SEQUENCE:
         last = headers[k.BASE_SEQUENCE, batch]
@@ -343,7 +76,7 @@ def _batch_field(out, at, field, headers, batch, crc_valid, words, starts):
             last += headers[k.LAST_OFFSET, batch] - headers[k.BASE_OFFSET, batch]
             if last > 0x7FFFFFFF:
                 last -= np.int64(1) << 31
-        return _number(out, at, last)
+        return put_number(out, at, last)
     word = np.int64(FALSE)
     if field == TIMESTAMP_TYPE:
         word = np.int64(CREATE_TIME)
@@ -453,11 +186,11 @@ def format_records(arena, rows, count, headers, program, texts, words, starts, f
                     if value < 0:
                         at = _word(out, at, words, starts, NULL)
                         continue
-                at = _number(out, at, value)
+                at = put_number(out, at, value)
                 continue
             if field == HEADERS:
                 if headers_count:
-                    end = _headers(
+                    end = put_headers(
                         out, at, arena, rows[k.HEADERS_POSITION, row], headers_count, form
                     )
                 else:
@@ -471,11 +204,11 @@ def format_records(arena, rows, count, headers, program, texts, words, starts, f
                 if size < 0:
                     at = _word(out, at, words, starts, NULL)
                     continue
-                end = _bytes(out, at, arena, rows[column, row], size, form, csv)
+                end = put_bytes(out, at, arena, rows[column, row], size, form, csv)
             if end < 0:
                 state[STATE_NEXT], state[STATE_SIZE] = row, begin
                 return ODD
-            at = _quoted(out, at, end) if csv else end
+            at = quote_field(out, at, end) if csv else end
         ends[row] = at
         row += 1
     state[STATE_NEXT], state[STATE_SIZE] = row, at

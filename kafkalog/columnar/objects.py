@@ -13,6 +13,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import object_kernels as o
+from kafkalog.columnar import value_kernels as v
 from kafkalog.columnar.blocks import TextFormat, whole
 from kafkalog.columnar.restored import record_of
 from kafkalog.model import TimestampType
@@ -61,7 +62,7 @@ _RECORD_FIELDS: Final = {
     "sequence": o.SEQUENCE,
 }
 _FIELDS: Final = _BATCH_FIELDS | _RECORD_FIELDS
-_FORMS: Final = {"auto": o.AUTO, "utf8": o.UTF8, "hex": o.HEX, "base64": o.BASE64}
+_FORMS: Final = {"auto": v.AUTO, "utf8": v.UTF8, "hex": v.HEX, "base64": v.BASE64}
 _COPY_MARGIN: Final = 2 * o.COPY_SIZE
 
 
@@ -102,7 +103,7 @@ class _Program:
         words = [template.null, b"false", b"true", *quoted]
         self.words = _bytes_array(b"".join(words))
         self.starts = np.cumsum([0, *map(len, words)])
-        self.size_max = len(self.texts) + (max(map(len, words)) + o.NUMBER_SIZE_MAX) * len(codes)
+        self.size_max = len(self.texts) + (max(map(len, words)) + v.NUMBER_SIZE_MAX) * len(codes)
         self.form = _FORMS[template.bytes_form]
         self.csv = template.csv
 

@@ -15,10 +15,10 @@ from kafkalog.columnar.chunks import ChunkReader
 from kafkalog.columnar.conveyor import Conveyor, Lanes
 from kafkalog.columnar.rule import default_threads
 from kafkalog.columnar.selecting import first_behind
-from kafkalog.columnar.stages import Event, Part
+from kafkalog.columnar.stages import BatchWork, Event, Part, RecordWork
 from kafkalog.framing import Frames
 from kafkalog.model import Defect
-from kafkalog.reader import start_position
+from kafkalog.reader import plan_reading, start_position
 from kafkalog.segment import OpenSegment
 
 if TYPE_CHECKING:
@@ -26,7 +26,26 @@ if TYPE_CHECKING:
 
     from kafkalog.columnar.conveyor import Task
     from kafkalog.columnar.stages import Format, Work
-    from kafkalog.reader import ReadPlan
+    from kafkalog.log_dir import FileEntry, PartitionDir
+    from kafkalog.reader import ReadPlan, Selection
+
+
+def read_contents(
+    target: PartitionDir | FileEntry,
+    selection: Selection,
+    form: Any,
+    progress: Callable[[int], None] | None,
+    *,
+    batches: bool,
+) -> Iterator[Any]:
+    """What a format makes of the records or the batches of a log, and defects, in order.
+
+    `form` is a `RecordFormat`, or a `BatchFormat` for batches; what it makes is to be used before
+    the next piece is asked for. Raises as `read_records`.
+    """
+    plan = plan_reading(target, selection)
+    work = BatchWork(plan, form) if batches else RecordWork(plan, selection, form)
+    yield from contents(scan_parts(plan, work, progress or (lambda _: None)), form)
 
 
 def scan_parts(
