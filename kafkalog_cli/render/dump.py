@@ -15,7 +15,12 @@ from kafkalog.names import FileKind, parse_directory_name
 from kafkalog.reader import read_batches, read_records
 from kafkalog_cli.render import kafka_text
 from kafkalog_cli.render.bulk import is_bulk, read_kafka_text, read_rows, rows_of
-from kafkalog_cli.render.dump_views import batch_view, record_view, side_file_content
+from kafkalog_cli.render.dump_views import (
+    batch_view,
+    record_view,
+    selected_entries,
+    side_file_content,
+)
 from kafkalog_cli.render.progress import byte_progress
 from kafkalog_cli.render.writer import Format, View, Writer
 
@@ -160,10 +165,7 @@ class Dump:
             dump.finish()
             return
         name, view, values = side_file_content(entry, self.style)
-        selected = (value for value in values if _in_range(value, self.selection))
-        limited = selected if self.selection.limit is None else _first(
-            selected, self.selection.limit)  # fmt: skip
-        self._write(name, view, limited)
+        self._write(name, view, selected_entries(values, self.selection))
 
     def _write(self, name: str, view: View[Any], values: Iterable[Any]) -> None:
         """Write values and defects."""
@@ -208,22 +210,3 @@ def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
         return PayloadKind("cluster-metadata")
     name = parse_directory_name(os.path.basename(os.path.dirname(path) if is_file else path))
     return payload_kind(name.topic) if name else None
-
-
-def _first(values: Iterable[Any], limit: int) -> Iterator[Any]:
-    from itertools import islice
-
-    return islice(values, limit)
-
-
-def _in_range(value: Any, selection: Selection) -> bool:
-    """Whether an entry of an index or a checkpoint is wanted; what has no offset always is."""
-    for fact, low, high in (
-        (getattr(value, "offset", None), selection.from_offset, selection.to_offset),
-        (getattr(value, "timestamp", None), selection.from_time, selection.to_time),
-    ):
-        if fact is None:
-            continue
-        if (low is not None and fact < low) or (high is not None and fact >= high):
-            return False
-    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkaLogError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import FileEntry
     from kafkalog.model import Batch, Record
     from kafkalog.payloads import PayloadKind
+    from kafkalog.reader import Selection
     from kafkalog_cli.render.dump import DumpStyle
     from kafkalog_cli.render.rows import Row
 
@@ -117,6 +119,24 @@ def decoded(kind: PayloadKind, record: Record) -> Row:
     return {"key": result.key, "value": result.value, "error": result.error}
 
 
+def selected_entries(values: Iterable[Any], selection: Selection) -> Iterator[Any]:
+    """The wanted ones of the entries of a side file, up to the limit."""
+    return islice((value for value in values if _in_range(value, selection)), selection.limit)
+
+
+def _in_range(value: Any, selection: Selection) -> bool:
+    """Whether an entry of an index or a checkpoint is wanted; what has no offset always is."""
+    for fact, low, high in (
+        (getattr(value, "offset", None), selection.from_offset, selection.to_offset),
+        (getattr(value, "timestamp", None), selection.from_time, selection.to_time),
+    ):
+        if fact is None:
+            continue
+        if (low is not None and fact < low) or (high is not None and fact >= high):
+            return False
+    return True
+
+
 def side_file_content(entry: FileEntry, style: DumpStyle) -> tuple[str, View[Any], Iterable[Any]]:
     """What an index, a checkpoint or a small file holds, and how it is shown."""
     path, kind = entry.path, entry.name.kind
@@ -124,12 +144,10 @@ def side_file_content(entry: FileEntry, style: DumpStyle) -> tuple[str, View[Any
         names: tuple[str, ...] = ("entry", "offset", "position")
         if kind == FileKind.TIME_INDEX:
             names = ("entry", "timestamp", "offset")
-        return kind, _entry_view(names, path, style), _index_entries(path, kind)
+        return kind, _entry_view(names, path, style), index_entries(path, kind)
     if kind == FileKind.TRANSACTION_INDEX:
-        from kafkalog.indexes import read_aborted_transactions
-
         names = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
-        return kind, _entry_view(names, path, style), read_aborted_transactions(path)
+        return kind, _entry_view(names, path, style), index_entries(path, kind)
     if kind == FileKind.PRODUCER_SNAPSHOT:
         from kafkalog.producer_snapshot import read_producer_snapshot
 
@@ -159,9 +177,13 @@ def side_file_content(entry: FileEntry, style: DumpStyle) -> tuple[str, View[Any
     return kind, view, facts.items()
 
 
-def _index_entries(path: str, kind: FileKind) -> Iterator[Any]:
-    from kafkalog.indexes import OffsetIndex, TimeIndex
+def index_entries(path: str, kind: FileKind) -> Iterator[Any]:
+    """The entries of an offset, time or transaction index."""
+    from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 
+    if kind == FileKind.TRANSACTION_INDEX:
+        yield from read_aborted_transactions(path)
+        return
     with OffsetIndex(path) if kind == FileKind.OFFSET_INDEX else TimeIndex(path) as index:
         yield from index.entries()
 
