@@ -11,7 +11,7 @@ import kafkalog
 _HEAD = """# Library
 
 `import kafkalog` gives all names below; each is loaded when it is first used. The library never
-writes, never prints and never exits. What stops the work is an exception, a subclass of
+writes to a log, never prints and never exits. What stops the work is an exception, a subclass of
 `KafkaLogError`; what is wrong in the data is a `Defect`, a value among the others.
 
 The examples run from the root of the repository.
@@ -55,7 +55,9 @@ What a read_committed consumer is given leaves out aborted transactions and mark
 
 `scan` gives the same records as Arrow record batches, far faster, in bounded memory; polars, duckdb
 and pandas take them as they are. It needs `pip install 'kafkalog[arrow]'`. Damage is told to
-`defects`; columns that are not asked for are not built.
+`defects`; columns that are not asked for are not built. `to_reader` gives the same as a stream for
+whatever speaks Arrow's C stream protocol, `to_table` as one table in memory; with `batches=True`
+the rows are batches.
 
 ```pycon
 >>> damage = []

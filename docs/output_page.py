@@ -53,6 +53,12 @@ Fields may be added, never changed or taken away.
 - Characters that a terminal could act on are escaped as JSON allows: `\\u001b`, `\\u202e`.
 
 Tables, the default, are for people: their columns may change.
+
+`dump-segment --format parquet|arrow --to FILE` writes records, batches (`--batches`) or the entries
+of `.index`, `.timeindex` and `.txnindex` files into one new file, which appears when it is whole.
+Its columns are those of `kafkalog.scan_schema()`: the fields below without `type`, sizes and
+`control_type`; keys and values as bytes, `path` as a dictionary. Defects go to stderr. The metadata
+`kafkalog` of the file says, as JSON, what was selected.
 """
 
 

@@ -27,14 +27,17 @@ if TYPE_CHECKING:
     from kafkalog.checkpoints import read_offset_checkpoint as read_offset_checkpoint
     from kafkalog.columnar.scan import scan as scan
     from kafkalog.columnar.scan import scan_schema as scan_schema
+    from kafkalog.columnar.scan import to_reader as to_reader
     from kafkalog.columnar.scan import to_table as to_table
     from kafkalog.errors import CorruptDataError as CorruptDataError
+    from kafkalog.errors import DestinationExistsError as DestinationExistsError
     from kafkalog.errors import KafkaLogError as KafkaLogError
     from kafkalog.errors import LimitExceededError as LimitExceededError
     from kafkalog.errors import NotAKafkaFileError as NotAKafkaFileError
     from kafkalog.errors import NotFoundError as NotFoundError
     from kafkalog.errors import UnreadableError as UnreadableError
     from kafkalog.errors import UnsupportedError as UnsupportedError
+    from kafkalog.errors import UnwritableError as UnwritableError
     from kafkalog.errors import UsageError as UsageError
     from kafkalog.indexes import OffsetIndex as OffsetIndex
     from kafkalog.indexes import TimeIndex as TimeIndex
@@ -65,15 +68,17 @@ if TYPE_CHECKING:
 _MODULES = {
     "check.verify": ("Summary", "Verification"),
     "checkpoints": ("read_leader_epochs", "read_offset_checkpoint"),
-    "columnar.scan": ("scan", "scan_schema", "to_table"),
+    "columnar.scan": ("scan", "scan_schema", "to_reader", "to_table"),
     "errors": (
         "CorruptDataError",
+        "DestinationExistsError",
         "KafkaLogError",
         "LimitExceededError",
         "NotAKafkaFileError",
         "NotFoundError",
         "UnreadableError",
         "UnsupportedError",
+        "UnwritableError",
         "UsageError",
     ),
     "indexes": ("OffsetIndex", "TimeIndex", "read_aborted_transactions"),

@@ -72,6 +72,20 @@ class NotAKafkaFileError(KafkaLogError):
     reference = "not-a-kafka-file"
 
 
+class DestinationExistsError(KafkaLogError):
+    """What was to be created is there already; nothing was changed."""
+
+    reference = "destination-exists"
+    exit_code = 4
+
+
+class UnwritableError(KafkaLogError):
+    """What was to be created cannot be written: permissions, a full disk, an I/O error."""
+
+    reference = "path-unwritable"
+    exit_code = 4
+
+
 class UnsupportedError(KafkaLogError):
     """A version, codec or part that is not available where it would be needed."""
 

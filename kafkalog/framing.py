@@ -20,7 +20,7 @@ from kafkalog.model import Batch, Defect
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.source import Source
+    from kafkalog.source import Readable, Source
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LEGACY = struct.Struct(">qiIbb")
@@ -39,7 +39,7 @@ _CHECKSUM_BUDGET_FACTOR = 4
 _CANDIDATE_COST_BYTES = 256
 
 
-def read_batch(source: Source, position: int, end: int) -> Batch | Defect:
+def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
     """The batch at `position`, or the defect that keeps it from being one.
 
     `end` is where the log ends, normally the size of the file. The frame is checked, the checksum
@@ -289,7 +289,7 @@ def _checked(source: Source, batch: Batch, end: int, search: _Search) -> Batch |
     return dataclasses.replace(batch, crc_valid=valid)
 
 
-def _damage(reference: str, source: Source, position: int, size: int, detail: str) -> Defect:
+def _damage(reference: str, source: Readable, position: int, size: int, detail: str) -> Defect:
     return make_defect(reference, source.path, detail, position=position, size_bytes=size)
 
 

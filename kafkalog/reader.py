@@ -212,6 +212,29 @@ def plan_reading(path: str | Path | PartitionDir | FileEntry, selection: Selecti
     return ReadPlan(wanted, selection, aborted)
 
 
+def size_to_read(target: PartitionDir | FileEntry, selection: Selection) -> int:
+    """About how many bytes of logs a reader has to go through, by what the indexes say.
+
+    Holes of sparse files do not count. Raises as `read_records`.
+    """
+    plan = plan_reading(target, replace(selection, read_committed=False))
+    total = 0
+    for segment in plan.segments:
+        with OpenSegment(segment) as opened:
+            end = opened.source.size_bytes
+            if selection.max_bytes is not None:
+                end = min(end, selection.max_bytes)
+            start = selection.from_position
+            if start is None:
+                start = start_position(opened, selection)
+            if selection.to_offset is not None and opened.offset_index is not None:
+                last = opened.offset_index.lookup(selection.to_offset)
+                if last is not None and last.entry + 1 < opened.offset_index.entry_count:
+                    end = min(end, opened.offset_index.entry(last.entry + 1).position)
+            total += max(min(end - start, opened.source.stored_bytes), 0)
+    return total
+
+
 def _selected(
     path: str | Path | PartitionDir | FileEntry,
     selection: Selection,

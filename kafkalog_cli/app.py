@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _EPILOG = (
-    "Exit status: 0 fine, 1 defects or not found, 2 usage, 3 unreadable, 5 unsupported, "
-    "6 corrupt, 7 limit hit."
+    "Exit status: 0 fine, 1 defects or not found, 2 usage, 3 unreadable, 4 refused, "
+    "5 unsupported, 6 corrupt, 7 limit hit."
 )
 
 

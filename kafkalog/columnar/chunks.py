@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from kafkalog.source import Source
 
 CHUNK_SIZE_MIN: Final = 1 << 16
-CHUNK_SIZE_MAX: Final = 1 << 22
+CHUNK_SIZE_MAX: Final = 1 << 20
 _BATCH_SIZE_MAX: Final = 1 << 26  # larger ones are left to the reference decoder
 _BATCHES_MAX: Final = 1 << 14
-_DECOMPRESSED_AT_ONCE: Final = 1 << 24
+_DECOMPRESSED_AT_ONCE: Final = 1 << 22
 _SMALL_BATCH: Final = 4096  # below, a call of the checksum library costs more than the kernel
 
 
@@ -246,6 +246,11 @@ class ChunkReader:
         self.end = end
         self._source = source
         self._size = CHUNK_SIZE_MIN
+        self._size_max = CHUNK_SIZE_MAX
+
+    def shrink(self) -> None:
+        """Chunks become too much when they are unpacked: read smaller ones from now on."""
+        self._size_max = max(self._size_max // 2, CHUNK_SIZE_MIN)
 
     def resume(self, position: int) -> None:
         """Go on elsewhere, with small steps at first."""
@@ -274,5 +279,5 @@ class ChunkReader:
             return None
         chunk = Chunk(self._source.path, self.position, used, count, workspace)
         self.position += used
-        self._size = min(2 * self._size, CHUNK_SIZE_MAX)
+        self._size = min(2 * self._size, self._size_max)
         return chunk

@@ -1,260 +1,196 @@
-"""The pipeline of a scan: chunks of a log decoded by threads and given in order.
+"""The pipeline of a scan: the segments of a log, chunk by chunk, as parts in order.
 
-One thread reads chunks and looks at batch headers, others check checksums, decompress and decode.
 Where a chunk ends in something that is no sound batch, the reference scanner says what it is, so
 that damage has the same names and reading resumes at the same place as in `kafkalog.reader`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.columnar.arrow import table_of_records
-from kafkalog.columnar.stages import advance, defects_of
-from kafkalog.errors import KafkaLogError
+from kafkalog.columnar.chunks import ChunkReader
+from kafkalog.columnar.conveyor import Conveyor, Lanes
+from kafkalog.columnar.rule import default_threads
+from kafkalog.columnar.selecting import first_behind
+from kafkalog.columnar.stages import BatchWork, Event, Part, RecordWork
 from kafkalog.framing import Frames
-from kafkalog.model import Batch, Defect
-from kafkalog.reader import (
-    crc_defects,
-    defect_of,
-    read_records,
-    record_matches,
-    start_position,
-)
-from kafkalog.records import decode_records
+from kafkalog.model import Defect
+from kafkalog.reader import plan_reading, start_position
 from kafkalog.segment import OpenSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-    from kafkalog.columnar.chunks import Chunk, Workspace
+    from kafkalog.columnar.conveyor import Task
+    from kafkalog.columnar.stages import Format, Work
     from kafkalog.log_dir import FileEntry, PartitionDir
-    from kafkalog.model import Record
     from kafkalog.reader import ReadPlan, Selection
-    from kafkalog.source import Readable
 
 
-# Record batches, each with its defects and the number of its rows that come before each of them.
-Found = tuple[Any, tuple[tuple[int, Defect], ...]]
+def read_contents(
+    target: PartitionDir | FileEntry,
+    selection: Selection,
+    form: Any,
+    progress: Callable[[int], None] | None,
+    *,
+    batches: bool,
+) -> Iterator[Any]:
+    """What a format makes of the records or the batches of a log, and defects, in order.
+
+    `form` is a `RecordFormat`, or a `BatchFormat` for batches; what it makes is to be used before
+    the next piece is asked for. Raises as `read_records`.
+    """
+    plan = plan_reading(target, selection)
+    work = BatchWork(plan, form) if batches else RecordWork(plan, selection, form)
+    yield from contents(scan_parts(plan, work, progress or (lambda _: None)), form)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a scan is asked for; `selection` is the caller's, without a last stable offset."""
+def scan_parts(
+    plan: ReadPlan, work: Work, progress: Callable[[int], None], threads: int | None = None
+) -> Iterator[Part]:
+    """All parts of a plan, in order, up to its limit; each is used before the next is asked for.
 
-    plan: ReadPlan
-    selection: Selection
-    schema: Any
-    batch_rows: int
-    defects: Callable[[Defect], object]
-    progress: Callable[[int], None]
+    `progress` is called with numbers of bytes as they are read.
+    """
+    return limited(_all_parts(plan, work, progress, threads or default_threads()), plan, work)
 
 
-def limited(found: Iterator[Found], request: Request) -> Iterator[Any]:
-    """The record batches up to the limit, with the defects that come before it."""
-    left = request.selection.limit
-    for table, events in found:
-        rows = table.num_rows
-        for row, defect in events:
-            if left is None or row < left:
-                request.defects(defect)
-        if left is not None and rows >= left:
-            if left:
-                yield table.slice(0, left)
-            return
-        if left is not None:
-            left -= rows
-        if rows:
-            yield table
+def contents(parts: Iterator[Part], form: Format) -> Iterator[Any]:
+    """What the parts hold, with each defect at its place between the rows."""
+    for part in parts:
+        done = 0
+        for event in part.events:
+            if event.row > done:
+                yield form.cut(part.content, done, event.row)
+                done = event.row
+            yield event.defect
+        if not done and part.content is not None:
+            yield part.content
+        elif done < part.rows:
+            yield form.cut(part.content, done, part.rows)
 
 
-def by_reference(path: str | Path | PartitionDir | FileEntry, request: Request) -> Iterator[Found]:
-    """All rows through the reference decoder: numba is not loaded for a small log."""
-    rows: list[Record] = []
-    events: list[tuple[int, Defect]] = []
-    for found in read_records(path, request.selection, request.progress):
-        if isinstance(found, Defect):
-            events.append((len(rows), found))
+def limited(parts: Iterator[Part], plan: ReadPlan, work: Work) -> Iterator[Part]:
+    """The parts up to the limit, with the defects that come before it."""
+    left = plan.selection.limit
+    if left is None:
+        yield from parts
+        return
+    for part in parts:
+        last = left
+        told = tuple(
+            event
+            for event in part.events
+            if event.row < last or (event.trails and event.row == last)
+        )
+        if part.rows > left:
+            content = work.format.cut(part.content, 0, left)
+            yield replace(part, content=content, rows=left, events=told)
         else:
-            rows.append(found)
-            if len(rows) == request.batch_rows:
-                yield table_of_records(rows, request.schema), tuple(events)
-                rows, events = [], []
-    yield table_of_records(rows, request.schema), tuple(events)
+            yield replace(part, events=told)
+        left -= part.rows
+        if left <= 0:
+            return
 
 
-def by_kernels(request: Request, threads: int) -> Iterator[Found]:
-    """All rows through the kernels, in so many threads."""
-    with ThreadPoolExecutor(threads, "kafkalog-scan") as pool:
-        spaces: list[Workspace] = []
-        for segment in request.plan.segments:
+def _all_parts(
+    plan: ReadPlan, work: Work, progress: Callable[[int], None], threads: int
+) -> Iterator[Part]:
+    with ThreadPoolExecutor(threads, "kafkalog") as pool:
+        lanes = Lanes(pool, threads + 1, work.format.rows_max, [])
+        for segment in plan.segments:
             with OpenSegment(segment) as opened:
-                one = _SegmentScan(opened, request, pool, threads + 1, spaces)
+                one = _SegmentScan(opened, plan, work, progress, lanes)
                 try:
-                    yield from one.tables()
+                    yield from one.parts()
                 finally:
                     one.stop()
                 if one.is_done:
                     return
 
 
-@dataclass(slots=True)
-class _Task:
-    """A chunk that is being decoded."""
-
-    chunk: Chunk
-    steps: Iterator[Any]
-    future: Future[tuple[list[Any], bool]]
-
-
 class _SegmentScan:
-    """One segment: chunks on their way through the pool, in order."""
+    """One segment."""
 
     def __init__(
         self,
         opened: OpenSegment,
-        request: Request,
-        pool: ThreadPoolExecutor,
-        depth: int,
-        spaces: list[Workspace],
+        plan: ReadPlan,
+        work: Work,
+        progress: Callable[[int], None],
+        lanes: Lanes,
     ) -> None:
-        from kafkalog.columnar.chunks import ChunkReader
-
         self.is_done = False
-        self._request = request
-        self._pool = pool
-        self._depth = depth
+        self._plan = plan
+        self._work = work
+        self._progress = progress
         self._source = opened.source
-        self._spaces = spaces
-        start = start_position(opened, request.plan.selection)
-        self._frames = Frames(opened.source, start, request.selection.max_bytes, check_crc=True)
+        start = start_position(opened, plan.selection)
+        self._frames = Frames(opened.source, start, plan.selection.max_bytes, check_crc=True)
         self._reader = ChunkReader(opened.source, start, self._frames.end)
-        self._tasks: deque[_Task] = deque()
-        self._is_odd = False  # what is at the reader's position is for the reference scanner
+        self._conveyor = Conveyor(
+            self._reader, lanes, work.steps, lambda chunk: first_behind(chunk.headers, plan)
+        )
 
-    def tables(self) -> Iterator[Found]:
-        """Record batches with their defects."""
+    def stop(self) -> None:
+        """Wait for what is under way."""
+        self._conveyor.stop()
+
+    def parts(self) -> Iterator[Part]:
+        """All parts, in order."""
+        release = self._work.format.release
+        for part in self._parts():
+            yield part
+            release(part.content)
+
+    def _parts(self) -> Iterator[Part]:
         while not self.is_done:
-            self._fill()
-            if self._tasks:
-                yield from self._finish(self._tasks.popleft())
-            elif self._is_odd:
-                self._is_odd = False
+            task = self._conveyor.take()
+            if task is not None:
+                yield from self._finish(task)
+            elif self._reader.position < self._reader.end:
                 yield from self._odd()
             else:
                 return
 
-    def stop(self) -> None:
-        """Wait for what is under way and forget it."""
-        for task in self._tasks:
-            if not task.future.cancel():
-                task.future.exception()
-            self._spaces.append(task.chunk.workspace)
-        self._tasks.clear()
-
-    def _fill(self) -> None:
-        from kafkalog.columnar.chunks import Workspace
-        from kafkalog.columnar.selecting import first_behind
-
-        reader = self._reader
-        while len(self._tasks) < self._depth and not self._is_odd and reader.position < reader.end:
-            space = self._spaces.pop() if self._spaces else Workspace(self._request.batch_rows)
-            chunk = reader.read(space)
-            if chunk is not None:
-                behind = first_behind(chunk.headers, self._request.plan)
-                if behind < chunk.count:
-                    chunk.cut(behind)
-                    reader.resume(chunk.position + chunk.size_bytes)
-                    self._is_odd = True
-            if chunk is None or not chunk.count:
-                self._spaces.append(space)
-                self._is_odd = True
-                return
-            steps = _steps(chunk, self._request)
-            self._tasks.append(_Task(chunk, steps, self._pool.submit(advance, steps)))
-
-    def _finish(self, task: _Task) -> Iterator[Found]:
+    def _finish(self, task: Task) -> Iterator[Part]:
         """What a chunk held, up to the first batch that is none after all."""
         chunk = task.chunk
-        [bad, *found], is_all = task.future.result()
-        for ordinal in bad:
+        for ordinal in task.future.result().steps[0]:
             wrong = self._frames.at(chunk.batch(ordinal).position)
             if isinstance(wrong, Defect):
-                self.stop()
+                self._conveyor.stop()
                 chunk.cut(ordinal)
-                self._reader.resume(wrong.position or 0)
-                self._is_odd = False
+                self._conveyor.resume(wrong.position or 0)
                 if chunk.count:
-                    yield from islice(_steps(chunk, self._request), 1, None)
-                self._request.progress(chunk.size_bytes)
-                self._spaces.append(chunk.workspace)
+                    yield from islice(self._work.steps(chunk), 1, None)
+                self._progress(chunk.size_bytes)
+                self._conveyor.free(task)
                 yield from self._resume_after(wrong)
                 return
-        while True:
-            yield from found
-            if is_all:
-                break
-            found, is_all = self._pool.submit(advance, task.steps).result()
-        self._request.progress(chunk.size_bytes)
-        self._spaces.append(chunk.workspace)
+        yield from islice(self._conveyor.results(task), 1, None)
+        self._progress(chunk.size_bytes)
 
-    def _odd(self) -> Iterator[Found]:
-        """One step by the reference scanner and decoder."""
+    def _odd(self) -> Iterator[Part]:
+        """One step by the reference scanner."""
         found = self._frames.at(self._reader.position)
         if isinstance(found, Defect):
             yield from self._resume_after(found)
             return
-        if self._request.plan.is_behind(found):
+        if self._plan.is_behind(found):
             self.is_done = True
             return
-        self._request.progress(found.size_bytes)
-        self._reader.resume(found.end_position)
-        if self._request.plan.wants(found):
-            yield from _by_records(self._source, found, self._request)
+        self._progress(found.size_bytes)
+        self._conveyor.resume(found.end_position)
+        if self._plan.wants(found):
+            yield from self._work.of_batch(self._source, found)
 
-    def _resume_after(self, defect: Defect) -> Iterator[Found]:
+    def _resume_after(self, defect: Defect) -> Iterator[Part]:
         size = defect.size_bytes or 0
-        self._request.progress(size)
-        self._reader.resume((defect.position or 0) + size)
-        if self._request.plan.counts(defect, self._source):
-            yield table_of_records([], self._request.schema), ((0, defect),)
-
-
-def _steps(chunk: Chunk, request: Request) -> Iterator[Any]:
-    """First the ordinals of batches with wrong checksums, then the record batches."""
-    from kafkalog.columnar.assembly import table_of
-    from kafkalog.columnar.selecting import wanted_batches, wanted_rows
-
-    bad = chunk.bad_checksums()
-    yield bad
-    wanted = wanted_batches(chunk.headers, request.plan)
-    reported = [i for i in bad if wanted[i]]
-    for rows in chunk.decode(wanted):
-        if isinstance(rows, int):
-            batch = chunk.batch(rows, rows not in reported)
-            yield from _by_records(chunk, batch, request)
-            continue
-        chosen = wanted_rows(rows, request.selection)
-        events = tuple(defects_of(chosen, chunk, reported))
-        yield table_of(chosen, chunk.headers, request.schema), events
-
-
-def _by_records(source: Readable, batch: Batch, request: Request) -> Iterator[Found]:
-    """One batch through the reference decoder."""
-    rows = []
-    events = [(0, defect) for defect in crc_defects(batch)]
-    try:
-        for record in decode_records(source, batch):
-            if record_matches(record, request.selection):
-                rows.append(record)
-                if len(rows) == request.batch_rows:
-                    yield table_of_records(rows, request.schema), tuple(events)
-                    rows, events = [], []
-    except KafkaLogError as error:
-        events.append((len(rows), defect_of(error, batch)))
-    yield table_of_records(rows, request.schema), tuple(events)
+        self._progress(size)
+        self._conveyor.resume((defect.position or 0) + size)
+        if self._plan.counts(defect, self._source):
+            yield Part(None, 0, 0, (Event(0, defect),))

@@ -5,24 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.columnar import rule
-from kafkalog.columnar.rule import default_threads, require_arrow
 from kafkalog.errors import UsageError
-from kafkalog.reader import EVERYTHING, plan_reading
+from kafkalog.model import Defect
+from kafkalog.reader import EVERYTHING, plan_reading, read_batches, read_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from kafkalog.columnar.stages import Part
     from kafkalog.log_dir import FileEntry, PartitionDir
-    from kafkalog.model import Defect
-    from kafkalog.reader import Selection
+    from kafkalog.reader import ReadPlan, Selection
 
 
 def scan(
     path: str | Path | PartitionDir | FileEntry,
     *,
-    columns: list[str] | tuple[str, ...] | None = None,
+    columns: Sequence[str] | None = None,
     selection: Selection = EVERYTHING,
+    batches: bool = False,
     batch_rows: int = 65536,
     threads: int | None = None,
     defects: Callable[[Defect], object] | None = None,
@@ -37,6 +38,7 @@ def scan(
         columns: names of the columns to build, of `kafkalog.scan_schema()`; all where None.
         selection: which records; offsets, times, producers and epochs are looked up in the indexes
             and the batch headers first.
+        batches: the batches of the log, as `read_batches` gives them, rather than its records.
         batch_rows: how many rows a record batch has at most.
         threads: how many decode; as many as there are processors, up to 8, where None.
         defects: is called with each defect, in order.
@@ -50,39 +52,92 @@ def scan(
     Cost:
         Some 20 MB a thread and what is decompressed at a time, however large the log is.
     """
-    require_arrow()
-    from kafkalog.columnar.arrow import schema_of
-    from kafkalog.columnar.pipeline import Request, by_kernels, by_reference, limited
+    rule.require_arrow()
+    from kafkalog.columnar.arrow import BATCH_SCHEMA, SCHEMA, schema_of
 
     if batch_rows < 1 or (threads is not None and threads < 1):
         raise UsageError("Neither threads nor rows of a record batch can be fewer than 1.")
-    request = Request(
-        plan_reading(path, selection),
-        selection,
-        schema_of(columns),
-        batch_rows,
-        defects or (lambda _: None),
-        progress or (lambda _: None),
-    )
-    if not rule.is_worth_it(sum(segment.log.size_bytes for segment in request.plan.segments)):
-        return limited(by_reference(path, request), request)
-    return limited(by_kernels(request, threads or default_threads()), request)
+    schema = schema_of(columns, BATCH_SCHEMA if batches else SCHEMA)
+    plan = plan_reading(path, selection)
+    told = defects or (lambda _: None)
+    done = progress or (lambda _: None)
+    if not rule.is_worth_it(sum(segment.log.size_bytes for segment in plan.segments)):
+        read = read_batches if batches else read_records
+        return _by_reference(read(path, selection, done), plan, schema, batch_rows, told)
+    from kafkalog.columnar.assembly import Columns
+    from kafkalog.columnar.pipeline import scan_parts
+    from kafkalog.columnar.stages import BatchWork, RecordWork
+
+    form = Columns(schema, batch_rows, _paths(plan))
+    work = BatchWork(plan, form) if batches else RecordWork(plan, selection, form)
+    return _told(scan_parts(plan, work, done, threads), told)
+
+
+def _told(parts: Iterator[Part], defects: Callable[[Defect], object]) -> Iterator[Any]:
+    for part in parts:
+        for event in part.events:
+            defects(event.defect)
+        if part.rows:
+            yield part.content
+
+
+def _by_reference(
+    found: Iterator[Any],
+    plan: ReadPlan,
+    schema: Any,
+    batch_rows: int,
+    defects: Callable[[Defect], object],
+) -> Iterator[Any]:
+    """All rows through the reference decoder: the kernels are not loaded for a small log."""
+    from kafkalog.columnar.arrow import Paths, table_of
+
+    paths = Paths(_paths(plan))
+    rows: list[Any] = []
+    for value in found:
+        if isinstance(value, Defect):
+            defects(value)
+            continue
+        rows.append(value)
+        if len(rows) == batch_rows:
+            yield table_of(rows, schema, paths)
+            rows = []
+    if rows:
+        yield table_of(rows, schema, paths)
+
+
+def _paths(plan: ReadPlan) -> list[str]:
+    return [segment.log.path for segment in plan.segments]
 
 
 def to_table(path: str | Path | PartitionDir | FileEntry, **options: Any) -> Any:
     """All that `scan` gives, with the same options, as one `pyarrow.Table` in memory."""
-    require_arrow()
+    rule.require_arrow()
     import pyarrow as pa
 
-    from kafkalog.columnar.arrow import schema_of
-
-    batches = list(scan(path, **options))
-    return pa.Table.from_batches(batches, schema_of(options.get("columns")))
+    return pa.Table.from_batches(list(scan(path, **options)), _schema(options))
 
 
-def scan_schema() -> Any:
+def to_reader(path: str | Path | PartitionDir | FileEntry, **options: Any) -> Any:
+    """What `scan` gives, with the same options, as a `pyarrow.RecordBatchReader`.
+
+    DuckDB, Polars and whatever else speaks Arrow's C stream protocol read from it as it goes, in
+    bounded memory; it can be read once.
+    """
+    rule.require_arrow()
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_batches(_schema(options), scan(path, **options))
+
+
+def scan_schema(*, batches: bool = False) -> Any:
     """The `pyarrow.Schema` of all columns that `scan` knows."""
-    require_arrow()
+    rule.require_arrow()
+    from kafkalog.columnar.arrow import BATCH_SCHEMA, SCHEMA
+
+    return BATCH_SCHEMA if batches else SCHEMA
+
+
+def _schema(options: dict[str, Any]) -> Any:
     from kafkalog.columnar.arrow import schema_of
 
-    return schema_of(None)
+    return schema_of(options.get("columns"), scan_schema(batches=options.get("batches", False)))

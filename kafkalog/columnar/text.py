@@ -1,32 +1,147 @@
-"""A large log as the text of `kafka-dump-log.sh`, in blocks that are written as they are."""
+"""Logs as the text of `kafka-dump-log.sh`, in blocks that are written as they are."""
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from formats import constants as c
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import text_kernels as t
-from kafkalog.columnar.chunks import Chunk, ChunkReader, Rows, Workspace
-from kafkalog.columnar.stages import advance, defects_of
+from kafkalog.columnar.blocks import Text, TextFormat, whole
+from kafkalog.columnar.chunks import Chunk, ChunkReader, Rows
+from kafkalog.columnar.conveyor import Conveyor, Lanes
+from kafkalog.columnar.restored import record_of
+from kafkalog.columnar.stages import OFFSET_LIMIT, Judged, Part, defects_of, judge
+from kafkalog.errors import KafkaLogError
 from kafkalog.framing import read_batch
-from kafkalog.model import Batch, Defect, Header, Record, increment_sequence
+from kafkalog.model import Batch, Defect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
+    from kafkalog.model import Record
     from kafkalog.source import Source
 
-_ROWS: Final = 16384
-_TEXT_SIZE: Final = 1 << 20
-_OFFSET_LIMIT: Final = 1 << 62  # beyond, sums of offsets could overflow: for the reference decoder
+    Mask = NDArray[np.bool_]
+
+_LINE_END: Final = ord("\n")
+_NO_ROWS: Final = np.empty((k.ROW_FIELDS, 0), np.int64)
+_NO_TEXT: Final = Text(np.empty(0, np.uint8), 0, 0, np.empty(0, np.int64))
+
+
+class KafkaText(TextFormat):
+    """A format for both kinds of work: lines of batches, and of their records.
+
+    Args:
+        content: whether keys and values are printed.
+        line_of: the line of a record that no kernel can make.
+        batch_line_of: the line of such a batch.
+    """
+
+    rows_max = 8192
+
+    def __init__(
+        self,
+        *,
+        content: bool,
+        line_of: Callable[[Record], str],
+        batch_line_of: Callable[[Batch], str],
+    ) -> None:
+        super().__init__()
+        self._content = content
+        self._line_of = line_of
+        self._batch_line_of = batch_line_of
+
+    def left_over(self, headers: NDArray[np.int64]) -> Mask:
+        """See `stages.RecordFormat`."""
+        return _left_over(headers)
+
+    def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
+        """See `stages.RecordFormat`; the line of a batch comes before that of its first record."""
+        ordinals = rows.table[k.ORDINAL]
+        if not len(ordinals):
+            return
+        chosen = np.zeros(judged.chunk.count, np.bool_)
+        chosen[ordinals] = True
+        if judged.shown >= 0:
+            chosen[judged.shown] = False
+        judged.shown = int(ordinals[-1])
+        yield from self.lines(rows, judged, chosen, int(ordinals[0]), judged.shown + 1)
+
+    def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:
+        """See `stages.RecordFormat`."""
+        head = _encoded(self._batch_line_of(records[0].batch)) if begins else b""
+        lines = []
+        try:
+            for record in records:
+                lines.append(head + _encoded(self._line_of(record)))
+                head = b""
+        except KafkaLogError:
+            # The line of the batch is there before the first of its records turns out to have none.
+            yield self._lines(lines or [head])
+            raise
+        yield self._lines(lines)
+
+    def of_batches(self, judged: Judged, first: int, last: int, chosen: Mask) -> Iterator[Part]:
+        """See `stages.BatchFormat`."""
+        odd = _left_over(judged.chunk.headers)
+        for i in (*(np.flatnonzero(odd[first:last]) + first).tolist(), last):
+            if first < i:
+                rows = Rows(_NO_ROWS, judged.chunk.workspace.arena, range(first, i), ())
+                for part in self.lines(rows, judged, chosen, first, i):
+                    text = part.content
+                    ends = np.flatnonzero(text.buffer[: text.end] == _LINE_END) + 1
+                    yield Part(replace(text, ends=ends), len(ends), part.size_bytes)
+            if i < last and chosen[i]:
+                yield self.of_batch(judged.batch(i))
+            first = i + 1
+
+    def of_batch(self, batch: Batch) -> Part:
+        """See `stages.BatchFormat`."""
+        return self._lines([_encoded(self._batch_line_of(batch))])
+
+    def lines(
+        self, rows: Rows, judged: Judged, chosen: Mask, first: int, last: int
+    ) -> Iterator[Part]:
+        """Lines of the rows, and of the chosen ones of the batches from `first` up to `last`."""
+        table, headers = whole(rows.table), whole(judged.chunk.headers)
+        count = rows.table.shape[1]
+
+        def kernel(
+            state: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.uint8]
+        ) -> int:
+            why: int = t.format_lines(
+                rows.arena, table, count, headers, chosen, judged.valid, last, self._content,
+                state, ends, out,
+            )  # fmt: skip
+            return why
+
+        def line(row: int) -> bytes:
+            return _encoded(self._line_of(record_of(rows, judged, row)))
+
+        yield from self._fill(0, count, kernel, line, (first,))
+
+
+def _encoded(line: str) -> bytes:
+    return line.encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _left_over(headers: NDArray[np.int64]) -> Mask:
+    """Which batches the kernel has no text for."""
+    attributes = headers[k.ATTRIBUTES]
+    odd: Mask = (
+        (headers[k.MAGIC] < 2)
+        | (attributes & c.CONTROL_MASK != 0)
+        | (attributes & c.COMPRESSION_MASK >= len(c.COMPRESSION_NAMES))
+        | (np.abs(headers[k.BASE_OFFSET]) > OFFSET_LIMIT)
+    )
+    return odd
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +149,30 @@ class Lines:
     """A block of text.
 
     Attributes:
-        text: whole lines, to be used before the next block is asked for.
+        block: whole lines, to be used before the next ones are asked for.
         ends: the first and the last record's offset, None without records.
         gaps: pairs of neighbouring offsets that do not follow each other.
         defects: what is wrong with the batches in it.
     """
 
-    text: memoryview
+    block: Text
     ends: tuple[int, int] | None
     gaps: list[tuple[int, int]]
     defects: tuple[Defect, ...]
+    size_bytes: int
+
+    @property
+    def text(self) -> memoryview:
+        """The lines."""
+        return self.block.view
+
+
+@dataclass(frozen=True, slots=True)
+class _Undone:
+    """A batch that is left to the reference decoder."""
+
+    batch: Batch
+    size_bytes: int = 0
 
 
 def dump_lines(
@@ -60,80 +189,60 @@ def dump_lines(
     A batch that comes instead of its lines is left to the reference decoder; its checksum is not
     judged. `line_of` makes the line of a record whose text is not UTF-8.
     """
-    request = _Request(deep, content, line_of)
-    reader = ChunkReader(source, 0, end)
-    spaces: list[Workspace] = []
-    tasks: deque[tuple[Chunk, Iterator[Any], Future[tuple[list[Any], bool]]]] = deque()
-    odd = False
-    with ThreadPoolExecutor(threads, "kafkalog-text") as pool:
-        while True:
-            while len(tasks) <= threads and not odd and reader.position < end:
-                space = spaces.pop() if spaces else Workspace(_ROWS)
-                chunk = reader.read(space)
-                if chunk is None:
-                    odd = True
-                    spaces.append(space)
-                    break
-                steps = _steps(chunk, request)
-                tasks.append((chunk, steps, pool.submit(advance, steps)))
-            if tasks:
-                chunk, steps, future = tasks.popleft()
-                found, is_all = future.result()
-                yield from (step for step, _ in found)
-                while not is_all:
-                    found, is_all = pool.submit(advance, steps).result()
-                    yield from (step for step, _ in found)
-                spaces.append(chunk.workspace)
-            elif odd:
-                odd = False
-                strange = read_batch(source, reader.position, end)
+    form = KafkaText(content=content, line_of=line_of, batch_line_of=str)
+    with ThreadPoolExecutor(threads, "kafkalog") as pool:
+        lanes = Lanes(pool, threads + 1, form.rows_max, [])
+        conveyor = Conveyor(
+            ChunkReader(source, 0, end), lanes, lambda chunk: _steps(chunk, form, deep=deep)
+        )
+        try:
+            while True:
+                task = conveyor.take()
+                if task is not None:
+                    for step in conveyor.results(task):
+                        if isinstance(step, _Undone):
+                            yield step.batch
+                            continue
+                        yield step
+                        form.release(step.block)
+                    continue
+                if conveyor.reader.position >= end:
+                    return
+                strange = read_batch(source, conveyor.reader.position, end)
                 yield strange
                 if isinstance(strange, Defect):
                     return
-                reader.resume(strange.end_position)
-            else:
-                return
+                conveyor.resume(strange.end_position)
+        finally:
+            conveyor.stop()
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    deep: bool
-    content: bool
-    line_of: Callable[[Record], str]
-
-
-def _steps(chunk: Chunk, request: _Request) -> Iterator[tuple[Lines | Batch, int]]:
+def _steps(chunk: Chunk, form: KafkaText, *, deep: bool) -> Iterator[Lines | _Undone]:
     bad = chunk.bad_checksums()
-    headers = chunk.headers
-    valid = np.ones(chunk.count, np.bool_)
-    valid[bad] = False
-    attributes = headers[k.ATTRIBUTES]
-    left_over = (
-        (headers[k.MAGIC] < 2)
-        | (attributes & c.CONTROL_MASK != 0)
-        | (attributes & c.COMPRESSION_MASK >= len(c.COMPRESSION_NAMES))
-        | (np.abs(headers[k.BASE_OFFSET]) > _OFFSET_LIMIT)
-    )
+    judged = judge(chunk, bad)
+    left_over = _left_over(chunk.headers)
     everything = np.ones(chunk.count, np.bool_)
-    rows_of = chunk.decode(everything, left_over) if request.deep else _bare(chunk, left_over)
+    rows_of = chunk.decode(everything, left_over) if deep else _bare(chunk, left_over)
     for rows in rows_of:
         if isinstance(rows, int):
-            yield chunk.batch(rows), 0
+            yield _Undone(chunk.batch(rows))
             continue
-        told = [defect for _, defect in defects_of(rows, chunk, bad)]
+        told = tuple(event.defect for event in defects_of(rows, chunk, bad))
         ends, gaps = _course(rows.table[k.OFFSET])
-        for text in _texts(rows, chunk, ~left_over, valid, request):
-            yield Lines(text, ends, gaps, tuple(told)), len(text)
-            ends, gaps, told = None, [], []
+        started = rows.started
+        for part in form.lines(rows, judged, ~left_over, started.start, started.stop):
+            yield Lines(part.content, ends, gaps, told, part.size_bytes)
+            ends, gaps, told = None, [], ()
+        if told:  # of a batch that ended without another line
+            yield Lines(_NO_TEXT, ends, gaps, told, 0)
 
 
-def _bare(chunk: Chunk, left_over: NDArray[np.bool_]) -> Iterator[Rows | int]:
+def _bare(chunk: Chunk, left_over: Mask) -> Iterator[Rows | int]:
     """Batches without their records."""
-    table = chunk.workspace.rows[:, :0]
     done = 0
     for i in (*np.flatnonzero(left_over).tolist(), chunk.count):
         if done < i:
-            yield Rows(table, chunk.workspace.arena, range(done, i), ())
+            yield Rows(_NO_ROWS, chunk.workspace.arena, range(done, i), ())
         if i < chunk.count:
             yield i
         done = i + 1
@@ -146,66 +255,3 @@ def _course(offsets: NDArray[np.int64]) -> tuple[tuple[int, int] | None, list[tu
     gaps = np.flatnonzero(offsets[1:] != offsets[:-1] + 1)
     pairs = list(zip(offsets[gaps].tolist(), offsets[gaps + 1].tolist(), strict=True))
     return (int(offsets[0]), int(offsets[-1])), pairs
-
-
-def _texts(
-    rows: Rows,
-    chunk: Chunk,
-    chosen: NDArray[np.bool_],
-    valid: NDArray[np.bool_],
-    request: _Request,
-) -> Iterator[memoryview]:
-    """The lines of the batches that begin in these rows, and of the rows."""
-    state = np.array((rows.started.start, 0, 0), np.int64)
-    size = _TEXT_SIZE
-    while True:
-        out = np.empty(size, np.uint8)
-        before = state[:2].tolist()
-        state[t.STATE_SIZE] = 0
-        why = t.format_lines(
-            rows.arena, rows.table, chunk.headers, chosen, valid, rows.started.stop,
-            request.content, state, out,
-        )  # fmt: skip
-        if state[t.STATE_SIZE] or why == t.DONE:
-            yield out.data[: int(state[t.STATE_SIZE])]
-        if why == t.DONE:
-            return
-        if why == t.ODD:
-            line = request.line_of(_record(rows, chunk, int(state[t.STATE_ROW]))) + "\n"
-            yield memoryview(line.encode("utf-8", "surrogateescape"))
-            state[t.STATE_ROW] += 1
-        elif before == state[:2].tolist():
-            size *= 2  # one record is larger than the block
-
-
-def _record(rows: Rows, chunk: Chunk, row: int) -> Record:
-    """One row as the reference decoder has it."""
-    fields = [int(value) for value in rows.table[:, row]]
-    batch = chunk.batch(fields[k.ORDINAL])
-    pairs = np.empty((4, fields[k.HEADERS_COUNT]), np.int64)
-    k.expand_headers(
-        rows.arena,
-        rows.table[k.HEADERS_POSITION, row : row + 1],
-        rows.table[k.HEADERS_COUNT, row : row + 1],
-        pairs,
-    )
-
-    def field(position: int, size: int) -> bytes | None:
-        return None if size < 0 else rows.arena[position : position + size].tobytes()
-
-    sequence = -1
-    if batch.base_sequence >= 0:
-        sequence = increment_sequence(batch.base_sequence, fields[k.OFFSET] - batch.base_offset)
-    return Record(
-        batch=batch,
-        offset=fields[k.OFFSET],
-        timestamp=fields[k.TIMESTAMP],
-        timestamp_type=batch.timestamp_type,
-        key=field(fields[k.KEY_POSITION], fields[k.KEY_SIZE]),
-        value=field(fields[k.VALUE_POSITION], fields[k.VALUE_SIZE]),
-        headers=tuple(
-            Header(field(pair[0], pair[1]) or b"", field(pair[2], pair[3]))
-            for pair in pairs.T.tolist()
-        ),
-        sequence=sequence,
-    )

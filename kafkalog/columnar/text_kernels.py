@@ -14,18 +14,13 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.columnar import kernels as k
-from kafkalog.columnar.kernels import (
-    byte,
-    copy_bytes,
-    eight_bytes,
-    put_eight_bytes,
-    trailing_zeros,
-)
+from kafkalog.columnar.kernels import byte, copy_bytes, eight_bytes
 from kafkalog.columnar.native import inlined, kernel
+from kafkalog.columnar.value_kernels import put_number
 
 LINE_SIZE_MAX: Final = 768
 DONE, FULL, ODD = range(3)
-STATE_BATCH, STATE_ROW, STATE_SIZE = range(3)
+STATE_NEXT, STATE_SIZE, STATE_BATCH = range(3)
 
 _APPEND_TIME = c.TIMESTAMP_TYPE_MASK
 _HORIZON = c.DELETE_HORIZON_MASK
@@ -60,10 +55,6 @@ _VALUE_WORDS, _VALUE_SIZES = _words(
     "false", "true", " CreateTime: ", " LogAppendTime: ", "OptionalLong.empty", "OptionalLong[",
     "]", *c.COMPRESSION_NAMES,
 )  # fmt: skip
-_EIGHT = np.uint64(10**8)
-_TWO_LANES = np.uint64(0x0000007F0000007F)
-_FOUR_LANES = np.uint64(0x000F000F000F000F)
-_ZEROS = np.uint64(0x3030303030303030)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _TRUE, _CREATE, _APPEND, _EMPTY, _OPEN, _CLOSE, _CODECS = 1, 2, 3, 4, 5, 6, 7
 
@@ -72,47 +63,6 @@ _TRUE, _CREATE, _APPEND, _EMPTY, _OPEN, _CLOSE, _CODECS = 1, 2, 3, 4, 5, 6, 7
 def _word(out, at, words, sizes, i):
     copy_bytes(out, at, words, i * _WORD_SIZE, _WORD_SIZE)
     return at + sizes[i]
-
-
-@inlined
-def _eight_digits(value):
-    """The digits of a number below 10 ** 8, a byte each, the first one lowest; all at once."""
-    high = value // np.uint64(10000)
-    word = high | (value - high * np.uint64(10000)) << np.uint64(32)
-    hundreds = word * np.uint64(10486) >> np.uint64(20) & _TWO_LANES
-    word = hundreds | (word - hundreds * np.uint64(100)) << np.uint64(16)
-    tens = word * np.uint64(103) >> np.uint64(10) & _FOUR_LANES
-    return tens | (word - tens * np.uint64(10)) << np.uint64(8)
-
-
-@inlined
-def _few_digits(out, at, value):
-    """Write a number below 10 ** 8; the position behind it."""
-    word = _eight_digits(value)
-    skipped = trailing_zeros(word | np.uint64(1) << np.uint64(56)) >> 3
-    put_eight_bytes(out, at, (word | _ZEROS) >> np.uint64(8 * skipped))
-    return at + 8 - skipped
-
-
-@inlined
-def _number(out, at, value):
-    rest = np.uint64(value)
-    if value < 0:
-        out[at] = 45
-        at += 1
-        rest = np.uint64(-(value + 1)) + np.uint64(1)
-    if rest < _EIGHT:
-        return _few_digits(out, at, rest)
-    high = rest // _EIGHT
-    if high < _EIGHT:
-        at = _few_digits(out, at, high)
-    else:
-        top = high // _EIGHT
-        at = _few_digits(out, at, top)
-        put_eight_bytes(out, at, _eight_digits(high - top * _EIGHT) | _ZEROS)
-        at += 8
-    put_eight_bytes(out, at, _eight_digits(rest - high * _EIGHT) | _ZEROS)
-    return at + 8
 
 
 @inlined
@@ -174,7 +124,7 @@ def _batch_line(out, at, headers, batch, crc_valid):
         headers[k.EPOCH, batch],
     )):  # fmt: skip
         at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, i)
-        at = _number(out, at, value)
+        at = put_number(out, at, value)
     at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 8)
     at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, attributes >> 4 & 1)
     at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 9)
@@ -182,23 +132,23 @@ def _batch_line(out, at, headers, batch, crc_valid):
     at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 10)
     if attributes & _HORIZON:
         at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, _OPEN)
-        at = _number(out, at, headers[k.BASE_TIMESTAMP, batch])
+        at = put_number(out, at, headers[k.BASE_TIMESTAMP, batch])
         at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, _CLOSE)
     else:
         at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, _EMPTY)
     at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 11)
-    at = _number(out, at, headers[k.POSITION, batch])
+    at = put_number(out, at, headers[k.POSITION, batch])
     append = attributes & _APPEND_TIME != 0
     at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, _APPEND if append else _CREATE)
-    at = _number(out, at, headers[k.MAX_TIMESTAMP, batch])
+    at = put_number(out, at, headers[k.MAX_TIMESTAMP, batch])
     at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 12)
-    at = _number(out, at, headers[k.SIZE, batch])
+    at = put_number(out, at, headers[k.SIZE, batch])
     at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 13)
-    at = _number(out, at, headers[k.MAGIC, batch])
+    at = put_number(out, at, headers[k.MAGIC, batch])
     at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 14)
     at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, _CODECS + (attributes & 7))
     at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 15)
-    at = _number(out, at, headers[k.CRC, batch])
+    at = put_number(out, at, headers[k.CRC, batch])
     at = _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 16)
     at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, np.int64(crc_valid))
     return _word(out, at, _BATCH_WORDS, _BATCH_SIZES, 17)
@@ -214,16 +164,16 @@ def _record_line(out, at, arena, rows, row, headers, content):
             return np.int64(-1)
     at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 0)
     offset = rows[_OFFSET, row]
-    at = _number(out, at, offset)
+    at = put_number(out, at, offset)
     append = headers[_ATTRIBUTES, batch] & _APPEND_TIME != 0
     at = _word(out, at, _VALUE_WORDS, _VALUE_SIZES, _APPEND if append else _CREATE)
-    at = _number(out, at, rows[_TIMESTAMP, row])
+    at = put_number(out, at, rows[_TIMESTAMP, row])
     at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 1)
-    at = _number(out, at, rows[_KEY_SIZE, row])
+    at = put_number(out, at, rows[_KEY_SIZE, row])
     at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 2)
-    at = _number(out, at, rows[_VALUE_SIZE, row])
+    at = put_number(out, at, rows[_VALUE_SIZE, row])
     at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 3)
-    at = _number(out, at, _sequence(headers[_SEQUENCE, batch], offset - headers[_BASE, batch]))
+    at = put_number(out, at, _sequence(headers[_SEQUENCE, batch], offset - headers[_BASE, batch]))
     at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 4)
     place = rows[_HEADERS, row]
     for i in range(rows[_HEADERS_COUNT, row]):
@@ -249,25 +199,28 @@ def _record_line(out, at, arena, rows, row, headers, content):
     return _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 8)
 
 
-@kernel("bytes table table flags flags int int ints bytes", results=1)
-def format_lines(arena, rows, headers, chosen, crc_valid, last_batch, content, state, out):
+@kernel("bytes table int table flags flags int int ints ints bytes", results=1)
+def format_lines(arena, rows, count, headers, chosen, crc_valid, last_batch, content, state, ends,
+                 out):  # fmt: skip
     """Lines of batches and their records from `state` on; why it stopped: DONE, FULL or ODD.
 
     Args:
         arena, rows, headers: as `decode_records` left them.
+        count: number of rows.
         chosen: which batches are printed here.
         crc_valid: whether the checksum of each is right.
         last_batch: up to which batch (exclusive) lines of batches are due.
         content: whether keys and values are printed.
-        state: next batch, next row, bytes written so far; updated. With ODD the next row is one
+        state: next row, bytes written so far, next batch; updated. With ODD the next row is one
             whose text is not UTF-8.
+        ends: becomes where the line of each row ends in `out`.
         out: the text; a line is begun only if it fits.
     """
-    batch, row, at = state[STATE_BATCH], state[STATE_ROW], state[STATE_SIZE]
+    batch, row, at = state[STATE_BATCH], state[STATE_NEXT], state[STATE_SIZE]
     room = np.int64(len(out)) - LINE_SIZE_MAX
     why = DONE
     while True:
-        due = rows[_ORDINAL, row] + 1 if row < rows.shape[1] else last_batch
+        due = rows[_ORDINAL, row] + 1 if row < count else last_batch
         while batch < due and at <= room:
             if chosen[batch]:
                 at = _batch_line(out, at, headers, batch, crc_valid[batch])
@@ -275,7 +228,7 @@ def format_lines(arena, rows, headers, chosen, crc_valid, last_batch, content, s
         if batch < due:
             why = FULL
             break
-        if row == rows.shape[1]:
+        if row == count:
             break
         # Between the key and the end of the headers lies all that a line repeats.
         size = rows[_KEY_SIZE, row] + rows[_VALUE_SIZE, row]
@@ -292,6 +245,7 @@ def format_lines(arena, rows, headers, chosen, crc_valid, last_batch, content, s
             why = ODD
             break
         at = after
+        ends[row] = at
         row += 1
-    state[STATE_BATCH], state[STATE_ROW], state[STATE_SIZE] = batch, row, at
+    state[STATE_BATCH], state[STATE_NEXT], state[STATE_SIZE] = batch, row, at
     return why

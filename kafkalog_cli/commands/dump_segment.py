@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
 from kafkalog_cli.options import (
     BytesOption,
     ExactOption,
@@ -23,15 +24,26 @@ from kafkalog_cli.options import (
 )
 from kafkalog_cli.render.text import BytesFormat
 
+if TYPE_CHECKING:
+    from kafkalog.reader import Selection
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render.dump import DumpStyle
+    from kafkalog_cli.render.export import Export
+
 
 class DumpFormat(StrEnum):
-    """How a dump is written; `kafka` is the text of kafka-dump-log.sh."""
+    """How a dump is written; `kafka` is the text of kafka-dump-log.sh, the last two are files."""
 
     TABLE = "table"
     NDJSON = "ndjson"
     JSON = "json"
     CSV = "csv"
     KAFKA = "kafka"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+_FILES = (DumpFormat.PARQUET, DumpFormat.ARROW)
 
 
 class Decode(StrEnum):
@@ -99,6 +111,10 @@ def dump_segment(
         DumpFormat,
         typer.Option("--format", help="How it is written; kafka: as kafka-dump-log.sh."),
     ] = DumpFormat.TABLE,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="New file for --format parquet and arrow."),
+    ] = None,
     bytes_form: BytesOption = BytesFormat.AUTO,
     now: NowOption = None,
     exact: ExactOption = False,
@@ -109,17 +125,20 @@ def dump_segment(
     """Show what is in any file Kafka writes; a partition directory means its segments in order.
 
     Damage is shown in place and reading goes on at the next sound batch; exit status 1 then.
+    Records, batches and entries of indexes can go into a new file of Parquet or Arrow.
 
     \b
     kafkalog dump-segment orders-0/00000000000000000000.log
     kafkalog dump-segment orders-0 --from-time -2h --key-regex '^user-' --format ndjson
     kafkalog dump-segment __consumer_offsets-7 --format ndjson
     kafkalog dump-segment orders-0/00000000000000000000.timeindex
+    kafkalog dump-segment orders-0 --format parquet --to records.parquet
     """
     from kafkalog.reader import Selection
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.dump import Dump, DumpStyle
 
+    _require_pair(form, to)
     name, _, value = (header or "").partition("=")
     selection = Selection(
         from_offset=from_offset,
@@ -150,7 +169,27 @@ def dump_segment(
         decode=decode == Decode.AUTO,
         progress=not quiet,
     )
-    with Dump(selection, style, outcome) as dump:
+    with (
+        Dump(selection, style, outcome)
+        if to is None
+        else _export(to, selection, style, outcome) as dump
+    ):
         for target in outcome.open_all(paths):
             dump.show(target)
     return outcome.status
+
+
+def _require_pair(form: DumpFormat, to: str | None) -> None:
+    """Raise `UsageError` unless a file is named where one is written, and only there."""
+    if form in _FILES and to is None:
+        raise UsageError(f"--format {form} is written to a file.", hint="Name it: --to FILE.")
+    if to is not None and form not in _FILES:
+        raise UsageError(f"--to does not go with --format {form}.", hint="Redirect stdout.")
+    if to == "-":
+        raise UsageError("Such a file is not written to stdout.", hint="Name it: --to FILE.")
+
+
+def _export(to: str, selection: Selection, style: DumpStyle, outcome: Outcome) -> Export:
+    from kafkalog_cli.render.export import Export
+
+    return Export(to, selection, style, outcome)

@@ -16,6 +16,7 @@ from kafkalog.model import (
     ProducerState,
     Record,
     TimeIndexEntry,
+    TimestampType,
 )
 from kafkalog_cli.render.text import BytesFormat, bytes_value
 
@@ -101,6 +102,16 @@ def record_row(record: Record, form: BytesFormat) -> Row:
     }
 
 
+def probe(path: str = "") -> Record:
+    """A record with nothing in it, to ask the functions above for their fields."""
+    batch = Batch(
+        path=path, position=0, size_bytes=0, base_offset=0, last_offset=0, magic=2, attributes=0,
+        crc=0, partition_leader_epoch=0, base_timestamp=0, max_timestamp=0, producer_id=0,
+        producer_epoch=0, base_sequence=0, count=0,
+    )  # fmt: skip
+    return Record(batch, 0, 0, TimestampType.CREATE_TIME, None, None)
+
+
 def producer_row(state: ProducerState, path: str) -> Row:
     """The object for one producer of a snapshot; what is not there is null."""
     return {
@@ -179,3 +190,7 @@ def control_type(record: Record) -> str | None:
 def facts_row(kind: str, path: str, name: str, value: object) -> Row:
     """The object for one name and value of a small file."""
     return {"type": "property", "path": path, "file": kind, "name": name, "value": value}
+
+
+BATCH_FIELDS = tuple(batch_row(probe().batch))
+RECORD_FIELDS = tuple(record_row(probe(), BytesFormat.AUTO))

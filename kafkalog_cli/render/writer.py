@@ -8,14 +8,14 @@ import json
 import sys
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from kafkalog_cli.render.rows import Row, defect_row
 from kafkalog_cli.render.text import UNSAFE, json_escape, printable
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from kafkalog.model import Defect
@@ -49,10 +49,27 @@ class Column(Generic[T]):
 
 @dataclass(frozen=True)
 class View(Generic[T]):
-    """How values of one kind are shown: as cells of a table, and as objects."""
+    """How values of one kind are shown: as cells of a table, and as objects.
+
+    `names` are the fields of the objects where they are those of `rows.record_row` or
+    `rows.batch_row`, with nothing added, so that others can write them, too.
+    """
 
     columns: tuple[Column[T], ...]
     row: Callable[[T], Row]
+    names: tuple[str, ...] = ()
+
+
+class Block(Protocol):
+    """Text of some objects, one after the other, as `row_text` makes it."""
+
+    @property
+    def view(self) -> memoryview:
+        """The text."""
+
+    @property
+    def rows(self) -> int:
+        """Number of objects."""
 
 
 @dataclass
@@ -101,18 +118,23 @@ class Writer(Generic[T]):
 
     def write_row(self, row: Row) -> None:
         """Write one object, whatever its type; not for tables."""
-        if self.form == Format.CSV:
-            text = io.StringIO()
-            writer = csv.writer(text, lineterminator="\n")
-            if not self._rows:
-                writer.writerow(row)
-            writer.writerow([_csv_cell(value) for value in row.values()])
-            _put(text.getvalue())
-        elif self.form == Format.JSON:
-            _put((",\n" if self._rows else "\n") + dumps(row))
-        else:
-            _put(dumps(row) + "\n")
+        text = row_text(row, self.form)
+        if not self._rows and self.form == Format.JSON:
+            text = text[1:]
+        elif not self._rows and self.form == Format.CSV:
+            _put(_csv_line(row))
+        _put(text)
         self._rows += 1
+
+    def write_text(self, block: Block) -> None:
+        """Write what `row_text` makes of some objects of the view's kind."""
+        text = block.view
+        if not self._rows and self.form == Format.JSON:
+            text = text[1:]
+        elif not self._rows and self.form == Format.CSV:
+            _put(_csv_line(self.view.names))
+        sys.stdout.buffer.write(text)
+        self._rows += block.rows
 
     def defect(self, defect: Defect) -> None:
         """Write a defect where it was met."""
@@ -180,13 +202,27 @@ class Writer(Generic[T]):
         Console(file=sys.stdout, highlight=False, markup=False).print(table)
 
 
+def row_text(row: Row, form: Format) -> str:
+    """An object as it is written behind others."""
+    if form == Format.CSV:
+        return _csv_line([csv_cell(value) for value in row.values()])
+    return f",\n{dumps(row)}" if form == Format.JSON else f"{dumps(row)}\n"
+
+
+def _csv_line(cells: Iterable[object]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
 def dumps(value: object) -> str:
     """JSON on one line, with what a terminal could act on escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if text.isascii() and "\x7f" not in text else UNSAFE.sub(json_escape, text)
 
 
-def _csv_cell(value: object) -> object:
+def csv_cell(value: object) -> object:
+    """A value as the `csv` module shall write it."""
     if isinstance(value, str):
         return UNSAFE.sub(_csv_escape, value)
     if isinstance(value, list | dict):

@@ -60,13 +60,16 @@ def example_commands() -> list[str]:
 
 @pytest.mark.parametrize("line", example_commands())
 def test_examples_of_the_help_run(
-    line: str, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+    line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each example does what it says, over the log directory in `examples/`."""
     monkeypatch.chdir(ROOT)
     words = [real_word(word) for word in shlex.split(line)[1:]]
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
+    if "--to" in words:
+        place = words.index("--to") + 1
+        words[place] = str(tmp_path / words[place])
     result = kafkalog(*words)
     assert result.status == 0, (words, result.stderr)
     assert not re.search("^error:", result.stderr, re.MULTILINE), words
@@ -137,6 +140,11 @@ def references_in(call: ast.Call) -> list[str]:
         ("dump-segment examples/log-dir/orders-0 --from-time soon", 2, "usage"),
         ("ls examples/nowhere", 3, "path-not-found"),
         ("dump-segment README.md", 3, "not-a-kafka-file"),
+        (
+            "dump-segment examples/log-dir/orders-0 --format arrow --to README.md",
+            4,
+            "destination-exists",
+        ),
         ("kafka-dump-log --value-decoder-class my.Decoder --files 0.log", 5, "unsupported"),
         ("dump-segment {broken}", 6, "checkpoint-malformed"),
         ("ls examples/nowhere examples/log-dir {broken}", 3, "path-not-found"),

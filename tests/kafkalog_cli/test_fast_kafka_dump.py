@@ -31,7 +31,7 @@ def outputs(capture: pytest.CaptureFixture[bytes], *argv: object) -> list[Any]:
     for size_min in (1 << 40, 0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(rule, "FAST_SIZE_MIN", size_min)
-            patch.setattr(text, "_ROWS", 50)
+            patch.setattr(text.KafkaText, "rows_max", 50)
             capture.readouterr()
             status = run(["kafka-dump-log", *map(str, argv)])
             found.append((status, *capture.readouterr()))

@@ -157,3 +157,31 @@ def test_a_batch_too_large_for_a_chunk_is_read_all_the_same(
     monkeypatch.setattr(chunks, "_BATCH_SIZE_MAX", 100)
     wanted: Any = by_reference(log)
     assert by_kernels(log) == wanted
+
+
+def test_a_reader_streams_what_a_scan_gives(log: Path, monkeypatch: pytest.MonkeyPatch):
+    """Through Arrow's C stream protocol, which DuckDB and Polars speak."""
+    polars = pytest.importorskip("polars")
+    for size_min in (0, 1 << 30):
+        monkeypatch.setattr(rule, "FAST_SIZE_MIN", size_min)
+        reader = kafkalog.to_reader(log, columns=["offset", "key"], batch_rows=7)
+        assert hasattr(reader, "__arrow_c_stream__")
+        frame = polars.DataFrame(reader)
+        assert frame["offset"].to_list() == [row["offset"] for row in by_reference(log)[0]]
+
+
+def test_paths_tell_the_segments_of_a_partition_apart(
+    corpus_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """One dictionary for all record batches; a position means something with its file."""
+    partition = corpus_dir / "kafka-4.3" / "codecs" / "codec-none-0"
+    for size_min in (0, 1 << 30):
+        monkeypatch.setattr(rule, "FAST_SIZE_MIN", size_min)
+        tables = list(kafkalog.scan(partition, columns=["path", "batch_position"], batch_rows=100))
+        names = {tuple(table.column("path").dictionary.to_pylist()) for table in tables}
+        assert names == {tuple(str(path) for path in sorted(partition.glob("*.log")))}
+        rows = [row for table in tables for row in table.to_pylist()]
+        assert rows == [
+            {name: row[name] for name in ("path", "batch_position")}
+            for row in by_reference(partition)[0]
+        ]

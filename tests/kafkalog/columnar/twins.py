@@ -22,6 +22,7 @@ def row_of(record: Record) -> Row:
     batch = record.batch
     names = ("none", "gzip", "snappy", "lz4", "zstd")
     return {
+        "path": batch.path,
         "offset": record.offset,
         "timestamp": record.timestamp,
         "timestamp_type": str(record.timestamp_type),

@@ -1,0 +1,108 @@
+"""The only module that creates, writes, syncs and renames files.
+
+What reads (`check`, `lookup`, `records`, `columnar`) never imports it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO, Self
+
+from kafkalog.errors import DestinationExistsError, UnwritableError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class NewFile:
+    """A file that appears whole, or not at all; use it as a context manager and write to `file`.
+
+    The bytes go to `<path>.<random>.tmp` in the same directory. Where the block ends well, they are
+    synced, then the file gets its name, then the directory is synced; else they are removed. After
+    a crash there is the whole file under its name or none; the temporary file may be left.
+
+    Not guaranteed: what a file system does that ignores syncs, or has no links: there a file that
+    somebody else creates under the same name in the last moment is replaced.
+
+    Args:
+        path: what it shall be called.
+
+    Raises:
+        DestinationExistsError: there is something of that name, also when the block ends.
+        UnwritableError: it cannot be created there, or written.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        if os.path.lexists(path):
+            raise _exists(path)
+        self._temporary = f"{path}.{secrets.token_hex(4)}.tmp"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            descriptor = os.open(self._temporary, flags, 0o666)
+        except (OSError, ValueError) as error:
+            raise _unwritable(error, path) from error
+        self.file: BinaryIO = os.fdopen(descriptor, "wb")
+        self._is_wanted = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def discard(self) -> None:
+        """Leave no file, however the block ends."""
+        self._is_wanted = False
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None and self._is_wanted:
+                self.file.flush()
+                os.fsync(self.file.fileno())
+                self.file.close()
+                self._publish()
+        except OSError as failure:
+            raise _unwritable(failure, self.path) from failure
+        finally:
+            with suppress(OSError):
+                self.file.close()
+            with suppress(FileNotFoundError):
+                os.unlink(self._temporary)
+        if isinstance(error, OSError):
+            raise _unwritable(error, self.path) from error
+
+    def _publish(self) -> None:
+        """Give the file its name, unless there is one of that name by now."""
+        try:
+            os.link(self._temporary, self.path)
+        except FileExistsError as error:
+            raise _exists(self.path) from error
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+            os.rename(self._temporary, self.path)  # a file system without links
+        else:
+            os.unlink(self._temporary)
+        directory = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _exists(path: str) -> DestinationExistsError:
+    return DestinationExistsError(
+        "There is something of that name.", path=path, hint="Choose another name, or remove it."
+    )
+
+
+def _unwritable(error: OSError | ValueError, path: str) -> UnwritableError:
+    number = error.errno if isinstance(error, OSError) else None
+    reason = os.strerror(number) if number else str(error)
+    return UnwritableError(f"It cannot be written: {reason}.", path=path)

@@ -1,0 +1,131 @@
+"""A new file is there whole, or not at all, whatever happens while it is written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import DestinationExistsError, UnwritableError
+from kafkalog.storage import NewFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def write(path: Path, act: Callable[[], object] = bool) -> None:
+    """A new file, with something that happens while it is written."""
+    with NewFile(str(path)) as new:
+        new.file.write(b"content")
+        act()
+
+
+def test_a_file_appears_when_the_block_ends(tmp_path: Path):
+    """Until then nothing of that name, and nothing of another afterwards."""
+    path = tmp_path / "new"
+    with NewFile(str(path)) as new:
+        new.file.write(b"content")
+        assert not path.exists()
+    assert path.read_bytes() == b"content"
+    assert os.listdir(tmp_path) == ["new"]
+
+
+def test_bytes_and_directory_are_synced_in_the_right_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A name that survives a crash while the bytes do not would be a torn file."""
+    done = []
+    sync, link = os.fsync, os.link
+
+    def noted_sync(descriptor: int) -> None:
+        done.append("directory" if os.path.isdir(f"/proc/self/fd/{descriptor}") else "file")
+        sync(descriptor)
+
+    def noted_link(source: str, target: str) -> None:
+        done.append("name")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "link", noted_link)
+    with NewFile(str(tmp_path / "new")) as new:
+        new.file.write(b"content")
+    assert done == ["file", "name", "directory"]
+
+
+@pytest.mark.parametrize("error", [ValueError("a mistake"), KeyboardInterrupt()])
+def test_an_error_or_an_interrupt_leaves_nothing(tmp_path: Path, error: BaseException):
+    """Nor a temporary file."""
+
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        write(tmp_path / "new", fail)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_discarded_file_leaves_nothing(tmp_path: Path):
+    """Where it turns out that there is nothing to write."""
+    with NewFile(str(tmp_path / "new")) as new:
+        new.discard()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The last bytes may fail to reach the disk when they are synced."""
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "x")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(UnwritableError, match="No space left") as caught:
+        write(tmp_path / "new")
+    assert caught.value.exit_code == 4
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("what", ["file", "directory", "dangling link"])
+def test_what_is_there_is_not_replaced(tmp_path: Path, what: str):
+    """Whatever it is."""
+    path = tmp_path / "there"
+    if what == "file":
+        path.write_bytes(b"old")
+    elif what == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to("nowhere")
+    with pytest.raises(DestinationExistsError):
+        NewFile(str(path))
+    assert os.listdir(tmp_path) == ["there"]
+
+
+def test_what_comes_meanwhile_is_not_replaced_either(tmp_path: Path):
+    """The name is given by a link, which fails where there is one."""
+    path = tmp_path / "new"
+    with pytest.raises(DestinationExistsError):
+        write(path, lambda: path.write_bytes(b"other"))
+    assert path.read_bytes() == b"other"
+    assert os.listdir(tmp_path) == ["new"]
+
+
+def test_a_file_system_without_links_gets_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """By a rename."""
+
+    def refuse(_source: str, _target: str) -> None:
+        raise OSError(errno.EPERM, "x")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with NewFile(str(tmp_path / "new")) as new:
+        new.file.write(b"content")
+    assert (tmp_path / "new").read_bytes() == b"content"
+    assert os.listdir(tmp_path) == ["new"]
+
+
+@pytest.mark.parametrize("name", ["missing/new", "a\0b"])
+def test_an_impossible_place_is_told(tmp_path: Path, name: str):
+    """As an error of ours."""
+    with pytest.raises(UnwritableError):
+        NewFile(str(tmp_path / name))

@@ -1,0 +1,217 @@
+"""`dump-segment` prints the same with the kernels and without: bytes, words and status."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkalog.columnar import objects, restored, rule, text
+from kafkalog_cli.main import run
+from kafkalog_cli.render import bulk
+from tests.builders import BASE_TIME, batch, flip, frames, record, write_log
+from tests.kafkalog.columnar.test_twins import logs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.conftest import State
+
+FORMATS = ("ndjson", "json", "csv", "kafka", "table")
+BYTES = ("auto", "utf8", "hex", "base64")
+SELECTIONS: tuple[tuple[object, ...], ...] = (
+    (), ("--batches",), ("--from-offset", 5, "--to-offset", 40), ("--limit", 7),
+    ("--batches", "--limit", 2), ("--read-committed",), ("--control",), ("--decode", "none"),
+    ("--from-position", 100), ("--max-bytes", 700), ("--key-regex", "[1-5]$"),
+    ("--value-regex", "a", "--limit", 3), ("--header", "source"), ("--producer-id", 1),
+)  # fmt: skip
+
+
+def outputs(capture: pytest.CaptureFixture[bytes], *argv: object) -> list[Any]:
+    """Status, stdout and stderr without and with the kernels."""
+    found = []
+    for size_min in (1 << 60, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rule, "FAST_SIZE_MIN", size_min)
+            patch.setattr(bulk, "_FEW_ROWS", -1)
+            for form in (text.KafkaText, objects.RecordLines, restored.Restored):
+                patch.setattr(form, "rows_max", 50)
+            capture.readouterr()
+            status = run(["dump-segment", *map(str, argv)])
+            found.append((status, *capture.readouterr()))
+    return found
+
+
+def assert_same(capture: pytest.CaptureFixture[bytes], *argv: object) -> Any:
+    slow, fast = outputs(capture, *argv)
+    assert fast[0] == slow[0]
+    assert fast[2] == slow[2]
+    assert fast[1] == slow[1]
+    return fast
+
+
+def command_lines(seed: str, count: int) -> Iterator[tuple[object, ...]]:
+    """Some of all combinations; each format and each selection several times over the corpus."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        form, how = rng.choice(FORMATS), rng.choice(BYTES)
+        yield ("--format", form, "--bytes", how, *rng.choice(SELECTIONS))
+
+
+def test_the_corpus_reads_the_same(any_state: State, capfdbinary: pytest.CaptureFixture[bytes]):
+    """Every partition of every broker; NDJSON and Kafka's text of all of them."""
+    for partition in any_state.partitions():
+        lines = [("--format", "ndjson"), ("--format", "kafka"), *command_lines(partition.name, 6)]
+        for line in lines:
+            assert_same(capfdbinary, partition, *line)
+
+
+def test_damaged_logs_read_the_same(
+    any_state: State, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+):
+    """Defects come at the same place between the rows; the gravest status is the same."""
+    rng = random.Random(any_state.name)
+    paths = [path for log_dir in any_state.log_dirs for path in sorted(log_dir.glob("*/*.log"))]
+    paths = [path for path in paths if 0 < path.stat().st_size < 100_000]
+    for path in rng.sample(paths, min(2, len(paths))):
+        data = path.read_bytes()
+        at = rng.randrange(len(data))
+        position, size = rng.choice(frames(data)) if any_state.name != "crash-1-torn" else (0, 50)
+        hurt = {
+            "flip": flip(data, rng.randrange(8 * len(data))),
+            "content": flip(data, 8 * (position + size - 1)),
+            "cut": data[:at],
+            "hole": data[:at] + bytes(min(512, len(data) - at)) + data[at + 512 :],
+            "length": flip(data, 8 * position + 8 * 8 + rng.randrange(32)),
+        }
+        for kind, changed in hurt.items():
+            copy = write_log(tmp_path / kind / path.parent.name, changed, name=path.stem)
+            for line in command_lines(f"{path}{kind}", 4):
+                assert_same(capfdbinary, copy.parent, *line)
+                assert_same(capfdbinary, copy, *line)
+
+
+@settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    data=logs(),
+    form=st.sampled_from(FORMATS),
+    how=st.sampled_from(BYTES),
+    chosen=st.sampled_from(
+        (*SELECTIONS, ("--limit", 1), ("--from-time", BASE_TIME + 3), ("--key", "0x"))
+    ),
+)
+def test_generated_logs_read_the_same(
+    tmp_path: Path,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    data: bytes,
+    form: str,
+    how: str,
+    chosen: tuple[object, ...],
+):
+    """Whatever is in the file."""
+    path = write_log(tmp_path, data)
+    assert_same(capfdbinary, path, "--format", form, "--bytes", how, *chosen)
+
+
+PIECES = [
+    b"a", b'"', b"\\", b",", b"\n", b"\r", b"\t", b"\0", b"\x1b", b"\x7f", b"'", b" ", b"\b\f",
+    b"\xc2\x85", b"\xc2\xad", b"\xd8\x9c", b"\xe2\x80\x8b", b"\xe2\x80\x90", b"\xe2\x80\xa8",
+    b"\xe2\x80\xaf", b"\xe2\x81\xa0", b"\xe2\x81\xb0", b"\xef\xbb\xbf", b"\xef\xbf\xb9",
+    b"\xef\xbf\xbc", b"\xef\xbf\xbe", b"\xf3\xa0\x80\x81", b"\xf3\xa0\x82\x80", b"\xc2\xa0",
+    b"\xc3\xa9", b"\xe2\x82\xac", b"\xf0\x9f\x98\x80", b"\xed\xa0\x80", b"\xff", b"\xc0\x80",
+    b"\xe0\x80\x80", b"\xf4\x90\x80\x80", b"\xed\x9f\xbf", b"\xe2\x82", b"\xf0\x8f\xbf\xbf",
+    b"\xf4\x8f\xbf\xbf", b"\x80", b"plain text of some length",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", BYTES)
+@pytest.mark.parametrize("form", ["ndjson", "json", "csv"])
+def test_texts_are_escaped_the_same(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], form: str, how: str
+):
+    """Quotes, controls, what a terminal could act on, all ways of being no UTF-8; any length."""
+    rng = random.Random(7)
+
+    def field() -> bytes | None:
+        pieces = PIECES if rng.random() < 0.5 else PIECES[:12]
+        chosen = rng.choices(pieces, k=rng.randrange(6))
+        return None if rng.random() < 0.1 else b"".join(chosen)
+
+    records = [record(0, piece, b"abcdefg"[:i] + piece) for i, piece in enumerate(PIECES)]
+    records += [
+        record(i, field(), field(), time_delta=rng.choice((0, -5, 2**40)),
+               headers=[(field() or b"", field()) for _ in range(rng.randrange(3))])
+        for i in range(1500)
+    ]  # fmt: skip
+    path = write_log(tmp_path, batch(0, records), batch(2**62, records[:300], base_time=-(2**63)))
+    assert_same(capfdbinary, path, "--records", "--format", form, "--bytes", how)
+
+
+def test_every_size_of_text_ends_where_it_should(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+):
+    """Texts are copied by eight bytes: one character that is special at each place of each size."""
+    texts = [
+        b"x" * before + special + b"x" * behind
+        for special in (b"", b'"', b"\x1f", b"\x20", b"\xc3\xa9", b"\xff")
+        for before in range(18)
+        for behind in (0, 1, 7, 8, 9)
+    ]
+    records = [record(i, text_, text_) for i, text_ in enumerate(texts)]
+    path = write_log(tmp_path, batch(0, records))
+    for form in ("ndjson", "csv"):
+        assert_same(capfdbinary, path, "--records", "--format", form)
+
+
+NUMBERS = [0, 9, 10, 99, 100, 101, 999_999_99, 10**8, 10**9 - 1, 10**18, 10**18 - 1, 2**63 - 1]
+
+
+def test_numbers_of_every_length(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
+    """Positive and negative, the extremes of 64 bits among them."""
+    made = [
+        batch(first, [record(0)], base_time=time, max_time=time, producer=(first, 2**15 - 1, 2**31
+              - 1), epoch=-(2**31), attributes=64)
+        for first in (*NUMBERS, *(-number - 1 for number in NUMBERS))
+        for time in (first, ~first)
+    ]  # fmt: skip
+    path = write_log(tmp_path, *made)
+    for form in FORMATS:
+        for what in ("--records", "--batches"):
+            assert_same(capfdbinary, path, what, "--format", form)
+
+
+def test_lines_longer_than_a_block(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
+    """A value of some megabytes, one that grows sixfold, many headers, an odd line of any size."""
+    many = [(b"header-%d" % i, bytes(20)) for i in range(20_000)]
+    data = [
+        batch(0, [record(0, b"k", b"v" * (3 << 20)), record(1, b"\0" * (1 << 20), None)]),
+        batch(2, [record(0, b"k", b"v", headers=many)]),
+        batch(3, [record(0, b"k", b"v" * (2 << 20), headers=[(b"\xff", b"")])]),
+        flip(batch(4, [record(0)]), 8 * 17),
+    ]
+    path = write_log(tmp_path, *data)
+    for form in ("ndjson", "csv", "kafka"):
+        assert_same(capfdbinary, path, "--records", "--format", form)
+
+
+def test_a_few_rows_of_a_large_log_need_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """They are there before the kernels are loaded; a search may have to read everything."""
+    from kafkalog.log_dir import open_path
+    from kafkalog.reader import Selection
+
+    path = write_log(tmp_path, batch(0, [record(0, None, bytes(5000))]))
+    entry: Any = open_path(str(path))
+    monkeypatch.setattr(rule, "FAST_SIZE_MIN", 5000)
+    assert bulk.is_bulk(entry, Selection())
+    assert not bulk.is_bulk(entry, Selection(limit=10))
+    assert bulk.is_bulk(entry, Selection(limit=10, key=b"k"))
+    assert bulk.is_bulk(entry, Selection(limit=10_000))
+    assert not bulk.is_bulk(entry, Selection(max_bytes=4999))
+    assert not bulk.is_bulk(entry, Selection(from_position=100))
+    assert not bulk.is_bulk(entry, Selection(from_offset=1, to_offset=1, limit=0))
