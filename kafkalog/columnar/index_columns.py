@@ -22,23 +22,21 @@ _TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _ENTRIES_AT_ONCE: Final = 1 << 16
 
 
-def offset_columns(
-    index: OffsetIndex, at_once: int = _ENTRIES_AT_ONCE
-) -> Iterator[tuple[int, Column, Column]]:
-    """Offsets and positions, so many entries at a time, after the number of the first.
+def offset_columns(index: OffsetIndex) -> Iterator[tuple[int, Column, Column]]:
+    """Offsets and positions of some entries at a time, after the number of the first.
 
     Offsets beyond the largest possible one come as that one.
     """
-    for first, block in index.blocks(at_once=at_once):
+    for first, block in index.blocks(at_once=_ENTRIES_AT_ONCE):
         slots = np.frombuffer(block, _OFFSET_ENTRY)
         yield first, _absolute(slots["offset"], index), slots["position"].astype(np.int64)
 
 
 def time_columns(
-    index: TimeIndex, *, padding: bool = False, at_once: int = _ENTRIES_AT_ONCE
+    index: TimeIndex, *, padding: bool = False
 ) -> Iterator[tuple[int, Column, Column]]:
     """Timestamps and offsets, as `offset_columns`; with `padding` every slot of the file."""
-    for first, block in index.blocks(padding=padding, at_once=at_once):
+    for first, block in index.blocks(padding=padding, at_once=_ENTRIES_AT_ONCE):
         slots = np.frombuffer(block, _TIME_ENTRY)
         yield first, slots["timestamp"].astype(np.int64), _absolute(slots["offset"], index)
 

@@ -62,8 +62,10 @@ class _Places:
         self._index = index
         self._offsets = self._positions = np.empty(0, np.int64)
         if index is not None and index.entry_count <= _OFFSET_ENTRIES_MAX:
-            for _, self._offsets, self._positions in offset_columns(index, _OFFSET_ENTRIES_MAX):
-                pass
+            blocks = list(offset_columns(index))
+            if blocks:
+                self._offsets = np.concatenate([offsets for _, offsets, _ in blocks])
+                self._positions = np.concatenate([positions for _, _, positions in blocks])
 
     def of(self, targets: Column) -> Column:
         """A position for each: the steps of `OffsetIndex.lookup`, of all at the same time.
