@@ -17,12 +17,14 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from formats import constants as c
+from kafkalog.columnar import header_table as h
 from kafkalog.columnar.cache import kernel
 
-# Fields of a header table.
-(POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, MAGIC, ATTRIBUTES, CRC, EPOCH, BASE_TIMESTAMP,
- MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, COUNT,
- HEADER_FIELDS) = range(15)  # fmt: skip
+# Fields of a header table, for the kernels and for those who call them.
+POSITION, SIZE, CRC, MAGIC, ATTRIBUTES = h.POSITION, h.SIZE, h.CRC, h.MAGIC, h.ATTRIBUTES
+BASE_OFFSET, LAST_OFFSET, COUNT, EPOCH = h.BASE_OFFSET, h.LAST_OFFSET, h.COUNT, h.EPOCH
+BASE_TIMESTAMP, MAX_TIMESTAMP, BASE_SEQUENCE = h.BASE_TIMESTAMP, h.MAX_TIMESTAMP, h.BASE_SEQUENCE
+PRODUCER_ID, PRODUCER_EPOCH, HEADER_FIELDS = h.PRODUCER_ID, h.PRODUCER_EPOCH, h.HEADER_FIELDS
 # Fields of a row table.
 (ORDINAL, OFFSET, TIMESTAMP, KEY_POSITION, KEY_SIZE, VALUE_POSITION, VALUE_SIZE, HEADERS_POSITION,
  HEADERS_COUNT, ROW_FIELDS) = range(10)  # fmt: skip
