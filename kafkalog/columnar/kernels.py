@@ -158,11 +158,12 @@ def scan_headers(data, start, size, file_position, left, headers):
             headers[COUNT, found] = 1
         else:
             delta = _int32(data, at + 23)
-            # Saturates, where Python's integers would grow: comparisons come out the same.
+            # Saturates, where Python's integers would grow: comparisons come out the same. Checked
+            # before the sum is made: the compiler takes for granted that no sum overflows.
             last = base_offset + delta
-            if delta > 0 and last < base_offset:
+            if delta > 0 and base_offset > _INT64_MAX - delta:
                 last = _INT64_MAX
-            elif delta < 0 and last > base_offset:
+            elif delta < 0 and base_offset < -_INT64_MAX - 1 - delta:
                 last = -_INT64_MAX - 1
             headers[EPOCH, found] = _int32(data, at + 12)
             headers[CRC, found] = _int32(data, at + 17) & 0xFFFFFFFF
