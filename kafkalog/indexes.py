@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
-_OFFSET_ENTRY = struct.Struct(">ii")
+OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 _ABORTED_TXN = struct.Struct(">hqqqq")
-_ENTRIES_A_READ = 8192
+ENTRIES_A_BLOCK = 8192
 
 Entry = TypeVar("Entry", OffsetIndexEntry, TimeIndexEntry)
 
@@ -93,9 +93,13 @@ class _Index(ABC, Generic[Entry]):
     def entries(self, *, padding: bool = False) -> Iterator[Entry]:
         """All entries in file order; with `padding` every slot of the file."""
 
-    def _chunks(self, count: int) -> Iterator[tuple[int, bytes]]:
-        for first in range(0, count, _ENTRIES_A_READ):
-            number = min(_ENTRIES_A_READ, count - first)
+    def blocks(
+        self, *, padding: bool = False, at_once: int = ENTRIES_A_BLOCK
+    ) -> Iterator[tuple[int, bytes]]:
+        """The entries as they are stored, so many at a time, after the number of the first."""
+        count = self.slot_count if padding else self.entry_count
+        for first in range(0, count, at_once):
+            number = min(at_once, count - first)
             yield first, self._source.read(first * self.entry_size, number * self.entry_size)
 
     def _floor(
@@ -134,8 +138,8 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
 
     def entries(self, *, padding: bool = False) -> Iterator[OffsetIndexEntry]:
         """All entries in file order; with `padding` every slot of the file."""
-        for first, chunk in self._chunks(self.slot_count if padding else self.entry_count):
-            for number, (relative, position) in enumerate(_OFFSET_ENTRY.iter_unpack(chunk), first):
+        for first, chunk in self.blocks(padding=padding):
+            for number, (relative, position) in enumerate(OFFSET_ENTRY.iter_unpack(chunk), first):
                 yield OffsetIndexEntry(number, self.base_offset + relative, position)
 
     def lookup(
@@ -167,7 +171,7 @@ class TimeIndex(_Index[TimeIndexEntry]):
 
     def entries(self, *, padding: bool = False) -> Iterator[TimeIndexEntry]:
         """All entries in file order; with `padding` every slot of the file."""
-        for first, chunk in self._chunks(self.slot_count if padding else self.entry_count):
+        for first, chunk in self.blocks(padding=padding):
             for number, (timestamp, relative) in enumerate(_TIME_ENTRY.iter_unpack(chunk), first):
                 yield TimeIndexEntry(number, timestamp, self.base_offset + relative)
 

@@ -17,6 +17,7 @@ from kafkalog.columnar import rule
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.framing import crc_valid, read_batch
+from kafkalog.index_matches import match_offsets, match_times
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import open_path
 from kafkalog.model import Batch, Defect
@@ -32,7 +33,6 @@ from kafkalog_cli.render.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.model import TimeIndexEntry
     from kafkalog_cli.outcome import Outcome
 
 
@@ -174,24 +174,13 @@ class KafkaDump:
             if self.options.sanity_check:
                 self._sanity(path, index, sound=True)
                 return
-            for entry in index.entries(padding=True):
-                if entry.entry > 0 and entry.offset == index.base_offset:
-                    return
-                if entry.position == 0 and index.entry_count == 0 and log.size_bytes == 0:
-                    return  # padding of an index over an empty log: Kafka's tool dies here
-                end = min(log.size_bytes, entry.position + self.options.max_message_size)
-                batch = read_batch(log, entry.position, end)
-                if isinstance(batch, Defect):
-                    detail = f"Entry {entry.entry} points to position {entry.position}, where the "
-                    detail += "log holds no batch."
-                    self._defect(replace(batch, path=path, detail=detail,
-                                         reference="index-entry-misses-batch",
-                                         position=entry.entry * index.entry_size))  # fmt: skip
-                    return
-                if batch.last_offset != entry.offset:
-                    self._mismatches.setdefault(path, {})[entry.offset] = batch.last_offset
+            for found in match_offsets(index, log, self.options.max_message_size):
+                if found.mismatches:
+                    self._mismatches.setdefault(path, {}).update(found.mismatches)
                 if not self.options.verify_only:
-                    text.put_line(text.offset_index_line(entry))
+                    text.put_offset_entries(found.entries)
+                if found.defect is not None:
+                    self._defect(found.defect)
 
     def _time_index(self, path: str) -> None:
         with ExitStack() as files:
@@ -205,38 +194,16 @@ class KafkaDump:
                 sound = last is None or last.timestamp >= index.entry(0).timestamp
                 self._sanity(path, index, sound=sound)
                 return
-            previous = -1
-            for entry in index.entries(padding=True):
-                if entry.entry > 0 and entry.offset == index.base_offset:
-                    return
-                self._compare_times(path, entry, offsets, log, previous)
-                previous = entry.timestamp
+            for found in match_times(index, offsets, log):
+                for noted, new in (
+                    (self._not_found, found.not_found),
+                    (self._wrong_times, found.wrong),
+                    (self._unordered, found.unordered),
+                ):
+                    if new:
+                        noted.setdefault(path, []).extend(new)
                 if not self.options.verify_only:
-                    text.put_line(text.time_index_line(entry))
-
-    def _compare_times(
-        self,
-        path: str,
-        entry: TimeIndexEntry,
-        offsets: OffsetIndex | None,
-        log: Source,
-        previous: int,
-    ) -> None:
-        below = offsets.lookup(entry.offset) if offsets else None
-        batch = None
-        for found in _frames(log, log.size_bytes, below.position if below else 0):
-            if isinstance(found, Batch) and found.last_offset >= entry.offset:
-                batch = found
-                break
-        if batch is None or batch.last_offset != entry.offset:
-            last = -1 if batch is None else batch.last_offset
-            self._not_found.setdefault(path, []).append((entry.offset, last))
-            return
-        largest = max((record.timestamp for record in decode_records(log, batch)), default=-1)
-        if largest != entry.timestamp:
-            self._wrong_times.setdefault(path, []).append((entry.timestamp, largest))
-        if entry.timestamp <= previous:
-            self._unordered.setdefault(path, []).append((entry.timestamp, previous))
+                    text.put_time_entries(found.entries)
 
     def _sanity(self, path: str, index: OffsetIndex | TimeIndex, *, sound: bool) -> None:
         """Kafka's `sanityCheck`; zero padding is no damage, though Kafka may call it so."""

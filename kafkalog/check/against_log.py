@@ -1,108 +1,99 @@
-"""Invariants of a segment's batches, and of its indexes against them, in one pass over the log.
-
-Each check is fed the batches in file order and keeps only what it needs of the past, so that
-memory does not grow with the segment.
-"""
+"""Invariants of a segment's indexes against its batches, in one pass over the log."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from formats.constants import INT64_MAX
+from kafkalog.check.batch_checks import BatchCheck, CheckedLog, running_max
+from kafkalog.columnar import header_table as h
+from kafkalog.columnar.index_columns import offset_columns, time_columns
 from kafkalog.defects import make_defect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
+    from kafkalog.check.batch_checks import Found
+    from kafkalog.columnar.headers import Stretch
     from kafkalog.indexes import OffsetIndex, TimeIndex
-    from kafkalog.log_dir import Segment
-    from kafkalog.model import Batch, Defect
+    from kafkalog.model import Defect
+
+    Columns = tuple[int, NDArray[np.int64], NDArray[np.int64]]
 
 
-class SegmentCheck(Protocol):
-    """A check that sees every batch of a segment."""
+class _Entries:
+    """The entries of an index that is in order, taken as far as the log has been read."""
 
-    def batch(self, batch: Batch) -> Iterator[Defect]:
-        """What is wrong with this batch, given those before it."""
-        ...
+    def __init__(self, blocks: Iterator[Columns]) -> None:
+        self._blocks = blocks
+        self._block = next(blocks, None)
 
-    def end(self) -> Iterator[Defect]:
-        """What is wrong now that all batches have been seen."""
-        ...
-
-
-class OffsetsIncrease:
-    """Every batch starts after the one before it, and not below the segment's base offset."""
-
-    def __init__(self, segment: Segment) -> None:
-        self._base_offset = segment.base_offset
-        self._last_offset = -1
-
-    def batch(self, batch: Batch) -> Iterator[Defect]:
-        """What is wrong with this batch, given those before it."""
-        first = batch.last_offset if batch.magic < 2 else batch.base_offset
-        if first < self._base_offset:
-            detail = f"The batch starts at offset {first}, the segment at {self._base_offset}."
-            yield make_defect(
-                "batch-below-base-offset", batch.path, detail, position=batch.position, offset=first
-            )
-        elif first <= self._last_offset or batch.last_offset < first:
-            detail = f"The batch has offsets {first} to {batch.last_offset}, "
-            detail += f"after {self._last_offset}."
-            yield make_defect(
-                "batch-offset-not-increasing",
-                batch.path,
-                detail,
-                position=batch.position,
-                offset=first,
-            )
-        self._last_offset = max(self._last_offset, batch.last_offset)
-
-    def end(self) -> Iterator[Defect]:
-        """Nothing is left to say."""
-        return iter(())
+    def up_to(self, limit: int) -> Iterator[Columns]:
+        """The next entries whose second column is not above the limit, after the first's number."""
+        while self._block is not None:
+            number, one, two = self._block
+            count = int(np.searchsorted(two, limit, "right"))
+            if count:
+                yield number, one[:count], two[:count]
+            if count < len(two):
+                self._block = number + count, one[count:], two[count:]
+                return
+            self._block = next(self._blocks, None)
 
 
-class OffsetIndexHitsBatches:
+class OffsetIndexHitsBatches(BatchCheck):
     """Each entry's position is the start of a batch, and no batch before it reaches its offset.
 
     Entries made for a whole append by Kafka up to 3.9.0, and 4.0.0, hold the last offset of the
     append at the position of its first batch: they are legal.
     """
 
-    def __init__(self, index: OffsetIndex) -> None:
-        self._index = index
-        self._entries = index.entries()
-        self._next = next(self._entries, None)
-        self._last_offset = index.base_offset - 1
+    def __init__(self, log: CheckedLog) -> None:
+        super().__init__(log)
+        assert log.offset_index is not None, "the check applies"
+        self._index: OffsetIndex = log.offset_index
+        self._entries = _Entries(offset_columns(self._index))
+        self._last_offset = self._index.base_offset - 1
 
-    def batch(self, batch: Batch) -> Iterator[Defect]:
-        """What is wrong with this batch, given those before it."""
-        while self._next is not None and self._next.position < batch.position:
-            yield self._missed("no batch starts at position {position}")
-        if self._next is not None and self._next.position == batch.position:
-            if self._next.offset <= self._last_offset:
-                yield self._missed("a batch before position {position} reaches offset {offset}")
-            else:
-                self._next = next(self._entries, None)
-        self._last_offset = max(self._last_offset, batch.last_offset)
+    @classmethod
+    def applies(cls, log: CheckedLog) -> bool:
+        """Whether the log has all that the check compares."""
+        return log.offset_index is not None
 
-    def _missed(self, problem: str) -> Defect:
-        entry = self._next
-        assert entry is not None, "called with an entry at hand"
-        text = problem.format(position=entry.position, offset=entry.offset)
-        self._next = next(self._entries, None)
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        positions = stretch.headers[h.POSITION]
+        highest = running_max(self._last_offset, stretch.headers[h.LAST_OFFSET])
+        self._last_offset = int(highest[-1])
+        for number, offsets, places in self._entries.up_to(int(positions[-1])):
+            batch = np.searchsorted(positions, places)
+            misses = positions[batch] != places
+            for i in np.flatnonzero(misses | (offsets <= highest[batch])).tolist():
+                offset, place = int(offsets[i]), int(places[i])
+                problem = f"no batch starts at position {place}"
+                if not misses[i]:
+                    problem = f"a batch before position {place} reaches offset {offset}"
+                yield int(batch[i]), self._missed(number + i, offset, place, problem)
+
+    def _missed(self, number: int, offset: int, place: int, problem: str) -> Defect:
         return make_defect(
             "index-entry-misses-batch",
             self._index.path,
-            f"Entry {entry.entry} (offset {entry.offset}, position {entry.position}): {text}.",
-            position=entry.entry * self._index.entry_size,
-            offset=entry.offset,
+            f"Entry {number} (offset {offset}, position {place}): {problem}.",
+            position=number * self._index.entry_size,
+            offset=offset,
         )
 
     def end(self) -> Iterator[Defect]:
         """Entries behind the last batch, and a last entry that the log does not reach."""
-        while self._next is not None:
-            yield self._missed("no batch starts at position {position}")
+        for number, offsets, places in self._entries.up_to(INT64_MAX):
+            pairs = zip(offsets.tolist(), places.tolist(), strict=True)
+            for i, (offset, place) in enumerate(pairs, number):
+                yield self._missed(i, offset, place, f"no batch starts at position {place}")
         count = self._index.entry_count
         last = self._index.entry(count - 1) if count else None
         if last is not None and last.offset > self._last_offset:
@@ -115,50 +106,57 @@ class OffsetIndexHitsBatches:
             )
 
 
-class TimeIndexMatchesLog:
+class TimeIndexMatchesLog(BatchCheck):
     """Each entry's timestamp is the largest of all batches up to the one that holds its offset."""
 
-    def __init__(self, index: TimeIndex) -> None:
-        self._index = index
-        self._entries = index.entries()
-        self._next = next(self._entries, None)
+    def __init__(self, log: CheckedLog) -> None:
+        super().__init__(log)
+        assert log.time_index is not None, "the check applies"
+        self._index: TimeIndex = log.time_index
+        self._entries = _Entries(time_columns(self._index))
         self._largest = -1
-        self._last_offset = index.base_offset - 1
+        self._last_offset = self._index.base_offset - 1
 
-    def batch(self, batch: Batch) -> Iterator[Defect]:
-        """What is wrong with this batch, given those before it."""
-        before = self._largest
-        self._largest = max(self._largest, batch.max_timestamp)
-        self._last_offset = max(self._last_offset, batch.last_offset)
-        while self._next is not None and self._next.offset <= batch.last_offset:
-            entry = self._next
-            self._next = next(self._entries, None)
+    @classmethod
+    def applies(cls, log: CheckedLog) -> bool:
+        """Whether the log has all that the check compares."""
+        return log.time_index is not None
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        headers = stretch.headers
+        # No batch before the stretch reaches an entry that is left.
+        reached = np.maximum.accumulate(headers[h.LAST_OFFSET])
+        largest = running_max(self._largest, headers[h.MAX_TIMESTAMP])
+        self._largest = int(largest[-1])
+        self._last_offset = max(self._last_offset, int(reached[-1]))
+        for number, timestamps, offsets in self._entries.up_to(int(reached[-1])):
+            batch = np.searchsorted(reached, offsets)
             # Magic 0 has no timestamps, yet a topic with LogAppendTime indexes the broker's clock.
-            if entry.timestamp == self._largest or batch.magic == 0:
-                continue
-            if entry.timestamp == before and entry.offset < batch.base_offset:
-                continue
-            yield make_defect(
-                "time-index-entry-wrong",
-                self._index.path,
-                f"Entry {entry.entry} says {entry.timestamp} up to offset {entry.offset}, the log "
-                f"says {self._largest}.",
-                position=entry.entry * self._index.entry_size,
-                offset=entry.offset,
-            )
+            right = (timestamps == largest[1:][batch]) | (headers[h.MAGIC, batch] == 0)
+            right |= (timestamps == largest[batch]) & (offsets < headers[h.BASE_OFFSET, batch])
+            for i in np.flatnonzero(~right).tolist():
+                yield (
+                    int(batch[i]),
+                    make_defect(
+                        "time-index-entry-wrong",
+                        self._index.path,
+                        f"Entry {number + i} says {timestamps[i]} up to offset {offsets[i]}, the "
+                        f"log says {largest[batch[i] + 1]}.",
+                        position=(number + i) * self._index.entry_size,
+                        offset=int(offsets[i]),
+                    ),
+                )
 
     def end(self) -> Iterator[Defect]:
         """Entries with an offset that the log does not reach."""
-        while self._next is not None:
-            entry = self._next
-            self._next = next(self._entries, None)
-            if entry.timestamp == self._largest:
-                continue
-            yield make_defect(
-                "index-entry-beyond-log",
-                self._index.path,
-                f"Entry {entry.entry} has offset {entry.offset}, the log ends at "
-                f"{self._last_offset}.",
-                position=entry.entry * self._index.entry_size,
-                offset=entry.offset,
-            )
+        for number, timestamps, offsets in self._entries.up_to(INT64_MAX):
+            for i in np.flatnonzero(timestamps != self._largest).tolist():
+                yield make_defect(
+                    "index-entry-beyond-log",
+                    self._index.path,
+                    f"Entry {number + i} has offset {offsets[i]}, the log ends at "
+                    f"{self._last_offset}.",
+                    position=(number + i) * self._index.entry_size,
+                    offset=int(offsets[i]),
+                )

@@ -8,26 +8,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from kafkalog.check.against_log import (
-    OffsetIndexHitsBatches,
-    OffsetsIncrease,
-    SegmentCheck,
-    TimeIndexMatchesLog,
-)
-from kafkalog.check.index_files import (
-    ENTRY_SIZES,
-    offset_index_is_monotonic,
-    size_is_multiple,
-    time_index_is_monotonic,
-    transaction_index_is_sound,
-)
+from kafkalog.check.index_files import ENTRY_SIZES, size_is_multiple
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.framing import scan_batches
 from kafkalog.indexes import OffsetIndex, TimeIndex
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, Segment, open_path
 from kafkalog.metadata_files import (
@@ -36,15 +23,16 @@ from kafkalog.metadata_files import (
     read_quorum_state,
     read_topic_id,
 )
-from kafkalog.model import Batch, Defect, Level, Severity
+from kafkalog.model import Defect, Level, Severity
 from kafkalog.names import REMOTE_INDEX_CACHE, FileKind, FileState
 from kafkalog.producer_snapshot import read_producer_snapshot
-from kafkalog.reader import crc_defects
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
+
+    from kafkalog.check.batch_checks import CheckedLog
 
 
 @dataclass
@@ -162,7 +150,9 @@ class Verification:
         self.summary.bytes_expected += entry.size_bytes
         try:
             if entry.name.kind in (FileKind.LOG, FileKind.KRAFT_SNAPSHOT):
-                yield from self._batches(entry, [])
+                from kafkalog.check.batch_checks import CheckedLog
+
+                yield from self._batches(CheckedLog(entry.path))
                 return
             if entry.name.kind in ENTRY_SIZES:
                 yield from size_is_multiple(entry)
@@ -174,55 +164,61 @@ class Verification:
 
     def _segment(self, segment: Segment) -> Iterator[Defect]:
         """One live segment: its files alone, then its indexes against its log."""
+        from kafkalog.check.batch_checks import CheckedLog
+
         entries = _segment_files(segment)
         self.summary.files += len(entries)
         self.summary.bytes_expected += sum(entry.size_bytes for entry in entries)
-        checks: list[SegmentCheck] = [OffsetsIncrease(segment)]
+        log = CheckedLog(segment.log.path, segment.base_offset)
         with ExitStack() as files:
             for entry in entries[1:]:
                 try:
-                    yield from size_is_multiple(entry)
-                    if entry.name.kind == FileKind.OFFSET_INDEX:
-                        offsets = files.enter_context(OffsetIndex(entry.path, segment.base_offset))
-                        unordered = list(offset_index_is_monotonic(offsets))
-                        if not unordered:
-                            checks.append(OffsetIndexHitsBatches(offsets))
-                    elif entry.name.kind == FileKind.TIME_INDEX:
-                        times = files.enter_context(TimeIndex(entry.path, segment.base_offset))
-                        unordered = list(time_index_is_monotonic(times))
-                        if not unordered:
-                            checks.append(TimeIndexMatchesLog(times))
-                    else:
-                        unordered = list(
-                            transaction_index_is_sound(entry.path, segment.base_offset)
-                        )
-                    yield from unordered
+                    log = yield from self._index(entry, log, files)
                     self._checked(entry.size_bytes)
                 except KafkaLogError as error:
                     yield _file_defect(entry, error)
             try:
-                yield from self._batches(segment.log, checks)
+                yield from self._batches(log)
             except KafkaLogError as error:
                 yield _file_defect(segment.log, error)
 
-    def _batches(self, entry: FileEntry, checks: list[SegmentCheck]) -> Iterator[Defect]:
-        with Source(entry.path) as source:
-            deep = self.level != Level.QUICK
-            position = 0
-            for found in scan_batches(source, check_crc=deep):
+    def _index(
+        self, entry: FileEntry, log: CheckedLog, files: ExitStack
+    ) -> Generator[Defect, None, CheckedLog]:
+        """An index alone; where its entries are in order, they will be compared with the log."""
+        from kafkalog.check import index_order
+
+        yield from size_is_multiple(entry)
+        base_offset = log.base_offset
+        assert base_offset is not None, "an index lies beside a segment"
+        if entry.name.kind == FileKind.OFFSET_INDEX:
+            offsets = files.enter_context(OffsetIndex(entry.path, base_offset))
+            if not (yield from _tell(index_order.offset_index_is_monotonic(offsets))):
+                log = replace(log, offset_index=offsets)
+        elif entry.name.kind == FileKind.TIME_INDEX:
+            times = files.enter_context(TimeIndex(entry.path, base_offset))
+            if not (yield from _tell(index_order.time_index_is_monotonic(times))):
+                log = replace(log, time_index=times)
+        else:
+            yield from index_order.transaction_index_is_sound(entry.path, base_offset)
+        return log
+
+    def _batches(self, log: CheckedLog) -> Iterator[Defect]:
+        from kafkalog.check.batch_checks import defects_of_stretch
+        from kafkalog.check.registry import checks_of
+        from kafkalog.columnar.header_table import COUNT
+        from kafkalog.columnar.headers import header_stretches
+
+        checks = checks_of(log, self.level)
+        with Source(log.path) as source:
+            for found in header_stretches(source, check_crc=self.level != Level.QUICK):
                 if isinstance(found, Defect):
                     yield found
-                    end = (found.position or 0) + (found.size_bytes or 0)
                 else:
-                    end = found.end_position
-                    self.summary.batches += 1
-                    self.summary.records += max(found.count, 0)
-                    yield from crc_defects(found)
-                    yield from _magic_defects(found)
-                    for check in checks:
-                        yield from check.batch(found)
-                self._checked(end - position)
-                position = end
+                    self.summary.batches += found.count
+                    self.summary.records += int(found.headers[COUNT].clip(0).sum())
+                    yield from defects_of_stretch(checks, found)
+                self._checked(found.size_bytes or 0)
             for check in checks:
                 yield from check.end()
 
@@ -232,18 +228,13 @@ class Verification:
             self._progress(size_bytes)
 
 
-def _magic_defects(batch: Batch) -> Iterator[Defect]:
-    """The defect of a batch that is framed as magic 2 and says it is of a later one."""
-    if batch.magic > 2:
-        detail = f"Magic {batch.magic} is unknown."
-        yield make_defect(
-            "magic-unknown",
-            batch.path,
-            detail,
-            position=batch.position,
-            offset=batch.base_offset,
-            size_bytes=batch.size_bytes,
-        )
+def _tell(defects: Iterator[Defect]) -> Generator[Defect, None, bool]:
+    """All of them; whether there were any."""
+    told = False
+    for defect in defects:
+        told = True
+        yield defect
+    return told
 
 
 def _segment_files(segment: Segment) -> list[FileEntry]:

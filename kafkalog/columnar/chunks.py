@@ -15,8 +15,8 @@ from formats import constants as c
 from kafkalog.checksums import crc32, crc32c
 from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
 from kafkalog.columnar import kernels as k
+from kafkalog.columnar.header_table import batch_at
 from kafkalog.errors import KafkaLogError
-from kafkalog.model import Batch
 from kafkalog.records import decode_records
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from kafkalog.model import Batch
     from kafkalog.source import Source
 
 CHUNK_SIZE_MIN: Final = 1 << 16
@@ -107,25 +108,7 @@ class Chunk:
 
     def batch(self, ordinal: int, crc_valid: bool | None = None) -> Batch:
         """One batch as the reference decoder has it."""
-        row = [int(value) for value in self.headers[:, ordinal]]
-        return Batch(
-            path=self.path,
-            position=row[k.POSITION],
-            size_bytes=row[k.SIZE],
-            base_offset=row[k.BASE_OFFSET],
-            last_offset=row[k.LAST_OFFSET],
-            magic=row[k.MAGIC],
-            attributes=row[k.ATTRIBUTES],
-            crc=row[k.CRC],
-            partition_leader_epoch=row[k.EPOCH],
-            base_timestamp=row[k.BASE_TIMESTAMP],
-            max_timestamp=row[k.MAX_TIMESTAMP],
-            producer_id=row[k.PRODUCER_ID],
-            producer_epoch=row[k.PRODUCER_EPOCH],
-            base_sequence=row[k.BASE_SEQUENCE],
-            count=row[k.COUNT],
-            crc_valid=crc_valid,
-        )
+        return batch_at(self.headers, ordinal, self.path, crc_valid)
 
     def bad_checksums(self) -> list[int]:
         """Ordinals of the batches whose checksum does not match."""

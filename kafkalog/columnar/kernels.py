@@ -14,12 +14,14 @@ from __future__ import annotations
 import numpy as np
 
 from formats import constants as c
+from kafkalog.columnar import header_table as h
 from kafkalog.columnar.native import inlined, kernel
 
-# Fields of a header table.
-(POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, MAGIC, ATTRIBUTES, CRC, EPOCH, BASE_TIMESTAMP,
- MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, COUNT,
- HEADER_FIELDS) = range(15)  # fmt: skip
+# Fields of a header table, for the kernels and for those who call them.
+POSITION, SIZE, CRC, MAGIC, ATTRIBUTES = h.POSITION, h.SIZE, h.CRC, h.MAGIC, h.ATTRIBUTES
+BASE_OFFSET, LAST_OFFSET, COUNT, EPOCH = h.BASE_OFFSET, h.LAST_OFFSET, h.COUNT, h.EPOCH
+BASE_TIMESTAMP, MAX_TIMESTAMP, BASE_SEQUENCE = h.BASE_TIMESTAMP, h.MAX_TIMESTAMP, h.BASE_SEQUENCE
+PRODUCER_ID, PRODUCER_EPOCH, HEADER_FIELDS = h.PRODUCER_ID, h.PRODUCER_EPOCH, h.HEADER_FIELDS
 # Fields of a row table.
 (ORDINAL, OFFSET, TIMESTAMP, KEY_POSITION, KEY_SIZE, VALUE_POSITION, VALUE_SIZE, HEADERS_POSITION,
  HEADERS_COUNT, ROW_FIELDS) = range(10)  # fmt: skip
@@ -169,11 +171,12 @@ def scan_headers(data, start, size, file_position, left, headers):
             headers[COUNT, found] = 1
         else:
             delta = _int32(data, at + 23)
-            # Saturates, where Python's integers would grow: comparisons come out the same.
+            # Saturates, where Python's integers would grow: comparisons come out the same. Checked
+            # before the sum is made: the compiler takes for granted that no sum overflows.
             last = base_offset + delta
-            if delta > 0 and last < base_offset:
+            if delta > 0 and base_offset > _INT64_MAX - delta:
                 last = _INT64_MAX
-            elif delta < 0 and last > base_offset:
+            elif delta < 0 and base_offset < -_INT64_MAX - 1 - delta:
                 last = -_INT64_MAX - 1
             headers[EPOCH, found] = _int32(data, at + 12)
             headers[CRC, found] = _int32(data, at + 17) & 0xFFFFFFFF

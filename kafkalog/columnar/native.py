@@ -162,7 +162,7 @@ def _cache_path() -> str | None:
     key.update(llvm.get_host_cpu_features().flatten().encode())
     key.update(repr(llvm.llvm_version_info).encode())
     here = os.path.dirname(__file__)
-    sources = [f"{name}.py" for name in (*MODULES, "compiler", "native")]
+    sources = [f"{name}.py" for name in (*MODULES, "header_table", "compiler", "native")]
     for name in (*sources, "../../formats/constants.py"):
         with open(os.path.join(here, name), "rb") as file:
             key.update(file.read())

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from kafkalog.model import (
         AbortedTransaction,
         Batch,
-        OffsetIndexEntry,
         ProducerState,
         Record,
-        TimeIndexEntry,
     )
     from kafkalog.names import FileName
     from kafkalog.payloads import PayloadKind
@@ -116,14 +114,16 @@ def _content(record: Record, what: RecordText) -> str:
     return text
 
 
-def offset_index_line(entry: OffsetIndexEntry) -> str:
-    """The line of an offset index's entry."""
-    return f"offset: {entry.offset} position: {entry.position}"
+def put_offset_entries(entries: list[tuple[int, int]]) -> None:
+    """Print the lines of offset index entries: offset and position of each."""
+    lines = [f"offset: {offset} position: {position}\n" for offset, position in entries]
+    sys.stdout.buffer.write("".join(lines).encode())
 
 
-def time_index_line(entry: TimeIndexEntry) -> str:
-    """The line of a time index's entry."""
-    return f"timestamp: {entry.timestamp} offset: {entry.offset}"
+def put_time_entries(entries: list[tuple[int, int]]) -> None:
+    """Print the lines of time index entries: timestamp and offset of each."""
+    lines = [f"timestamp: {timestamp} offset: {offset}\n" for timestamp, offset in entries]
+    sys.stdout.buffer.write("".join(lines).encode())
 
 
 def aborted_transaction_line(entry: AbortedTransaction) -> str:

@@ -1,0 +1,83 @@
+"""What a check of a log's batches is: fed stretches of headers in file order, it tells defects.
+
+A check keeps only what it needs of the past, so that memory does not grow with the log.
+"""
+
+from __future__ import annotations
+
+import heapq
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from kafkalog.model import Level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from kafkalog.columnar.headers import Stretch
+    from kafkalog.indexes import OffsetIndex, TimeIndex
+    from kafkalog.model import Defect
+
+# A defect, after the number of the batch in its stretch at which it shows.
+Found = tuple[int, "Defect"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedLog:
+    """A log and what lies beside it; None stands for what is missing or no base for a check.
+
+    Attributes:
+        path: the log file.
+        base_offset: of the segment, None for a log that is no live segment.
+        offset_index: its entries are in order.
+        time_index: its entries are in order.
+    """
+
+    path: str
+    base_offset: int | None = None
+    offset_index: OffsetIndex | None = None
+    time_index: TimeIndex | None = None
+
+
+class BatchCheck(ABC):
+    """One invariant of a log; the first line of a check's docstring is its claim.
+
+    Attributes:
+        level: the lowest level at which the check is made.
+    """
+
+    level: ClassVar[Level] = Level.QUICK
+
+    def __init__(self, log: CheckedLog) -> None:
+        self.log = log
+
+    @classmethod
+    def applies(cls, log: CheckedLog) -> bool:  # noqa: ARG003 # most hold for any log
+        """Whether the log has all that the check compares."""
+        return True
+
+    @abstractmethod
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+
+    def end(self) -> Iterator[Defect]:
+        """What is wrong now that all batches have been seen."""
+        return iter(())
+
+
+def defects_of_stretch(checks: Sequence[BatchCheck], stretch: Stretch) -> Iterator[Defect]:
+    """What all checks have to say: batch after batch, of one batch in the order of the checks."""
+    found = [check.stretch(stretch) for check in checks]
+    for _, defect in heapq.merge(*found, key=itemgetter(0)):
+        yield defect
+
+
+def running_max(before: int, column: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The largest value in front of each batch, and behind the last; `before`: of the past."""
+    return np.maximum.accumulate(np.concatenate(([before], column)))

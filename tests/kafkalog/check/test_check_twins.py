@@ -1,0 +1,266 @@
+"""The checks say the same of a log whether the scanner or the kernels give its headers."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkalog.check.verify import Verification
+from kafkalog.columnar import chunks, headers, index_columns, rule
+from kafkalog.columnar.header_table import batch_at
+from kafkalog.columnar.headers import header_stretches
+from kafkalog.framing import scan_batches
+from kafkalog.model import Batch, Defect, Level
+from kafkalog.source import Source
+from tests.builders import batch, copy_tree, flip, message, record, write_log
+from tests.kafkalog.columnar.test_twins import logs
+from tests.kafkalog_cli.test_index_dumps import hurt, rising_logs, write_indexes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.conftest import State
+
+GENERATED = settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+NEVER, ALWAYS = 1 << 40, 0
+
+
+@contextmanager
+def sized(size_min: int, *, small: bool = False) -> Iterator[None]:
+    """The kernels for logs of this size on; with small chunks and stretches if wanted."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rule, "FAST_SIZE_MIN", size_min)
+        if small:
+            patch.setattr(chunks, "CHUNK_SIZE_MIN", 200)
+            patch.setattr(chunks, "_BATCHES_MAX", 2)
+            patch.setattr(headers, "_BATCHES_AT_ONCE", 3)
+            patch.setattr(index_columns, "_ENTRIES_AT_ONCE", 2)
+        yield
+
+
+def verdict(path: Path, level: Level) -> tuple[list[Defect], dict[str, Any]]:
+    run = Verification(level)
+    found = [*run.verify(path), *run.end()]
+    return found, vars(run.summary)
+
+
+def assert_twins(path: Path, *, small: bool = False) -> list[Defect]:
+    for level in Level:
+        with sized(NEVER):
+            wanted = verdict(path, level)
+        with sized(ALWAYS, small=small):
+            assert verdict(path, level) == wanted
+        with sized(NEVER, small=small):
+            assert verdict(path, level) == wanted
+    return wanted[0]
+
+
+def test_the_corpus(any_state: State):
+    """Every partition that a broker left."""
+    for partition in any_state.partitions():
+        assert_twins(partition, small=partition.name.endswith("-0"))
+
+
+def test_the_damaged_corpus(any_state: State, tmp_path: Path):
+    """Log, offset index, time index and transaction index, each hurt while the others are sound."""
+    rng = random.Random(any_state.name)
+    paths = [
+        path
+        for partition in any_state.partitions()
+        for path in sorted(partition.iterdir())
+        if path.suffix in ENTRY_SIZES and 0 < path.stat().st_size < 1 << 18
+    ]
+    found = []
+    for i, path in enumerate(rng.sample(paths, min(3, len(paths)))):
+        (tmp_path / f"{i}").mkdir()
+        copy = copy_tree(path.parent, tmp_path / f"{i}" / path.parent.name) / path.name
+        for changed in hurt(path.read_bytes(), ENTRY_SIZES[path.suffix], rng).values():
+            copy.write_bytes(changed)
+            found += assert_twins(copy.parent, small=True)
+    assert found
+
+
+ENTRY_SIZES = {".log": 61, ".index": 8, ".timeindex": 12, ".txnindex": 34}
+
+
+@GENERATED
+@given(data=st.one_of(rising_logs(), logs()), more=st.data(), small=st.booleans())
+def test_generated_logs_and_indexes(tmp_path: Path, data: bytes, more: st.DataObject, small: bool):
+    """Whatever they say about each other."""
+    path = write_log(tmp_path / "t-0", data)
+    write_indexes(more.draw, path, data)
+    entries = more.draw(st.lists(st.lists(st.integers(-1, 30), min_size=3, max_size=3), max_size=5))
+    write_transactions(path, entries)
+    assert_twins(path.parent, small=small)
+
+
+def write_transactions(path: Path, entries: list[list[int]]) -> None:
+    data = b"".join(
+        version.to_bytes(2, "big", signed=True) + bytes(8)
+        + b"".join(number.to_bytes(8, "big", signed=True) for number in (first, last, last))
+        for version, first, last in entries
+    )  # fmt: skip
+    path.with_suffix(".txnindex").write_bytes(data)
+
+
+def batches_of(source: Source, *, check_crc: bool) -> Iterator[Batch | Defect]:
+    """What the stretches hold, one by one."""
+    for found in header_stretches(source, check_crc=check_crc):
+        if isinstance(found, Defect):
+            yield found
+            continue
+        sizes = found.headers[1].tolist()
+        assert found.size_bytes == sum(sizes)
+        assert found.count == len(sizes) == len(found.crc_valid) > 0
+        for i, valid in enumerate(found.crc_valid.tolist()):
+            yield batch_at(found.headers, i, source.path, valid if check_crc else None)
+
+
+@GENERATED
+@given(data=logs(), check_crc=st.booleans(), small=st.booleans())
+def test_stretches_hold_the_batches_of_the_scanner(
+    tmp_path: Path, data: bytes, check_crc: bool, small: bool
+):
+    """Each field but last offsets beyond the largest one, and each defect at its place."""
+    path = write_log(tmp_path, data)
+    with Source(str(path)) as source:
+        wanted = list(scan_batches(source, check_crc=check_crc))
+        if any(isinstance(one, Batch) and abs(one.last_offset) >= 1 << 63 for one in wanted):
+            return
+        for size_min in (NEVER, ALWAYS):
+            with sized(size_min, small=small):
+                assert list(batches_of(source, check_crc=check_crc)) == wanted
+
+
+def test_last_offsets_out_of_range_are_told_as_the_largest(tmp_path: Path):
+    """The sum of base offset and delta need not be an offset."""
+    path = write_log(tmp_path / "t-0", batch((1 << 63) - 2, [record()] * 9), batch(3, [record()]))
+    [defect] = assert_twins(path.parent)
+    assert defect.reference == "batch-offset-not-increasing"
+    assert f"after {(1 << 63) - 1}." in defect.detail
+
+
+def test_defects_come_in_the_order_of_the_file(tmp_path: Path):
+    """Whichever check finds them, and of one batch in the order of the checks."""
+    sound = [batch(i, [record()]) for i in range(12)]
+    log = [flip(sound[i], 8 * 50) if i in (2, 5) else sound[i] for i in (0, 1, 2, 4, 3, 5, 6)]
+    path = write_log(tmp_path / "t-0", *log)
+    size = len(sound[0])
+    entries = [(0, 3), (2, 2 * size), (4, 5 * size), (7, 6 * size)]
+    path.with_suffix(".index").write_bytes(
+        b"".join(o.to_bytes(4, "big") + p.to_bytes(4, "big") for o, p in entries)
+    )
+    found = [(one.reference, one.offset) for one in assert_twins(path.parent, small=True)]
+    quick = [
+        ("index-entry-misses-batch", 0),
+        ("batch-offset-not-increasing", 3),
+        ("index-entry-misses-batch", 4),
+        ("index-entry-beyond-log", 7),
+    ]
+    crc = "batch-crc-mismatch"
+    assert found == [quick[0], (crc, 2), quick[1], (crc, 5), *quick[2:]]
+    with sized(ALWAYS):
+        defects, _ = verdict(path.parent, Level.QUICK)
+    assert [(one.reference, one.offset) for one in defects] == quick
+
+
+@pytest.mark.parametrize("place", [0, 100, 150_000, 290_000])
+def test_a_disk_that_fails_is_told_at_the_same_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+):
+    """What comes before has been checked; the summary says how much that is."""
+    data = [batch(i, [record(0, None, bytes(300))]) for i in range(800)]
+    data[40] = flip(data[40], 8 * 100)
+    path = write_log(tmp_path / "t-0", *data)
+    pread, preadv = os.pread, os.preadv
+
+    def failing(fd: int, size: int, position: int) -> bytes:
+        if position + size > place:
+            raise OSError(errno.EIO, "I/O")
+        return pread(fd, size, position)
+
+    def failing_into(fd: int, buffers: list[memoryview], position: int) -> int:
+        if position + len(buffers[0]) > place:
+            raise OSError(errno.EIO, "I/O")
+        return preadv(fd, buffers, position)
+
+    monkeypatch.setattr(os, "pread", failing)
+    monkeypatch.setattr(os, "preadv", failing_into)
+    for level in Level:
+        found = []
+        for size_min in (NEVER, ALWAYS):
+            with sized(size_min, small=True):
+                found.append(verdict(path.parent, level))
+        slow, fast = found
+        references = [defect.reference for defect in fast[0]]
+        assert references[-2:] == ["file-unreadable", "bytes-not-checked"]
+        assert fast[0][:-1] == slow[0][:-1]
+        assert fast[1]["defects"] == slow[1]["defects"]
+        assert fast[1]["bytes_checked"] <= place
+
+
+def test_a_walk_that_is_given_up_leaves_no_thread(tmp_path: Path):
+    """The reader stopped after the first defect."""
+    path = write_log(tmp_path, *[batch(i, [record(0, None, bytes(500))]) for i in range(2000)])
+    before = threading.active_count()
+    with Source(str(path)) as source, sized(ALWAYS, small=True):
+        stretches = header_stretches(source, check_crc=True, threads=3)
+        next(stretches)
+        stretches.close()  # type: ignore[attr-defined] # it is a generator
+    assert threading.active_count() == before
+
+
+def test_large_batches_are_passed_over_at_the_quick_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Reading what is not looked at would be slower than the reference scanner."""
+    path = write_log(tmp_path, *[batch(i, [record(0, None, bytes(100_000))]) for i in range(20)])
+    read = 0
+    pread = os.pread
+
+    def counting(fd: int, size: int, position: int) -> bytes:
+        nonlocal read
+        read += size
+        return pread(fd, size, position)
+
+    monkeypatch.setattr(os, "pread", counting)
+    monkeypatch.delattr(os, "preadv")
+    with Source(str(path)) as source, sized(ALWAYS):
+        found = list(batches_of(source, check_crc=False))
+    assert len(found) == 20
+    assert read < 20 * 9000
+
+
+def test_small_logs_load_no_kernels(corpus_dir: Path):
+    """Their headers come from the reference scanner."""
+    code = (
+        "import sys, kafkalog\n"
+        "found = list(kafkalog.Verification().verify(sys.argv[1]))\n"
+        "assert 'numba' not in sys.modules and 'kafkalog.columnar.kernels' not in sys.modules"
+    )
+    path = corpus_dir / "kafka-4.3" / "txn" / "txn-0"
+    subprocess.run([sys.executable, "-c", code, path], check=True)
+
+
+def test_messages_of_old_formats_are_checked_by_their_only_offset(tmp_path: Path):
+    """Magic 0 has no timestamp to compare; magic 1 has."""
+    path = write_log(tmp_path / "t-0", message(3, magic=0), message(4, time=50), message(5, time=9))
+    times = [(7, 3), (40, 4), (50, 5)]
+    path.with_suffix(".timeindex").write_bytes(
+        b"".join(t.to_bytes(8, "big") + o.to_bytes(4, "big") for t, o in times)
+    )
+    [defect] = assert_twins(path.parent)
+    assert defect.detail == "Entry 1 says 40 up to offset 4, the log says 50."
