@@ -117,6 +117,7 @@ class Dump:
         logs = [segment.log for segment in target.segments] if isinstance(
             target, PartitionDir) else [target]  # fmt: skip
         batches = self.style.records is False
+        bulk = not sys.stdout.isatty() and is_bulk(target, self.selection)
         left = self.selection.limit
         for log in logs:
             if left == 0:
@@ -125,7 +126,7 @@ class Dump:
             kafka_text.put_line(kafka_text.heading(log.name))
             selection = replace(self.selection, limit=left)
             found: Iterator[Any]
-            if not sys.stdout.isatty() and is_bulk(log, selection):
+            if bulk:
                 found = rows_of(read_kafka_text(log, selection, text, progress, batches=batches))
             elif batches:
                 found = read_batches(log, selection, progress)
