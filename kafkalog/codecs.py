@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
@@ -320,6 +321,7 @@ def _lz4_blocks(view: memoryview, position: int) -> Iterator[memoryview]:
         raise _damage(LZ4, "the content checksum is missing")
 
 
+@lru_cache(maxsize=64)  # nearly all frames have one of a few descriptors
 def _lz4_header_checksum(descriptor: bytes) -> int:
     """Second byte of the xxh32 of a frame descriptor, which has less than 16 bytes."""
     mask = 0xFFFFFFFF

@@ -7,6 +7,7 @@ not asked for is not read.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -215,12 +216,12 @@ def plan_reading(path: str | Path | PartitionDir | FileEntry, selection: Selecti
 def size_to_read(target: PartitionDir | FileEntry, selection: Selection) -> int:
     """About how many bytes of logs a reader has to go through, by what the indexes say.
 
-    Holes of sparse files do not count. Raises as `read_records`.
+    Holes of sparse files do not count, nor does what cannot be opened. Raises as `open_path`.
     """
     plan = plan_reading(target, replace(selection, read_committed=False))
     total = 0
     for segment in plan.segments:
-        with OpenSegment(segment) as opened:
+        with suppress(KafkaLogError), OpenSegment(segment) as opened:
             end = opened.source.size_bytes
             if selection.max_bytes is not None:
                 end = min(end, selection.max_bytes)

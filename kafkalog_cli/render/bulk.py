@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.columnar import rule
+from kafkalog.errors import KafkaLogError
 from kafkalog.reader import size_to_read
 from kafkalog_cli.render.writer import Format, row_text
 
@@ -32,7 +34,9 @@ def is_bulk(target: PartitionDir | FileEntry, selection: Selection) -> bool:
         return False
     if selection.limit is not None and selection.limit <= _FEW_ROWS and not _searches(selection):
         return False
-    return rule.is_worth_it(size_to_read(target, selection))
+    with suppress(KafkaLogError):  # which is met again, and told, where it is read
+        return rule.is_worth_it(size_to_read(target, selection))
+    return False
 
 
 def _searches(selection: Selection) -> bool:

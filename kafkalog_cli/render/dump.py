@@ -13,7 +13,6 @@ from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.names import FileKind, parse_directory_name
 from kafkalog.reader import read_batches, read_records
-from kafkalog_cli.render import kafka_text
 from kafkalog_cli.render.bulk import is_bulk, read_kafka_text, read_rows, rows_of
 from kafkalog_cli.render.dump_views import (
     batch_view,
@@ -112,11 +111,14 @@ class Dump:
 
     def _as_kafka(self, target: PartitionDir | FileEntry, progress: Progress) -> None:
         """Kafka's text, with our selections."""
+        from kafkalog_cli.render import kafka_text
+
         kind = _payload_kind(target.path, is_file=isinstance(target, FileEntry))
         text = kafka_text.RecordText(content=True, decoder=kind if self.style.decode else None)
         logs = [segment.log for segment in target.segments] if isinstance(
             target, PartitionDir) else [target]  # fmt: skip
         batches = self.style.records is False
+        bulk = not sys.stdout.isatty() and is_bulk(target, self.selection)
         left = self.selection.limit
         for log in logs:
             if left == 0:
@@ -125,7 +127,7 @@ class Dump:
             kafka_text.put_line(kafka_text.heading(log.name))
             selection = replace(self.selection, limit=left)
             found: Iterator[Any]
-            if not sys.stdout.isatty() and is_bulk(log, selection):
+            if bulk:
                 found = rows_of(read_kafka_text(log, selection, text, progress, batches=batches))
             elif batches:
                 found = read_batches(log, selection, progress)
@@ -136,6 +138,8 @@ class Dump:
 
     def _kafka_lines(self, found: Iterator[Any], text: RecordText) -> int:
         """Print what was found in a log; the number of rows."""
+        from kafkalog_cli.render import kafka_text
+
         shown = None
         count = 0
         for row in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -38,6 +39,8 @@ class Export:
     """
 
     def __init__(self, path: str, selection: Selection, style: DumpStyle, outcome: Outcome) -> None:
+        # Arrow's own pool keeps tens of megabytes that it does not use.
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
         rule.require_arrow()
         self._path = path
         self._selection = selection

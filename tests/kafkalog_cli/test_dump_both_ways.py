@@ -200,6 +200,20 @@ def test_lines_longer_than_a_block(tmp_path: Path, capfdbinary: pytest.CaptureFi
         assert_same(capfdbinary, path, "--records", "--format", form)
 
 
+def test_a_segment_that_cannot_be_read_ends_its_partition(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+):
+    """What comes before it is printed; chunks are read ahead, errors are not told ahead."""
+    partition = tmp_path / "orders-0"
+    for base in (0, 5):
+        write_log(partition, batch(base, [record(i) for i in range(5)]), name=f"{base:020}")
+    (partition / f"{10:020}.log").symlink_to("nowhere")
+    for form in FORMATS:
+        found = assert_same(capfdbinary, partition, "--records", "--format", form)
+        assert found[0] == 3
+        assert b"path-not-found" in found[2]
+
+
 def test_a_few_rows_of_a_large_log_need_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """They are there before the kernels are loaded; a search may have to read everything."""
     from kafkalog.log_dir import open_path

@@ -14,8 +14,9 @@ import pytest
 
 import kafkalog
 from kafkalog.columnar import rule
-from kafkalog.errors import NotFoundError, UnsupportedError, UsageError
+from kafkalog.errors import NotFoundError, UnreadableError, UnsupportedError, UsageError
 from kafkalog.reader import Selection
+from kafkalog.source import Source
 from tests.builders import batch, flip, record, write_log
 from tests.kafkalog.columnar.twins import assert_twins, by_kernels, by_reference
 
@@ -185,3 +186,26 @@ def test_paths_tell_the_segments_of_a_partition_apart(
             {name: row[name] for name in ("path", "batch_position")}
             for row in by_reference(partition)[0]
         ]
+
+
+def test_an_error_comes_after_what_was_read_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Chunks are read ahead; a disk that fails costs what is behind that place only."""
+    made = [batch(i * 100, [record(n, None, bytes(3000)) for n in range(100)]) for i in range(20)]
+    path = write_log(tmp_path, *made)
+    read_into = Source.read_into
+
+    def failing(source: Source, position: int, buffer: memoryview) -> None:
+        if position > 1 << 20:
+            raise UnreadableError("The disk is broken.", path=source.path, position=position)
+        read_into(source, position, buffer)
+
+    monkeypatch.setattr(rule, "FAST_SIZE_MIN", 0)
+    monkeypatch.setattr(Source, "read_into", failing)
+    tables = kafkalog.scan(path, columns=["offset"], threads=2)
+    offsets: list[int] = []
+    with pytest.raises(UnreadableError) as caught:
+        offsets.extend(n for table in tables for n in table.column("offset").to_pylist())
+    assert offsets == list(range(len(offsets)))
+    assert caught.value.position == len(offsets) // 100 * len(made[0])
