@@ -195,9 +195,9 @@ class _Block:
             stop = self._cursor + int(beyond.argmax()) if beyond.any() else len(self._order)
         else:
             stop = len(self._order)
-        over = slice(self._cursor, max(stop, self._cursor + 1))
-        missing = self._on_batch[over] & (self._sorted[over] > self._highest)
-        self._judged(over.stop, np.where(missing, _NONE, _ODD))
+        # None of these entries has been reached: the batches up to here are all below.
+        stop = max(stop, self._cursor + 1)
+        self._judged(stop, np.where(self._on_batch[self._cursor : stop], _NONE, _ODD))
         return False
 
     def _chunk(self, chunk: Chunk) -> bool:

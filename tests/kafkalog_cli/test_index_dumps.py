@@ -190,6 +190,69 @@ def test_generated_logs_and_indexes_read_the_same(
         assert_same(capfdbinary, "--files", path.with_suffix(suffix), small=small)
 
 
+# Offset index, offsets of time index entries, which batch is damaged, and what is reported. Batch
+# i of the log has offset i, time i and lies at position i, in units of a batch.
+LEAD_ASTRAY = {
+    "an entry that begins behind its batch": (
+        [(1, 3)], [0, 1, 5], None, [(1, 3)],
+    ),
+    "an entry that begins before damage, between others behind it": (
+        [(2, 5), (7, 0)], [1, 5, 6, 8], 3, [(8, -1)],
+    ),
+    "an entry that begins in the middle of a batch": (
+        [(1, 1.5), (3, 3)], [0, 2, 4], None, [(2, -1)],
+    ),
+    "an entry that begins behind the log": (
+        [(2, 10), (5, 99)], [1, 2, 5], None, [(2, -1), (5, -1)],
+    ),
+    "no index, and damage": ([], [0, 2, 3, 7], 3, [(3, -1), (7, -1)]),
+    "an entry beyond the log, before others": ([(0, 0)], [50, 0, 9], None, [(50, -1)]),
+    "an offset in a gap": ([(0, 0)], [4, 104, 8], None, [(104, -1)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEAD_ASTRAY)
+def test_an_index_that_leads_astray_is_followed_as_kafka_does(
+    tmp_path: Path, capfdbinary: Capture, name: str
+):
+    """The search begins where the offset index says, and ends at damage."""
+    places, targets, damaged, reported = LEAD_ASTRAY[name]
+    log = [batch(i, [record()], base_time=i, max_time=i) for i in range(10)]
+    size = len(log[0])
+    if damaged is not None:
+        log[damaged] = log[damaged][:8] + bytes(4) + log[damaged][12:]
+    path = write_log(tmp_path, *log)
+    path.with_suffix(".index").write_bytes(
+        b"".join(struct.pack(">ii", offset, int(place * size)) for offset, place in places)
+    )
+    times = path.with_suffix(".timeindex")
+    times.write_bytes(b"".join(struct.pack(">qi", target, target) for target in targets))
+    for small in (True, False):
+        _, _, stderr = assert_same(capfdbinary, "--files", times, small=small)
+        lines = [line for line in stderr.decode().splitlines() if line.startswith("Indexed")]
+        assert lines == [
+            f"Indexed offset: {entry}, found log offset: {found}" for entry, found in reported
+        ]
+
+
+def test_the_largest_time_is_sought_in_the_whole_batch(tmp_path: Path, capfdbinary: Capture):
+    """More records than fit in a table of rows, the latest anywhere; -1 where there is none."""
+    log, expected = b"", []
+    for i in range(8):
+        records = [record(n, None, time_delta=9 - (n - i) ** 2) for n in range(8)]
+        log += batch(8 * i, records, base_time=1000 * i, count=8)
+        expected.append((1000 * i + 9, 8 * i + 7))
+    path = write_log(tmp_path, log, batch(64, [], count=0, last_delta=3))
+    times = path.with_suffix(".timeindex")
+    times.write_bytes(b"".join(struct.pack(">qi", *pair) for pair in expected))
+    for small in (True, False):
+        assert assert_same(capfdbinary, "--files", times, small=small)[2] == b""
+    edited(times, lambda data: data + struct.pack(">qi", 9000, 67))
+    for small in (True, False):
+        lines = assert_same(capfdbinary, "--files", times, small=small)[2].decode().splitlines()
+        assert lines[1:] == ["  Index timestamp: 9000, log timestamp: -1"]
+
+
 def edited(path: Path, edit: Callable[[bytes], bytes]) -> None:
     path.write_bytes(edit(path.read_bytes()))
 
