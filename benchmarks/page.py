@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
     from benchmarks.datasets import Partition
     from benchmarks.processes import Figures, Pair
+
+    # Of the size and the records of a log, and what was measured over it.
+    Figure = Callable[[int, int, Figures], float]
 
 COMMAND = "python -m benchmarks --to docs/performance.md"
 
@@ -27,23 +31,21 @@ data, measures, and writes this page; it needs what `make test` needs, Java 17 a
 make bench
 ```
 
-It is `{command}`. Without `--to` the page goes to stdout; `--data DIR`
-keeps the data for another time ({gigabytes:.1f} GB); `--only REGEX` takes some of the rows;
-`--scale`, `--runs` and `--quick` take less of it. This page: {effort}.
+It is `{command}`. Without `--to` the page goes to stdout;
+`--data DIR` keeps the data for another time ({gigabytes:.1f} GB); `--only REGEX` takes some of the
+rows; `--scale`, `--runs` and `--quick` take less of all. This page: {effort}.
 
 Each figure is about a whole process, its files in the page cache and its stdout thrown away. The
 two commands take turns. A first run of each is left out, in which what they print is compared
 (*same bytes*). Where the slower one ended within 5 s, the median of as many runs as were asked
-for counts, up to 30 s that of 3 at most, beyond that a single one. *CPU* is user and system time,
+for counts, up to 20 s that of 3 at most, beyond that a single one. *CPU* is user and system time,
 *memory* the largest resident size of a process (the kernel counts no less than the 24 MB of the
 one that measures), *MB/s* the size of the log over the wall time. MB and GB are powers of ten.
 
 Kafka's tool runs with what `kafka-run-class.sh` gives it, but without the script itself, its JMX
 agent and its log4j configuration, each of which would cost it time:
 
-```sh
-{java}
-```
+    {java}
 
 A segment of Kafka's ends at 2 GiB, since its positions are int32: "4 GB" is a partition of
 two segments of about 2 GB, given as `--files A,B` or as the directory. The records have keys of
@@ -60,7 +62,7 @@ NOTES = {
     "For other programs": "`dump-segment --format ndjson` beside Kafka's deep print, "
     "`dump-segment --format parquet --to FILE`, and `verify` at level standard.",
     "A segment of 1 MB": "Every mode of `kafka-dump-log` where start-up is most of the time.",
-    "Small questions": "What must not depend on the size of the segment. "
+    "Small questions": "What must not depend on the size of the segment, here 1.2 GB. "
     "The last one is the deep print into `head -1`.",
     "Scaling": "The deep print, both commands bound to one or two processors.",
     "Kafka's JMH axes": "The deep print over the axes of Kafka's `BaseRecordBatchBenchmark` "
@@ -68,6 +70,9 @@ NOTES = {
     "each before compression.",
     "Physical references": "What the machine does with the same bytes.",
 }  # fmt: skip
+
+# Tables of processes that do not go through all of the log.
+WITHOUT_RATES = {"A segment of 1 MB", "Small questions", "Indexes"}
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,8 @@ def page(results: Results) -> str:
     """The whole page."""
     total = sum(partition.size_bytes for partition in results.partitions.values())
     effort = f"`--scale {results.scale:g} --runs {results.runs}`"
+    if results.scale != 1:
+        effort += ", so **with other sizes than the rows say**"
     parts = [
         HEAD.format(command=COMMAND, effort=effort, java=results.java, gigabytes=total / 1e9),
         "## Machine\n\n" + _table(("what", "which"), results.machine.items()),
@@ -104,16 +111,20 @@ def page(results: Results) -> str:
     for title in dict.fromkeys(row.table for row in results.rows):
         rows = [row for row in results.rows if row.table == title]
         draw = _beside_kafka if any(row.theirs for row in rows) else _alone
-        parts.append(f"## {title}\n\n{NOTES[title]}\n\n{draw(results, rows)}")
+        note = textwrap.fill(NOTES[title], 100)
+        parts.append(f"## {title}\n\n{note}\n\n{draw(results, rows)}")
     if results.decoders:
         parts.append("## Decoders\n\n" + _decoders(results))
     return "\n".join(parts)
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    names = list(head)
-    lines = [names, ["---"] + ["---:"] * (len(names) - 1), *map(list, rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    names, body = list(head), [list(row) for row in rows]
+    rules = []
+    for column in zip(*body, strict=True):
+        is_number = all(cell == "-" or cell[:1].isdigit() for cell in column)
+        rules.append("---:" if is_number else "---")
+    return "".join(f"| {' | '.join(line)} |\n" for line in (names, rules, *body))
 
 
 def _wanted(results: Results) -> str:
@@ -152,41 +163,44 @@ def _verdict(is_met: bool) -> str:
 
 
 def _beside_kafka(results: Results, rows: list[Row]) -> str:
-    head = ("ours / Kafka's", "wall s", "times faster", "CPU s", "MB/s", "M records/s",
-            "memory MB", "same bytes")  # fmt: skip
+    figures = _figures(rows)
+    head = ("ours / Kafka's", *(name for name, _ in figures), "times faster", "same bytes")
     lines = []
     for row in rows:
         pair = results.pairs[row.name]
         ratio = _number(pair.theirs.wall_s / pair.ours.wall_s) if pair.theirs else "-"
         same = {None: "-", True: "yes", False: "**no**"}[pair.same_output]
-        wall, *others = (_both(pair, figure) for figure in _figures(results, row))
-        lines.append((row.name, wall, ratio, *others, same))
+        cells = (_both(results, row, figure) for _, figure in figures)
+        lines.append((row.name, *cells, ratio, same))
     return _table(head, lines)
 
 
 def _alone(results: Results, rows: list[Row]) -> str:
-    head = ("what", "wall s", "CPU s", "MB/s", "M records/s", "memory MB")
-    lines = []
-    for row in rows:
-        pair = results.pairs[row.name]
-        lines.append((row.name, *(_both(pair, figure) for figure in _figures(results, row))))
-    return _table(head, lines)
+    figures = _figures(rows)
+    lines = [(row.name, *(_both(results, row, figure) for _, figure in figures)) for row in rows]
+    return _table(("what", *(name for name, _ in figures)), lines)
 
 
-def _figures(results: Results, row: Row) -> tuple[Callable[[Figures], float], ...]:
-    size, records = results.size(row), results.records(row)
+def _figures(rows: list[Row]) -> tuple[tuple[str, Figure], ...]:
+    figures: tuple[tuple[str, Figure], ...] = (
+        ("wall s", lambda _, __, seen: seen.wall_s),
+        ("CPU s", lambda _, __, seen: seen.cpu_s),
+        ("memory MB", lambda _, __, seen: seen.peak_mb),
+    )
+    if any(row.table in WITHOUT_RATES for row in rows):
+        return figures
     return (
-        lambda figures: figures.wall_s,
-        lambda figures: figures.cpu_s,
-        lambda figures: size / figures.wall_s / 1e6,
-        lambda figures: records / figures.wall_s / 1e6,
-        lambda figures: figures.peak_mb,
+        *figures,
+        ("MB/s", lambda size, _, seen: size / seen.wall_s / 1e6),
+        ("M records/s", lambda _, records, seen: records / seen.wall_s / 1e6),
     )
 
 
-def _both(pair: Pair, figure: Callable[[Figures], float]) -> str:
+def _both(results: Results, row: Row, figure: Figure) -> str:
+    pair = results.pairs[row.name]
     seen = [pair.ours] if pair.theirs is None else [pair.ours, pair.theirs]
-    return " / ".join(_number(figure(each)) for each in seen)
+    size, records = results.size(row), results.records(row)
+    return " / ".join(_number(figure(size, records, each)) for each in seen)
 
 
 def _decoders(results: Results) -> str:

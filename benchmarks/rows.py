@@ -17,8 +17,14 @@ if TYPE_CHECKING:
     from benchmarks.processes import Pair
 
 CODECS = ("none", "lz4", "zstd", "gzip", "snappy")
-SIZES = {"1 MB": 8_300, "100 MB": 830_000, "300 MB": 2_500_000, "1.2 GB": 10_000_000,
-         "4 GB": 33_200_000}  # fmt: skip
+SIZES = {
+    "1 MB": 8_300,
+    "10 MB": 83_000,
+    "100 MB": 830_000,
+    "300 MB": 2_500_000,
+    "1.2 GB": 10_000_000,
+    "4 GB": 33_200_000,
+}
 AXIS_BYTES = 32_000_000
 
 DEEP = ("--deep-iteration", "--print-data-log")
@@ -248,7 +254,7 @@ def small_question_rows() -> list[Row]:
         "first line of the deep print": (("sh", "-c", head), (Wanted("s", at_most=0.8),)),
     }
     return [
-        Row("Small questions", f"{name}, 1.2 GB", sized("1.2 GB"), command, wanted=wanted)
+        Row("Small questions", name, sized("1.2 GB"), command, wanted=wanted)
         for name, (command, wanted) in questions.items()
     ]
 
@@ -306,4 +312,4 @@ TRENDS = tuple(
     )
 )
 DECODERS_DATASET = sized("100 MB")
-REHEARSAL_DATASET = sized("1 MB")
+REHEARSAL_DATASET = sized("10 MB")  # large enough for the kernels to be loaded
