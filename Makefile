@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test lint docs bench clean
 
 demo: $(STAMP)  ## set up, then look at the log directory in examples/
 	$(BIN)/kafkalog ls examples/log-dir
@@ -25,6 +25,9 @@ lint: $(STAMP)  ## style, types, layers
 
 docs: $(STAMP)  ## write the generated pages of docs/ anew
 	$(BIN)/python -m docs.generate
+
+bench: $(STAMP)  ## measure everything beside Kafka's tools, write docs/performance.md: half an hour
+	$(BIN)/python -m benchmarks --to docs/performance.md
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

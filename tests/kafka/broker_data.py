@@ -128,17 +128,24 @@ def build() -> None:
         stamp.write_text(digest)
 
 
-def java(main: str, *args: str, cwd: Path, stdin: str = "") -> str:
+def java(
+    main: str,
+    *args: str,
+    cwd: Path,
+    stdin: str = "",
+    options: tuple[str, ...] = JVM_OPTIONS,
+    seconds_max: float = RUN_SECONDS_MAX,
+) -> str:
     """Run a class of the harness to its end and return its stdout."""
     class_path = os.pathsep.join([str(TARGET / "classes"), str(TARGET / "lib" / "*")])
     done = subprocess.run(
-        ["java", *JVM_OPTIONS, "-cp", class_path, main, *args],
+        ["java", *options, "-cp", class_path, main, *args],
         cwd=cwd,
         input=stdin,
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=RUN_SECONDS_MAX,
+        timeout=seconds_max,
         check=False,
     )
     sys.stderr.write(done.stderr)

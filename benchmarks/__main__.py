@@ -1,0 +1,177 @@
+"""Runs the benchmarks and writes their page: `python -m benchmarks --help`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks import processes
+from benchmarks.datasets import Partition, provide
+from benchmarks.decoders import MEANINGS
+from benchmarks.page import Results, page
+from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, Row, all_rows, datasets
+from tests.kafka import broker_data
+
+KAFKALOG = Path(sys.executable).with_name("kafkalog")
+DECODERS_TITLE = "Decoders"
+# What kafka-run-class.sh gives every tool, as far as it is not the default of Java 17.
+JAVA = ("java", "-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
+        "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
+        "-Djava.awt.headless=true")  # fmt: skip
+DUMP_LOG_SEGMENTS = "org.apache.kafka.tools.DumpLogSegments"
+PACKAGES = ("numpy", "numba", "pyarrow", "construct", "crc32c", "lz4", "zstandard", "cramjam",
+            "isal", "aiokafka", "kafka-python")  # fmt: skip
+
+
+def main() -> None:
+    """Make the data, measure row after row, write the page."""
+    options = parse_arguments()
+    _check_what_is_needed()
+    broker_data.build()
+    with tempfile.TemporaryDirectory(prefix="kafkalog-benchmarks-") as scratch:
+        data = options.data or Path(scratch)
+        data.mkdir(parents=True, exist_ok=True)
+        text = page(_measure(options, data.resolve(), Path(scratch)))
+    if options.to is None:
+        print(text, end="")
+    else:
+        options.to.write_text(text, encoding="utf-8")
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The options, `--quick` resolved."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--to", type=Path, metavar="FILE", help="where the page goes (stdout)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data here, or use it")
+    parser.add_argument(
+        "--only", default="", metavar="REGEX", help="rows of 'table: name' like this"
+    )
+    parser.add_argument("--scale", type=float, default=1.0, help="of the records (1.0)")
+    parser.add_argument("--runs", type=int, default=5, help="of each command at most (5)")
+    parser.add_argument("--quick", action="store_true", help="the same as --scale 0.01 --runs 0")
+    options = parser.parse_args()
+    if options.quick:
+        options.scale, options.runs = min(options.scale, 0.01), 0
+    return options
+
+
+def _check_what_is_needed() -> None:
+    missing = broker_data.missing_tool()
+    if missing:
+        raise SystemExit(missing)
+    if not KAFKALOG.exists():
+        raise SystemExit(f"There is no {KAFKALOG}: pip install --editable '.[dev]'")
+
+
+def _measure(options: argparse.Namespace, data: Path, scratch: Path) -> Results:
+    rows = [row for row in all_rows() if re.search(options.only, row.title)]
+    names = list(dict.fromkeys(row.dataset for row in rows))
+    with_decoders = bool(re.search(options.only, DECODERS_TITLE))
+    if with_decoders:
+        names += [DECODERS_DATASET, REHEARSAL_DATASET]
+    if not names:
+        raise SystemExit(f"No row is like {options.only!r}.")
+    _say(f"data sets: {len(set(names))}")
+    known = datasets()
+    partitions = provide((known[name].scaled(options.scale) for name in names), data)
+    decoders = _decoders(partitions) if with_decoders else {}
+    pairs: dict[str, processes.Pair] = {}
+    seen: dict[tuple[object, ...], processes.Pair] = {}
+    # What is measured alone comes first: it is soon seen when a command does not work.
+    for row in sorted(rows, key=lambda row: row.theirs is not None):
+        key = (row.dataset, row.ours, row.theirs, row.cpus)  # two tables may show the same
+        if key not in seen:
+            seen[key] = _pair(row, partitions[row.dataset], scratch, options.runs)
+        pairs[row.name] = seen[key]
+        _tell(row, pairs[row.name])
+    java = " ".join((*JAVA, "-cp 'libs/*'", DUMP_LOG_SEGMENTS, "..."))
+    return Results(_machine(), java, options.runs, options.scale, rows, pairs, partitions, decoders)
+
+
+def _pair(row: Row, partition: Partition, scratch: Path, runs: int) -> processes.Pair:
+    places = partition.places()
+    places |= {"kafkalog": str(KAFKALOG), "to": str(scratch / "to.out")}
+    commands = [_command(words, places) for words in (row.ours, row.theirs) if words]
+    try:
+        return processes.measure(commands, row.cpus, runs, compare=row.compare)
+    except processes.FailedError as failed:
+        raise SystemExit(f"{row.title}\n{failed}") from failed
+
+
+def _command(words: tuple[str, ...], places: dict[str, str]) -> list[str]:
+    program, *rest = words
+    if program == "sh":
+        quoted = {name: shlex.quote(place) for name, place in places.items()}
+        return [program, *(word.format(**quoted) for word in rest)]
+    arguments = [word.format(**places) for word in rest]
+    if program == "kafkalog":
+        return [str(KAFKALOG), *arguments]
+    if program == "DumpLogSegments":
+        class_path = str(broker_data.TARGET / "lib" / "*")
+        return [*JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path,
+                DUMP_LOG_SEGMENTS, *arguments]  # fmt: skip
+    return [program, *arguments]
+
+
+def _decoders(partitions: dict[str, Partition]) -> dict[str, tuple[int, float]]:
+    paths = [partitions[name].places()["log"] for name in (REHEARSAL_DATASET, DECODERS_DATASET)]
+    found = {}
+    for name in MEANINGS:
+        command = [sys.executable, "-m", "benchmarks.decoders", name, *paths]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+        answer = json.loads(done.stdout)
+        assert answer["records"] == partitions[DECODERS_DATASET].end_offset, (name, answer)
+        found[name] = (answer["records"], answer["seconds"])
+        _say(f"{DECODERS_TITLE}: {name}: {answer['seconds']:.3f} s")
+    return found
+
+
+def _machine() -> dict[str, str]:
+    """What the figures depend on; nothing that names the machine."""
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+    [clients] = (broker_data.TARGET / "lib").glob("kafka-clients-*.jar")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return {
+        "processors": f"{len(os.sched_getaffinity(0))}, {_processor()}",
+        "memory": f"{memory / 2**30:.0f} GiB",
+        "Python": platform.python_version(),
+        "Java": java.splitlines()[0],
+        "Kafka": clients.stem.removeprefix("kafka-clients-"),
+        "kafkalog": version("kafkalog"),
+        "packages": packages,
+    }
+
+
+def _processor() -> str:
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _tell(row: Row, pair: processes.Pair) -> None:
+    theirs = ""
+    if pair.theirs is not None:
+        theirs = f", Kafka's {pair.theirs.wall_s:.2f} s, {pair.theirs.peak_mb:.0f} MB"
+    differs = ", OUTPUT DIFFERS" if pair.same_output is False else ""
+    ours = f"{pair.ours.wall_s:.2f} s, {pair.ours.peak_mb:.0f} MB"
+    _say(f"{row.title}: {ours}{theirs}{differs}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Seeded partitions that Kafka's own storage classes write, with their indexes.
+
+The same description gives the same bytes on every machine: `KafkaOracle` appends what its seeded
+generator makes, at a fixed time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.kafka import broker_data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+SEED = 43
+NOW_MS = 1_700_000_000_000
+KEYS = 100_000
+RECORDS_MIN = 20
+SEGMENT_SIZE_MIN = 1_200_000  # the largest batch of all data sets fits
+SECONDS_MAX = 3600
+# Full tiers, unlike the tests' short runs: millions of records are made here.
+JVM_OPTIONS = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC",
+               "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What one partition holds: keys of 10 bytes, values of JSON-like text."""
+
+    name: str
+    records: int
+    codec: str = "none"
+    per_batch: int = 150
+    value_size: int = 100
+    headers: int = 0
+    batches_per_transaction: int = 0
+    segment_size: int = 2_000_000_000
+
+    def scaled(self, factor: float) -> Dataset:
+        """The same with fewer records; segments shrink as well, so that they stay as many."""
+        return dataclasses.replace(
+            self,
+            records=max(RECORDS_MIN, int(self.records * factor)),
+            segment_size=max(SEGMENT_SIZE_MIN, int(self.segment_size * factor)),
+        )
+
+    def spec(self) -> str:
+        """The order for KafkaOracle."""
+        generate = {
+            "op": "gen",
+            "count": self.records,
+            "distinct": KEYS,
+            "perBatch": self.per_batch,
+            "valueSize": self.value_size,
+            "codec": self.codec,
+            "headers": self.headers,
+            "batchesPerTransaction": self.batches_per_transaction,
+            "ts": NOW_MS,
+        }
+        config = {"segment.bytes": self.segment_size}
+        return json.dumps({"config": config, "now": NOW_MS, "seed": SEED, "ops": [generate]})
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A data set on disk."""
+
+    dataset: Dataset
+    directory: Path
+    end_offset: int
+
+    @property
+    def logs(self) -> list[Path]:
+        """Its segments in order."""
+        return sorted(self.directory.glob("*.log"))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the segments, without the indexes."""
+        return sum(path.stat().st_size for path in self.logs)
+
+    def places(self) -> dict[str, str]:
+        """What the words in braces of a command stand for."""
+        first = self.logs[0]
+        return {
+            "log": str(first),
+            "logs": ",".join(map(str, self.logs)),
+            "index": str(first.with_suffix(".index")),
+            "timeindex": str(first.with_suffix(".timeindex")),
+            "partition": str(self.directory),
+            "late_offset": str(self.end_offset * 2 // 3),
+            "late_time": str(NOW_MS + self.dataset.records * 2 // 3),
+        }
+
+
+def provide(datasets: Iterable[Dataset], root: Path) -> dict[str, Partition]:
+    """Make the data sets that are not there yet, in one JVM.
+
+    Returns:
+        The name of each data set and where it is.
+
+    Raises:
+        HarnessError: Kafka's classes did not do it.
+    """
+    wanted = {dataset.name: dataset for dataset in datasets}
+    calls = []
+    for dataset in wanted.values():
+        home = root / dataset.name
+        if _is_made(home, dataset):
+            continue
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        (home / "spec.json").write_text(dataset.spec())
+        calls.append(["append", f"{home}/orders-0", f"{home}/spec.json", "--quiet",
+                      "--out", f"{home}/facts.json"])  # fmt: skip
+    if calls:
+        lines = "".join(json.dumps(call) + "\n" for call in calls)
+        broker_data.java(
+            broker_data.ORACLE, "batch", "-",
+            cwd=root, stdin=lines, options=JVM_OPTIONS, seconds_max=SECONDS_MAX,
+        )  # fmt: skip
+    return {name: _partition(root / name, dataset) for name, dataset in wanted.items()}
+
+
+def _is_made(home: Path, dataset: Dataset) -> bool:
+    spec, facts = home / "spec.json", home / "facts.json"
+    return facts.exists() and spec.exists() and spec.read_text() == dataset.spec()
+
+
+def _partition(home: Path, dataset: Dataset) -> Partition:
+    facts = json.loads((home / "facts.json").read_text())
+    if "error" in facts:
+        (home / "facts.json").unlink()
+        raise broker_data.HarnessError(f"{dataset}: {facts['error']} {facts['message']}")
+    return Partition(dataset, home / "orders-0", facts["log"]["logEndOffset"])

@@ -1,0 +1,95 @@
+"""How fast one decoder goes through a segment: `python -m benchmarks.decoders NAME REHEARSAL FILE`.
+
+A process of its own for each decoder. Imports, the reading of the file and a rehearsal on another
+segment are outside the time; offset, key and value of each record are asked for. Prints JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MEANINGS = {
+    "kafkalog.scan": "our kernels, into Arrow columns, all processors",
+    "kafkalog.scan, 1 thread": "the same on one thread",
+    "aiokafka": "its C extension, a Python object a record",
+    "kafka-python": "pure Python",
+    "kafkalog.read_records": "our reference decoder: the schemas of `formats`, by construct",
+}
+
+
+def scan_decoder(**options: Any) -> Callable[[str], int]:
+    """Our kernels."""
+    import kafkalog
+
+    def decode(path: str) -> int:
+        columns = ["offset", "key", "value"]
+        return sum(batch.num_rows for batch in kafkalog.scan(path, columns=columns, **options))
+
+    return decode
+
+
+def reference_decoder() -> Callable[[str], int]:
+    """The schemas."""
+    import kafkalog
+
+    return lambda path: sum(
+        isinstance(found, kafkalog.Record) for found in kafkalog.read_records(path)
+    )
+
+
+def client_decoder(records_class: Any) -> Callable[[str], int]:
+    """The classes of a Python client; both have the same shape."""
+
+    def decode(path: str) -> int:
+        count = 0
+        records = records_class(CONTENT[path])
+        while records.has_next():
+            for record in records.next_batch():
+                if record.offset >= 0 and record.key and record.value:
+                    count += 1
+        return count
+
+    return decode
+
+
+CONTENT: dict[str, bytes] = {}
+
+
+def decoder(name: str) -> Callable[[str], int]:
+    """A function from a path to the number of records in it."""
+    if name == "kafkalog.scan":
+        return scan_decoder()
+    if name == "kafkalog.scan, 1 thread":
+        return scan_decoder(threads=1)
+    if name == "kafkalog.read_records":
+        return reference_decoder()
+    if name == "aiokafka":
+        from aiokafka.record._crecords import MemoryRecords
+
+        return client_decoder(MemoryRecords)
+    from kafka.record.memory_records import MemoryRecords as PlainRecords
+
+    return client_decoder(PlainRecords)
+
+
+def main(name: str, *paths: str) -> None:
+    """Decode the last of the paths after the others."""
+    decode = decoder(name)
+    for path in paths:
+        CONTENT[path] = Path(path).read_bytes()
+    for path in paths:
+        started = time.perf_counter()
+        records = decode(path)
+        seconds = time.perf_counter() - started
+    print(json.dumps({"records": records, "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

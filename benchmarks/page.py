@@ -1,0 +1,223 @@
+"""The Markdown page of the results, `docs/performance.md`."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.decoders import MEANINGS
+from benchmarks.rows import TRENDS, Row, Trend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from benchmarks.datasets import Partition
+    from benchmarks.processes import Figures, Pair
+
+    # Of the size and the records of a log, and what was measured over it.
+    Figure = Callable[[int, int, Figures], float]
+
+COMMAND = "python -m benchmarks --to docs/performance.md"
+
+HEAD = """\
+<!-- Written by `make bench`, not by hand. -->
+# Performance
+
+How fast kafkalog is beside Kafka's own `DumpLogSegments`, on the same files. One command makes the
+data, measures, and writes this page; it needs what `make test` needs, Java 17 and Maven among it.
+
+```sh
+make bench
+```
+
+It is `{command}`. Without `--to` the page goes to stdout;
+`--data DIR` keeps the data for another time ({gigabytes:.1f} GB); `--only REGEX` takes some of the
+rows; `--scale`, `--runs` and `--quick` take less of all. This page: {effort}.
+
+Each figure is about a whole process, its files in the page cache and its stdout thrown away. The
+two commands take turns. A first run of each is left out, in which what they print is compared
+(*same bytes*). Where the slower one ended within 5 s, the median of as many runs as were asked
+for counts, up to 20 s that of 3 at most, beyond that a single one. *CPU* is user and system time,
+*memory* the largest resident size of a process (the kernel counts no less than the 24 MB of the
+one that measures), *MB/s* the size of the log over the wall time. MB and GB are powers of ten.
+
+Kafka's tool runs with what `kafka-run-class.sh` gives it, but without the script itself, its JMX
+agent and its log4j configuration, each of which would cost it time:
+
+    {java}
+
+A segment of Kafka's ends at 2 GiB, since its positions are int32: "4 GB" is a partition of
+two segments of about 2 GB, given as `--files A,B` or as the directory. The records have keys of
+10 bytes and values of JSON-like text, 100 bytes unless told otherwise, 150 a batch. "300 MB" is 2.5
+million records, also where they are compressed and the file is smaller. Kafka's own storage classes
+write them, seeded: the same bytes each time, with real indexes.
+"""
+
+NOTES = {
+    "Deep print": "`kafka-dump-log --deep-iteration --print-data-log`: every record with key and "
+    "payload.",
+    "Shallow": "`kafka-dump-log` without options: batch headers, checksums checked.",
+    "Indexes": "`kafka-dump-log --verify-index-only`: every entry against the log.",
+    "For other programs": "`dump-segment --format ndjson` beside Kafka's deep print, "
+    "`dump-segment --format parquet --to FILE`, and `verify` at level standard.",
+    "A segment of 1 MB": "Every mode of `kafka-dump-log` where start-up is most of the time.",
+    "Small questions": "What must not depend on the size of the segment, here 1.2 GB. "
+    "The last one is the deep print into `head -1`.",
+    "Scaling": "The deep print, both commands bound to one or two processors.",
+    "Kafka's JMH axes": "The deep print over the axes of Kafka's `BaseRecordBatchBenchmark` "
+    "(codec, batch size, message size, headers), and transactions with their markers. About 32 MB "
+    "each before compression.",
+    "Physical references": "What the machine does with the same bytes.",
+}  # fmt: skip
+
+# Tables of processes that do not go through all of the log.
+WITHOUT_RATES = {"A segment of 1 MB", "Small questions", "Indexes"}
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that was measured."""
+
+    machine: dict[str, str]
+    java: str
+    runs: int
+    scale: float
+    rows: list[Row]
+    pairs: dict[str, Pair]
+    partitions: dict[str, Partition]
+    decoders: dict[str, tuple[int, float]]
+
+    def size(self, row: Row) -> int:
+        """Bytes of the log that a row is about."""
+        return self.partitions[row.dataset].size_bytes
+
+    def records(self, row: Row) -> int:
+        """Records of the log that a row is about."""
+        return self.partitions[row.dataset].dataset.records
+
+
+def page(results: Results) -> str:
+    """The whole page."""
+    total = sum(partition.size_bytes for partition in results.partitions.values())
+    effort = f"`--scale {results.scale:g} --runs {results.runs}`"
+    if results.scale != 1:
+        effort += ", so **with other sizes than the rows say**"
+    parts = [
+        HEAD.format(command=COMMAND, effort=effort, java=results.java, gigabytes=total / 1e9),
+        "## Machine\n\n" + _table(("what", "which"), results.machine.items()),
+        "## Wanted and measured\n\n" + _wanted(results),
+    ]
+    for title in dict.fromkeys(row.table for row in results.rows):
+        rows = [row for row in results.rows if row.table == title]
+        draw = _beside_kafka if any(row.theirs for row in rows) else _alone
+        note = textwrap.fill(NOTES[title], 100)
+        parts.append(f"## {title}\n\n{note}\n\n{draw(results, rows)}")
+    if results.decoders:
+        parts.append("## Decoders\n\n" + _decoders(results))
+    return "\n".join(parts)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    names, body = list(head), [list(row) for row in rows]
+    rules = []
+    for column in zip(*body, strict=True):
+        is_number = all(cell == "-" or cell[:1].isdigit() for cell in column)
+        rules.append("---:" if is_number else "---")
+    return "".join(f"| {' | '.join(line)} |\n" for line in (names, rules, *body))
+
+
+def _wanted(results: Results) -> str:
+    lines = []
+    for row in results.rows:
+        for wanted in row.wanted:
+            value = wanted.value(results.pairs[row.name], results.records(row))
+            verdict = _verdict(wanted.is_met(value))
+            lines.append((row.name, wanted.text(), _number(value), verdict))
+    for trend in TRENDS:
+        if {trend.small, trend.large} <= results.pairs.keys():
+            value = _growth(results, trend)
+            wish = f"≤ {trend.at_most:g} times"
+            lines.append((trend.name, wish, _number(value), _verdict(value <= trend.at_most)))
+    same = [pair.same_output for pair in results.pairs.values() if pair.same_output is not None]
+    if same:
+        found = f"{sum(same)} of {len(same)}"
+        lines.append(("output of Kafka's tool", "same bytes", found, _verdict(all(same))))
+    return _table(("what", "wanted", "measured", "verdict"), lines)
+
+
+def _growth(results: Results, trend: Trend) -> float:
+    rows = {row.name: row for row in results.rows}
+
+    def figure(name: str) -> float:
+        ours = results.pairs[name].ours
+        if trend.figure == "memory":
+            return ours.peak_mb
+        return ours.wall_s / results.size(rows[name])
+
+    return figure(trend.large) / figure(trend.small)
+
+
+def _verdict(is_met: bool) -> str:
+    return "met" if is_met else "**missed**"
+
+
+def _beside_kafka(results: Results, rows: list[Row]) -> str:
+    figures = _figures(rows)
+    head = ("ours / Kafka's", *(name for name, _ in figures), "times faster", "same bytes")
+    lines = []
+    for row in rows:
+        pair = results.pairs[row.name]
+        ratio = _number(pair.theirs.wall_s / pair.ours.wall_s) if pair.theirs else "-"
+        same = {None: "-", True: "yes", False: "**no**"}[pair.same_output]
+        cells = (_both(results, row, figure) for _, figure in figures)
+        lines.append((row.name, *cells, ratio, same))
+    return _table(head, lines)
+
+
+def _alone(results: Results, rows: list[Row]) -> str:
+    figures = _figures(rows)
+    lines = [(row.name, *(_both(results, row, figure) for _, figure in figures)) for row in rows]
+    return _table(("what", *(name for name, _ in figures)), lines)
+
+
+def _figures(rows: list[Row]) -> tuple[tuple[str, Figure], ...]:
+    figures: tuple[tuple[str, Figure], ...] = (
+        ("wall s", lambda _, __, seen: seen.wall_s),
+        ("CPU s", lambda _, __, seen: seen.cpu_s),
+        ("memory MB", lambda _, __, seen: seen.peak_mb),
+    )
+    if any(row.table in WITHOUT_RATES for row in rows):
+        return figures
+    return (
+        *figures,
+        ("MB/s", lambda size, _, seen: size / seen.wall_s / 1e6),
+        ("M records/s", lambda _, records, seen: records / seen.wall_s / 1e6),
+    )
+
+
+def _both(results: Results, row: Row, figure: Figure) -> str:
+    pair = results.pairs[row.name]
+    seen = [pair.ours] if pair.theirs is None else [pair.ours, pair.theirs]
+    size, records = results.size(row), results.records(row)
+    return " / ".join(_number(figure(size, records, each)) for each in seen)
+
+
+def _decoders(results: Results) -> str:
+    head = ("decoder", "M records/s", "s", "what it is")
+    lines = [
+        (name, _number(records / seconds / 1e6), _number(seconds), MEANINGS[name])
+        for name, (records, seconds) in results.decoders.items()
+    ]
+    return (
+        "Offset, key and value of every record of one uncompressed segment, 100 MB, each decoder\n"
+        "in a fresh process; imports, reading the file and a rehearsal are outside the time.\n"
+        "Those of kafkalog check framing and checksums as well.\n\n" + _table(head, lines)
+    )
+
+
+def _number(value: float) -> str:
+    """Three digits that count, without an exponent."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"

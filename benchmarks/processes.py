@@ -1,0 +1,147 @@
+"""Whole processes measured: wall time, CPU time, largest memory, and what they print.
+
+This process stays small on purpose: the kernel counts the memory of the parent, as it was when the
+child was started, into the largest memory of the child.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SMALL_OUTPUT_BYTES = 1_000_000
+SHORT_SECONDS = 5.0
+LONG_SECONDS = 20.0
+RUNS_LONG_MAX = 3
+_CHUNK = 1 << 20
+
+
+class FailedError(Exception):
+    """A measured command did not end well; the message holds its words."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One process from start to end."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Medians of several runs; the peak is the largest."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A command, and the one it is compared with."""
+
+    ours: Figures
+    theirs: Figures | None
+    same_output: bool | None
+    """None: not compared."""
+
+
+@contextmanager
+def _on_cpus(count: int) -> Iterator[None]:
+    """Processes started in here are bound to so many processors."""
+    every = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(every)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, every)
+
+
+def run(command: list[str], cpus: int, read: Callable[[bytes], object] | None = None) -> Run:
+    """A command from start to end.
+
+    Args:
+        command: what to run.
+        cpus: on how many processors.
+        read: is given what the command prints, which slows the command down where that is much;
+            None: the output is thrown away.
+
+    Raises:
+        FailedError: the command ended with a status that is not 0.
+    """
+    stdout = subprocess.PIPE if read else subprocess.DEVNULL
+    with tempfile.TemporaryFile() as errors:
+        with _on_cpus(cpus):
+            started = time.perf_counter()
+            process = subprocess.Popen(command, stdout=stdout, stderr=errors)
+        if process.stdout and read:
+            with process.stdout as pipe:
+                while chunk := pipe.read(_CHUNK):
+                    read(chunk)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            errors.seek(0)
+            said = errors.read().decode(errors="replace")
+            raise FailedError(f"{' '.join(command)}\nstatus {process.returncode}: {said}")
+    return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6)
+
+
+def measure(commands: list[list[str]], cpus: int, runs: int, *, compare: bool) -> Pair:
+    """One or two commands in turn: a first run each, then as many as are worth the time.
+
+    Args:
+        commands: ours, and what it is compared with.
+        cpus: on how many processors.
+        runs: how many at most after the first; 0: the first is the one that counts.
+        compare: whether the first run is also for comparing what the two print.
+
+    Raises:
+        FailedError: a command ended with a status that is not 0.
+    """
+    digests = [hashlib.sha256() for _ in commands]
+    sizes = [0 for _ in commands]
+    first = []
+    for ordinal, command in enumerate(commands):
+
+        def read(chunk: bytes, ordinal: int = ordinal) -> None:
+            digests[ordinal].update(chunk)
+            sizes[ordinal] += len(chunk)
+
+        first.append(run(command, cpus, read if compare else None))
+    # Little was read, if any: the first run was as good as any other.
+    is_fair = max(sizes) < SMALL_OUTPUT_BYTES
+    count = _runs_worth(max(each.wall_s for each in first), runs, is_fair=is_fair)
+    rounds = [[run(command, cpus) for command in commands] for _ in range(count)] or [first]
+    figures = [_medians([each[ordinal] for each in rounds]) for ordinal in range(len(commands))]
+    same = len({digest.digest() for digest in digests}) == 1 if compare else None
+    return Pair(figures[0], figures[1] if len(figures) > 1 else None, same)
+
+
+def _runs_worth(seconds: float, runs: int, *, is_fair: bool) -> int:
+    if seconds <= SHORT_SECONDS:
+        return runs
+    if seconds <= LONG_SECONDS:
+        return min(runs, RUNS_LONG_MAX)
+    return 0 if is_fair else min(runs, 1)
+
+
+def _medians(seen: list[Run]) -> Figures:
+    return Figures(
+        statistics.median(each.wall_s for each in seen),
+        statistics.median(each.cpu_s for each in seen),
+        max(each.peak_mb for each in seen),
+    )

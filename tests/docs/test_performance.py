@@ -1,0 +1,36 @@
+"""`docs/performance.md` is about the benchmarks that there are."""
+
+from __future__ import annotations
+
+from benchmarks.decoders import MEANINGS
+from benchmarks.page import COMMAND, NOTES
+from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, TRENDS, all_rows, datasets
+from tests.docs.console import ROOT
+
+
+def test_page_has_every_row() -> None:
+    """Whoever adds, renames or drops a benchmark runs them again."""
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert f"`{COMMAND}`" in text
+    names = {row.name for row in all_rows()} | {trend.name for trend in TRENDS} | set(MEANINGS)
+    assert [name for name in names if f"| {name} |" not in text] == []
+    assert [title for title in NOTES if f"## {title}\n" not in text] == []
+    for row in all_rows():
+        for wanted in row.wanted:
+            assert f"| {row.name} | {wanted.text()} |" in text, "run `make bench`"
+
+
+def test_make_bench_is_the_command() -> None:
+    """What the page says is what the Makefile does."""
+    assert f"$(BIN)/{COMMAND}\n" in (ROOT / "Makefile").read_text()
+
+
+def test_rows_are_told_apart() -> None:
+    """A name is one benchmark, its data exists, and its table has words."""
+    rows = all_rows()
+    assert len({row.name for row in rows}) == len(rows)
+    used = {row.dataset for row in rows} | {DECODERS_DATASET, REHEARSAL_DATASET}
+    assert used == set(datasets())
+    assert {row.table for row in rows} == set(NOTES)
+    names = {row.name for row in rows}
+    assert {name for trend in TRENDS for name in (trend.small, trend.large)} <= names

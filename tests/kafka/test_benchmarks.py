@@ -1,0 +1,91 @@
+"""The benchmarks work: all of their parts over very little data. What they measure is no test."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.decoders import MEANINGS
+from benchmarks.page import WITHOUT_RATES
+from benchmarks.rows import TRENDS, all_rows
+from tests.docs.console import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("harness")
+
+# Of the axes two codecs: the others differ in nothing that concerns the runner.
+ONLY = "^(?!Kafka's JMH axes: (lz4|gzip|snappy))"
+
+
+@pytest.fixture(scope="module")
+def quick_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a run over a two-thousandth of the data writes."""
+    home = tmp_path_factory.mktemp("benchmarks")
+    page = home / "performance.md"
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--scale", "0.0005"]
+    command += ["--only", ONLY, "--data", str(home / "data"), "--to", str(page)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return page.read_text(encoding="utf-8")
+
+
+def lines_of(page: str) -> dict[str, list[str]]:
+    """First cell of each line of the tables -> the other cells of each such line."""
+    lines: dict[str, list[str]] = {}
+    for line in page.splitlines():
+        if line.startswith("| "):
+            name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+            lines.setdefault(name, []).append(" | ".join(cells))
+    return lines
+
+
+def test_every_row_is_measured(quick_page: str) -> None:
+    """Time, memory and rates of each; both sides where there are two."""
+    lines = lines_of(quick_page)
+    rows = [row for row in all_rows() if re.search(ONLY, row.title)]
+    assert len(rows) > 50
+    for row in rows:
+        [measured] = [line for line in lines[row.name] if not line.startswith(("≥", "≤"))]
+        figures = 3 if row.table in WITHOUT_RATES else 5
+        assert measured.count(" / ") == (figures if row.theirs else 0), row.name
+        verdicts = [line for line in lines[row.name] if line.startswith(("≥", "≤"))]
+        assert len(verdicts) == len(row.wanted)
+        assert all(line.endswith(("met", "missed**")) for line in verdicts)
+
+
+def test_outputs_are_those_of_kafkas_tool(quick_page: str) -> None:
+    """Byte for byte, over every codec, transactions and headers."""
+    [verdict] = lines_of(quick_page)["output of Kafka's tool"]
+    compared = sum(row.compare and bool(re.search(ONLY, row.title)) for row in all_rows())
+    assert verdict == f"same bytes | {compared} of {compared} | met"
+    assert "**no**" not in quick_page
+
+
+def test_trends_and_decoders_are_shown(quick_page: str) -> None:
+    """The decoders agree on the number of records, or the run would have failed."""
+    lines = lines_of(quick_page)
+    assert [trend.name for trend in TRENDS if trend.name not in lines] == []
+    assert [name for name in MEANINGS if name not in lines] == []
+
+
+def test_data_is_the_same_each_time(tmp_path: Path) -> None:
+    """Kafka's classes write the same bytes from the same seed, in logs and in indexes."""
+    from benchmarks.datasets import provide
+    from benchmarks.rows import axis_datasets
+
+    dataset = axis_datasets()["lz4, 10 a batch, 100 B, transactional"].scaled(0.002)
+    contents = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        partition = provide([dataset], tmp_path / name)[dataset.name]
+        files = sorted(partition.directory.iterdir())
+        contents.append({file.name: file.read_bytes() for file in files})
+        assert partition.end_offset > dataset.records, "markers have offsets, too"
+    assert contents[0] == contents[1]
+    assert any(name.endswith(".timeindex") for name in contents[0])
