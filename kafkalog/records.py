@@ -130,7 +130,7 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
             )
         base = batch.last_offset - last if batch.last_offset else 0
     for message in inner:
-        yield _message_record(batch, message, base + message.offset)
+        yield _message_record(batch, message, _wrap_int64(base + message.offset))
 
 
 def _inner_messages(batch: Batch, body: bytes) -> list[Any]:

@@ -6,15 +6,16 @@ which is used again for a later chunk.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from formats import constants as c
-from kafkalog.checksums import crc32, crc32c
-from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, ZSTD, decompress
 from kafkalog.columnar import kernels as k
+from kafkalog.columnar import legacy_kernels as old
 from kafkalog.columnar.header_table import batch_at
 from kafkalog.errors import KafkaLogError
 from kafkalog.records import decode_records
@@ -32,7 +33,6 @@ CHUNK_SIZE_MAX: Final = 1 << 20
 _BATCH_SIZE_MAX: Final = 1 << 26  # larger ones are left to the reference decoder
 _BATCHES_MAX: Final = 1 << 14
 _DECOMPRESSED_AT_ONCE: Final = 1 << 22
-_SMALL_BATCH: Final = 4096  # below, a call of the checksum library costs more than the kernel
 
 
 class Workspace:
@@ -113,22 +113,12 @@ class Chunk:
     def bad_checksums(self) -> list[int]:
         """Ordinals of the batches whose checksum does not match."""
         headers = self.headers
+        legacy = headers[k.MAGIC] < 2
         starts = headers[k.POSITION] - self.position
         ends = starts + headers[k.SIZE]
+        starts += np.where(legacy, c.MAGIC_POSITION, c.ATTRIBUTES_POSITION)
         sums = np.zeros(self.count, np.int64)
-        legacy = headers[k.MAGIC] < 2
-        small = (headers[k.SIZE] < _SMALL_BATCH) & ~legacy
-        arena = self.workspace.arena
-        if small.any():
-            k.crc32c_ranges(arena, starts + c.ATTRIBUTES_POSITION, ends, small, sums)
-        view = arena.data
-        others = np.flatnonzero(~small)
-        for i, start, end in zip(others.tolist(), starts[others].tolist(), ends[others].tolist(),
-                                 strict=True):  # fmt: skip
-            if legacy[i]:
-                sums[i] = crc32(view[start + c.MAGIC_POSITION : end])
-            else:
-                sums[i] = crc32c(view[start + c.ATTRIBUTES_POSITION : end])
+        k.crc_ranges(self.workspace.arena, starts, ends, legacy, sums)
         return np.flatnonzero(sums != headers[k.CRC]).tolist()
 
     def decode(
@@ -137,23 +127,25 @@ class Chunk:
         left_over: NDArray[np.bool_] | None = None,
         size_max: int = DECOMPRESSED_SIZE_MAX,
     ) -> Iterator[Rows | int]:
-        """The rows of the wanted batches; instead of one of the left over, its ordinal.
-
-        Left over are at least the batches of magic 0 and 1.
-        """
+        """The rows of the wanted batches; instead of one of the left over, its ordinal."""
         headers = self.headers
-        starts = headers[k.POSITION] - self.position + c.RECORD_BATCH_OVERHEAD
-        ends = headers[k.POSITION] - self.position + headers[k.SIZE]
         legacy = headers[k.MAGIC] < 2
-        if left_over is not None:
-            legacy |= left_over
-        skipped = ~wanted | legacy
-        starts[skipped] = -1
         compressed = (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0) & (headers[k.COUNT] > 0)
+        starts = headers[k.POSITION] - self.position
+        ends = starts + headers[k.SIZE]
+        starts[~legacy] += c.RECORD_BATCH_OVERHEAD
+        starts[~wanted] = -1
+        special = wanted & compressed
+        if left_over is not None:
+            starts[left_over] = -1
+            special |= wanted & left_over
+        wrapped = wanted & compressed & legacy & (starts >= 0)
+        if wrapped.any():
+            old.find_values(self.workspace.arena, wrapped, starts, ends)
         errors: dict[int, KafkaLogError] = {}
         done, fill = 0, self.size_bytes
-        for i in np.flatnonzero(wanted & (legacy | compressed)).tolist():
-            if legacy[i]:
+        for i in np.flatnonzero(special).tolist():
+            if left_over is not None and left_over[i]:
                 yield from self._decode_range(done, i, starts, ends, errors)
                 yield i
                 done, fill = i + 1, self.size_bytes
@@ -175,9 +167,12 @@ class Chunk:
         yield from self._decode_range(done, self.count, starts, ends, errors)
 
     def _decompress(self, ordinal: int, start: int, end: int, size_max: int) -> bytes:
+        magic = int(self.headers[k.MAGIC, ordinal])
         codec = int(self.headers[k.ATTRIBUTES, ordinal]) & c.COMPRESSION_MASK
+        if magic < 2 and (start < 0 or codec == ZSTD):
+            raise self._refusal(ordinal)
         view = self.workspace.arena.data[start:end]
-        return decompress(view, codec, magic=2, limit=size_max)
+        return decompress(view, codec, magic=magic, limit=size_max)
 
     def _decode_range(
         self,
@@ -187,15 +182,18 @@ class Chunk:
         ends: NDArray[np.int64],
         errors: dict[int, KafkaLogError],
     ) -> Iterator[Rows]:
-        state = np.array((first, -1, 0), np.int64)
-        codes = np.zeros(self.count, np.int64)
+        """The rows of some batches; messages of magic 0 and 1 have another kernel."""
         space = self.workspace
+        legacy = self.headers[k.MAGIC, first:last] < 2
+        stops = [*(first + 1 + np.flatnonzero(legacy[1:] != legacy[:-1])).tolist(), last]
+        codes = np.zeros(self.count, np.int64)
+        state = np.array((first, -1, 0), np.int64)
         while state[k.STATE_BATCH] < last:
             before = int(state[k.STATE_BATCH])
             begins = before + int(state[k.STATE_POSITION] >= 0)
-            count = k.decode_records(
-                space.arena, self.headers, starts, ends, last, state, codes, space.rows
-            )
+            decode = old.decode_messages if legacy[before - first] else k.decode_records
+            stop = stops[bisect_right(stops, before)]
+            count = decode(space.arena, space.headers, starts, ends, stop, state, codes, space.rows)
             after = int(state[k.STATE_BATCH])
             table = space.rows[:, :count]
             bad = [before + int(i) for i in np.flatnonzero(codes[before:after])]

@@ -45,13 +45,13 @@ _CODEC = c.COMPRESSION_MASK
 _APPEND_TIME = c.TIMESTAMP_TYPE_MASK
 
 
-def _crc_table():
-    """Eight tables of CRC-32C for slicing-by-8."""
+def _crc_table(polynomial):
+    """Eight tables of a checksum for slicing-by-8."""
     table = np.zeros((8, 256), np.uint32)
     for byte in range(256):
         value = byte
         for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+            value = value >> 1 ^ (polynomial if value & 1 else 0)
         table[0, byte] = value
     for row in range(1, 8):
         before = table[row - 1]
@@ -59,7 +59,7 @@ def _crc_table():
     return table
 
 
-_TABLE = _crc_table()
+_TABLE = np.concatenate((_crc_table(0x82F63B78), _crc_table(0xEDB88320)))
 _BYTE = np.uint64(0xFF)
 
 
@@ -193,36 +193,45 @@ def scan_headers(data, start, size, file_position, left, headers):
 
 
 @inlined
-def crc32c_word(crc, word):
-    """CRC-32C after eight more bytes; compiled as the processor's instruction where it has one."""
+def _crc_word(crc, word, first):
+    """A CRC after eight more bytes, by the eight tables from `first` on."""
     word ^= np.uint64(crc)
     return (
-        _TABLE[7, word & _BYTE]
-        ^ _TABLE[6, word >> np.uint64(8) & _BYTE]
-        ^ _TABLE[5, word >> np.uint64(16) & _BYTE]
-        ^ _TABLE[4, word >> np.uint64(24) & _BYTE]
-        ^ _TABLE[3, word >> np.uint64(32) & _BYTE]
-        ^ _TABLE[2, word >> np.uint64(40) & _BYTE]
-        ^ _TABLE[1, word >> np.uint64(48) & _BYTE]
-        ^ _TABLE[0, word >> np.uint64(56)]
+        _TABLE[first + 7, word & _BYTE]
+        ^ _TABLE[first + 6, word >> np.uint64(8) & _BYTE]
+        ^ _TABLE[first + 5, word >> np.uint64(16) & _BYTE]
+        ^ _TABLE[first + 4, word >> np.uint64(24) & _BYTE]
+        ^ _TABLE[first + 3, word >> np.uint64(32) & _BYTE]
+        ^ _TABLE[first + 2, word >> np.uint64(40) & _BYTE]
+        ^ _TABLE[first + 1, word >> np.uint64(48) & _BYTE]
+        ^ _TABLE[first, word >> np.uint64(56)]
     )
 
 
+@inlined
+def crc32c_word(crc, word):
+    """CRC-32C after eight more bytes; compiled as the processor's instruction where it has one."""
+    return _crc_word(crc, word, 0)
+
+
 @kernel("bytes ints ints flags ints")
-def crc32c_ranges(data, starts, ends, chosen, sums):
-    """CRC-32C of `data[starts[i]:ends[i]]` into `sums` where `chosen`; ranges are in bounds."""
+def crc_ranges(data, starts, ends, legacy, sums):
+    """CRC-32C, of legacy ones CRC-32, of `data[starts[i]:ends[i]]` into `sums`.
+
+    Ranges are in bounds.
+    """
     for i in range(len(starts)):
-        if not chosen[i]:
-            continue
+        first = 8 if legacy[i] else 0
         crc = np.uint32(0xFFFFFFFF)
         at = starts[i]
         end = ends[i]
         while end - at >= 8:
-            crc = crc32c_word(crc, eight_bytes(data, at))
+            word = eight_bytes(data, at)
+            crc = _crc_word(crc, word, first) if legacy[i] else crc32c_word(crc, word)
             at += 8
         while at < end:
             low = (np.uint64(crc) ^ np.uint64(byte(data, at))) & _BYTE
-            crc = _TABLE[0, low] ^ (crc >> np.uint32(8))
+            crc = _TABLE[first, low] ^ (crc >> np.uint32(8))
             at += 1
         sums[i] = np.int64(crc ^ np.uint32(0xFFFFFFFF))
 

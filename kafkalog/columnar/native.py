@@ -35,7 +35,9 @@ ARRAYS: Final[dict[str, tuple[Any, int]]] = {
 """Kinds of arrays that kernels take: dtype and dimensions. A table's rows may lie further apart
 than they are long; everything else is contiguous."""
 
-MODULES: Final = ("kernels", "value_kernels", "text_kernels", "object_kernels")
+MODULES: Final = (
+    "kernels", "legacy_kernels", "value_kernels", "text_kernels", "object_kernels",
+)  # fmt: skip
 """The modules of this package that hold kernels."""
 
 _RUNTIME_SYMBOLS: Final = (
