@@ -8,10 +8,11 @@ Follows `GzipCompression`, `SnappyCompression`, `Lz4BlockInputStream` and `ZstdC
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from functools import lru_cache
 from io import BytesIO
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from formats.constants import COMPRESSION_NAMES
 from kafkalog.errors import CorruptDataError, LimitExceededError, UnsupportedError
@@ -47,6 +48,8 @@ _ZSTD_MAGIC: Final = 0xFD2FB528
 _ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A50
 # How much zstd-jni reads at a time, ZSTD_DStreamInSize.
 _ZSTD_FEED_SIZE: Final = 131075
+_ZSTD_KEPT_MAX: Final = 16 * 1024 * 1024  # a decompressor with a larger window is not used again
+_kept = threading.local()
 
 
 class _Output:
@@ -358,21 +361,33 @@ def _compress_lz4(data: bytes, level: int | None, magic: int) -> bytes:
 def _decompress_zstd(view: memoryview, output: _Output) -> None:
     import zstandard
 
-    decompressor = zstandard.ZstdDecompressor()
+    decompressor = _zstd_decompressor()
     last_feed = (len(view) - 1) // _ZSTD_FEED_SIZE * _ZSTD_FEED_SIZE
     position = 0
-    while position < len(view):
-        # The wheel ends silently where a frame is cut off. So does zstd-jni when it has read the
-        # last of its input together with the end of the frame before; else it is an error.
-        end = _end_of_zstd_frame(view, position)
-        if end is None and position <= last_feed:
-            raise _damage(ZSTD, f"the frame at position {position} is cut off")
-        try:
+    try:
+        while position < len(view):
+            # The wheel ends silently where a frame is cut off. So does zstd-jni when it has read
+            # the last of its input together with the end of the frame before; else it is an error.
+            end = _end_of_zstd_frame(view, position)
+            if end is None and position <= last_feed:
+                raise _damage(ZSTD, f"the frame at position {position} is cut off")
             for piece in decompressor.read_to_iter(view[position:end]):
                 output.write(piece)
-        except zstandard.ZstdError as error:
-            raise _damage(ZSTD, str(error)) from error
-        position = len(view) if end is None else end
+            position = len(view) if end is None else end
+    except zstandard.ZstdError as error:
+        raise _damage(ZSTD, str(error)) from error
+    finally:
+        if decompressor.memory_size() > _ZSTD_KEPT_MAX:
+            _kept.zstd = None
+
+
+def _zstd_decompressor() -> Any:
+    """One for each thread: to make one costs as much as to decompress a small batch."""
+    import zstandard
+
+    if getattr(_kept, "zstd", None) is None:
+        _kept.zstd = zstandard.ZstdDecompressor()
+    return _kept.zstd
 
 
 def _end_of_zstd_frame(view: memoryview, start: int) -> int | None:

@@ -33,6 +33,7 @@ CHUNK_SIZE_MAX: Final = 1 << 20
 _BATCH_SIZE_MAX: Final = 1 << 26  # larger ones are left to the reference decoder
 _BATCHES_MAX: Final = 1 << 14
 _DECOMPRESSED_AT_ONCE: Final = 1 << 22
+_ARENA_KEPT_MAX: Final = 1 << 23
 
 
 class Workspace:
@@ -44,8 +45,9 @@ class Workspace:
         self.rows: NDArray[np.int64] = np.empty((k.ROW_FIELDS, rows), np.int64)
 
     def reserve(self, size: int, keep: int = 0) -> None:
-        """Room for `size` bytes; the first `keep` stay."""
-        if len(self.arena) < size:
+        """Room for `size` bytes; the first `keep` stay. What a huge batch needed is given back."""
+        is_huge = not keep and len(self.arena) > max(size, _ARENA_KEPT_MAX)
+        if len(self.arena) < size or is_huge:
             grown = np.empty(max(size, 2 * keep), np.uint8)
             grown[:keep] = self.arena[:keep]
             self.arena = grown
