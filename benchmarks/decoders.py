@@ -7,6 +7,7 @@ segment are outside the time; offset, key and value of each record are asked for
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -22,6 +23,8 @@ MEANINGS = {
     "kafka-python": "pure Python",
     "kafkalog.read_records": "our reference decoder: the schemas of `formats`, by construct",
 }
+
+PASSES_MAX = 5
 
 
 def scan_decoder(**options: Any) -> Callable[[str], int]:
@@ -79,16 +82,18 @@ def decoder(name: str) -> Callable[[str], int]:
     return client_decoder(PlainRecords)
 
 
-def main(name: str, *paths: str) -> None:
-    """Decode the last of the paths after the others."""
+def main(name: str, rehearsal: str, path: str) -> None:
+    """Decode one segment after the other; the second counts."""
     decode = decoder(name)
-    for path in paths:
-        CONTENT[path] = Path(path).read_bytes()
-    for path in paths:
+    for each in (rehearsal, path):
+        CONTENT[each] = Path(each).read_bytes()
+    decode(rehearsal)
+    seconds: list[float] = []
+    while len(seconds) < PASSES_MAX and sum(seconds) < 1:
         started = time.perf_counter()
         records = decode(path)
-        seconds = time.perf_counter() - started
-    print(json.dumps({"records": records, "seconds": seconds}))
+        seconds.append(time.perf_counter() - started)
+    print(json.dumps({"records": records, "seconds": statistics.median(seconds)}))
 
 
 if __name__ == "__main__":

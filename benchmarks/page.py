@@ -211,13 +211,14 @@ def _decoders(results: Results) -> str:
     ]
     return (
         "Offset, key and value of every record of one uncompressed segment, 100 MB, each decoder\n"
-        "in a fresh process; imports, reading the file and a rehearsal are outside the time.\n"
+        "in a fresh process; imports, reading the file and a rehearsal are outside the time. Less\n"
+        "than a second is the median of several passes.\n"
         "Those of kafkalog check framing and checksums as well.\n\n" + _table(head, lines)
     )
 
 
 def _number(value: float) -> str:
-    """Three digits that count, without an exponent."""
+    """As many digits as count."""
     if value >= 100:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
