@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from formats import constants as c
 from kafkalog.checksums import crc32, crc32c
 from kafkalog.defects import make_defect
-from kafkalog.model import Batch, Defect
+from kafkalog.model import Batch, Defect, wrap_int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,7 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
         position=position,
         size_bytes=size,
         base_offset=base_offset,
-        last_offset=base_offset + delta,
+        last_offset=wrap_int64(base_offset + delta),
         magic=magic,
         attributes=attributes,
         crc=crc,
@@ -253,7 +253,7 @@ def align(source: Source, position: int) -> int:
 def _is_likely(source: Source, batch: Batch) -> bool:
     """Whether the header makes sense; checksums of all that look like one would cost too much."""
     if batch.magic >= 2:
-        delta = batch.last_offset - batch.base_offset
+        delta = wrap_int64(batch.last_offset - batch.base_offset)
         numbers = (batch.partition_leader_epoch, batch.producer_id, batch.producer_epoch)
         return (
             batch.magic == 2

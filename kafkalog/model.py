@@ -161,7 +161,9 @@ class Batch:
         """Sequence of the last offset, -1 without sequence; wraps after 2147483647."""
         if self.base_sequence == -1:
             return -1
-        return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
+        return increment_sequence(
+            self.base_sequence, wrap_int64(self.last_offset - self.base_offset)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +271,11 @@ class EpochEntry:
 
     epoch: int
     start_offset: int
+
+
+def wrap_int64(number: int) -> int:
+    """The number as Java's 64-bit arithmetic has it."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def increment_sequence(sequence: int, increment: int) -> int:

@@ -14,7 +14,7 @@ from formats import constants as c
 from kafkalog.checksums import crc32
 from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
 from kafkalog.errors import CorruptDataError
-from kafkalog.model import Batch, Header, Record, TimestampType, increment_sequence
+from kafkalog.model import Batch, Header, Record, TimestampType, increment_sequence, wrap_int64
 from kafkalog.parsing import reason
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         fields = _parse(RecordSchema, stream, batch, f"Record {ordinal} of the batch")
         timestamp = batch.max_timestamp
         if not append_time:
-            timestamp = _wrap_int64(batch.base_timestamp + fields.timestamp_delta)
+            timestamp = wrap_int64(batch.base_timestamp + fields.timestamp_delta)
         sequence = -1
         if batch.base_sequence >= 0:
             sequence = increment_sequence(batch.base_sequence, fields.offset_delta)
         yield Record(
             batch=batch,
-            offset=_wrap_int64(batch.base_offset + fields.offset_delta),
+            offset=wrap_int64(batch.base_offset + fields.offset_delta),
             timestamp=timestamp,
             timestamp_type=batch.timestamp_type,
             key=fields.key,
@@ -130,7 +130,7 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
             )
         base = batch.last_offset - last if batch.last_offset else 0
     for message in inner:
-        yield _message_record(batch, message, _wrap_int64(base + message.offset))
+        yield _message_record(batch, message, wrap_int64(base + message.offset))
 
 
 def _inner_messages(batch: Batch, body: bytes) -> list[Any]:
@@ -195,7 +195,3 @@ def _parse(schema: Any, stream: io.BytesIO, batch: Batch, what: str) -> Any:
 
 def _corrupt(reference: str, batch: Batch, message: str) -> CorruptDataError:
     return CorruptDataError(message, reference=reference, path=batch.path, position=batch.position)
-
-
-def _wrap_int64(number: int) -> int:
-    return (number + 2**63) % 2**64 - 2**63

@@ -115,7 +115,7 @@ _OF_BATCH: Final[dict[str, Callable[[Batch], object]]] = {
     "position": lambda batch: batch.position,
     "size": lambda batch: batch.size_bytes,
     "base_offset": lambda batch: batch.base_offset,
-    "last_offset": lambda batch: _int64(batch.last_offset),
+    "last_offset": lambda batch: batch.last_offset,
     "count": lambda batch: batch.count,
     "base_timestamp": lambda batch: batch.base_timestamp,
     "max_timestamp": lambda batch: batch.max_timestamp,
@@ -136,11 +136,6 @@ _OF_RECORD: Final[dict[str, Callable[[Record], object]]] = {
     "sequence": lambda record: record.sequence,
 }
 _DICTIONARIES: Final = {"timestamp_type": TIMESTAMP_TYPES, "compression": COMPRESSIONS}
-
-
-def _int64(number: int) -> int:
-    """The nearest number of 64 bits, as in the kernels: only nonsense is larger."""
-    return min(max(number, -c.INT64_MAX - 1), c.INT64_MAX)
 
 
 def table_of(values: Sequence[Any], schema: Any, paths: Paths) -> Any:

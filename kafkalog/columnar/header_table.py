@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from formats.constants import INT64_MAX
 from kafkalog.model import Batch
 
 if TYPE_CHECKING:
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def table_of(batches: Sequence[Batch]) -> NDArray[np.int64]:
-    """The table of some batches; a last offset out of range becomes the nearest in range."""
+    """The table of some batches."""
     rows = [
         (
             batch.position,
             batch.size_bytes,
             batch.base_offset,
-            max(-INT64_MAX - 1, min(batch.last_offset, INT64_MAX)),
+            batch.last_offset,
             batch.magic,
             batch.attributes,
             batch.crc,

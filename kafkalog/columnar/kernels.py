@@ -15,6 +15,16 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.columnar import header_table as h
+from kafkalog.columnar.byte_kernels import (
+    byte,
+    copy_bytes,
+    eight_bytes,
+    int16,
+    int32,
+    int64,
+    varint,
+    varlong,
+)
 from kafkalog.columnar.native import inlined, kernel
 
 # Fields of a header table, for the kernels and for those who call them.
@@ -33,7 +43,6 @@ CODES = ("", "records-count-invalid", "record-malformed", "records-left-over")
 # Fields of the state a decoding goes on from.
 STATE_BATCH, STATE_POSITION, STATE_ORDINAL, STATE_SIZE = range(4)
 
-_INT64_MAX = c.INT64_MAX
 _LEGACY_MIN = c.MESSAGE_V0_LENGTH_MIN
 _LEGACY_V1_MIN = c.MESSAGE_V1_LENGTH_MIN
 _UP_TO_MAGIC = c.HEADER_SIZE_UP_TO_MAGIC
@@ -48,11 +57,11 @@ _APPEND_TIME = c.TIMESTAMP_TYPE_MASK
 def _crc_table(polynomial):
     """Eight tables of a checksum for slicing-by-8."""
     table = np.zeros((8, 256), np.uint32)
-    for byte in range(256):
-        value = byte
+    for i in range(256):
+        value = i
         for _ in range(8):
             value = value >> 1 ^ (polynomial if value & 1 else 0)
-        table[0, byte] = value
+        table[0, i] = value
     for row in range(1, 8):
         before = table[row - 1]
         table[row] = before >> np.uint32(8) ^ table[0][before & np.uint32(0xFF)]
@@ -61,57 +70,6 @@ def _crc_table(polynomial):
 
 _TABLE = np.concatenate((_crc_table(0x82F63B78), _crc_table(0xEDB88320)))
 _BYTE = np.uint64(0xFF)
-
-
-@inlined
-def copy_bytes(target, target_at, source, source_at, size):
-    """Copy bytes between two arrays; compiled as `memcpy`. The caller has checked both ends."""
-    target[target_at : target_at + size] = source[source_at : source_at + size]
-
-
-@inlined
-def byte(data, at):
-    """The byte at a position >= 0 that the caller has checked; compiled as one load."""
-    return np.int64(data[at])
-
-
-@inlined
-def eight_bytes(data, at):
-    """Eight bytes, little-endian and unsigned; compiled as one load."""
-    return data[at : at + 8].view(np.uint64)[0]
-
-
-@inlined
-def put_eight_bytes(data, at, word):
-    """Write eight bytes, the lowest first; compiled as one store."""
-    for i in range(8):
-        data[at + i] = word >> np.uint64(8 * i) & np.uint64(0xFF)
-
-
-@inlined
-def trailing_zeros(word):
-    """How many of the lowest bits are 0, of a word that is not; compiled as one instruction."""
-    return int(word & -word).bit_length() - 1
-
-
-@inlined
-def _int32(data, at):
-    value = (
-        byte(data, at) << 24 | byte(data, at + 1) << 16
-        | byte(data, at + 2) << 8 | byte(data, at + 3)
-    )  # fmt: skip
-    return value - ((value & 0x80000000) << 1)
-
-
-@inlined
-def _int64(data, at):
-    return _int32(data, at) << 32 | (_int32(data, at + 4) & 0xFFFFFFFF)
-
-
-@inlined
-def _int16(data, at):
-    value = byte(data, at) << 8 | byte(data, at + 1)
-    return value - ((value & 0x8000) << 1)
 
 
 @kernel("bytes int int int int table", results=3)
@@ -141,7 +99,7 @@ def scan_headers(data, start, size, file_position, left, headers):
             return found, at, SCAN_FULL
         if size - at <= _UP_TO_MAGIC:
             return found, at, SCAN_NEEDS_MORE
-        length = _int32(data, at + 8)
+        length = int32(data, at + 8)
         magic = byte(data, at + 16)
         minimum = _BATCH_MIN
         if magic == 0:
@@ -153,14 +111,14 @@ def scan_headers(data, start, size, file_position, left, headers):
         end = at + _LOG_OVERHEAD + length
         if end > size:
             return found, at, SCAN_NEEDS_MORE
-        base_offset = _int64(data, at)
+        base_offset = int64(data, at)
         headers[POSITION, found] = file_position + at
         headers[SIZE, found] = _LOG_OVERHEAD + length
         headers[BASE_OFFSET, found] = base_offset
         headers[MAGIC, found] = magic
         if magic < 2:
-            timestamp = _int64(data, at + 18) if magic == 1 else np.int64(-1)
-            headers[CRC, found] = _int32(data, at + 12) & 0xFFFFFFFF
+            timestamp = int64(data, at + 18) if magic == 1 else np.int64(-1)
+            headers[CRC, found] = int32(data, at + 12) & 0xFFFFFFFF
             attributes = byte(data, at + 17)
             headers[ATTRIBUTES, found] = attributes - ((attributes & 0x80) << 1)
             headers[LAST_OFFSET, found] = base_offset
@@ -170,24 +128,19 @@ def scan_headers(data, start, size, file_position, left, headers):
                 headers[field, found] = -1
             headers[COUNT, found] = 1
         else:
-            delta = _int32(data, at + 23)
-            # Saturates, where Python's integers would grow: comparisons come out the same. Checked
-            # before the sum is made: the compiler takes for granted that no sum overflows.
-            last = base_offset + delta
-            if delta > 0 and base_offset > _INT64_MAX - delta:
-                last = _INT64_MAX
-            elif delta < 0 and base_offset < -_INT64_MAX - 1 - delta:
-                last = -_INT64_MAX - 1
-            headers[EPOCH, found] = _int32(data, at + 12)
-            headers[CRC, found] = _int32(data, at + 17) & 0xFFFFFFFF
-            headers[ATTRIBUTES, found] = _int16(data, at + 21)
+            delta = int32(data, at + 23)
+            # Wraps as in Java; unsigned, as the compiler takes signed sums never to do so.
+            last = np.int64(np.uint64(base_offset) + np.uint64(delta))
+            headers[EPOCH, found] = int32(data, at + 12)
+            headers[CRC, found] = int32(data, at + 17) & 0xFFFFFFFF
+            headers[ATTRIBUTES, found] = int16(data, at + 21)
             headers[LAST_OFFSET, found] = last
-            headers[BASE_TIMESTAMP, found] = _int64(data, at + 27)
-            headers[MAX_TIMESTAMP, found] = _int64(data, at + 35)
-            headers[PRODUCER_ID, found] = _int64(data, at + 43)
-            headers[PRODUCER_EPOCH, found] = _int16(data, at + 51)
-            headers[BASE_SEQUENCE, found] = _int32(data, at + 53)
-            headers[COUNT, found] = _int32(data, at + 57)
+            headers[BASE_TIMESTAMP, found] = int64(data, at + 27)
+            headers[MAX_TIMESTAMP, found] = int64(data, at + 35)
+            headers[PRODUCER_ID, found] = int64(data, at + 43)
+            headers[PRODUCER_EPOCH, found] = int16(data, at + 51)
+            headers[BASE_SEQUENCE, found] = int32(data, at + 53)
+            headers[COUNT, found] = int32(data, at + 57)
         found += 1
         at = end
 
@@ -237,74 +190,38 @@ def crc_ranges(data, starts, ends, legacy, sums):
 
 
 @inlined
-def _varint(data, at, end):
-    """A zigzag varint of 32 bits and the position after it, -1 where there is none."""
-    value = np.int64(0)
-    shift = np.int64(0)
-    while shift < 35:
-        if at >= end:
-            return np.int64(0), np.int64(-1)
-        one = byte(data, at)
-        at += 1
-        value |= (one & 0x7F) << shift
-        if one < 0x80:
-            value &= 0xFFFFFFFF
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-    return np.int64(0), np.int64(-1)
-
-
-@inlined
-def _varlong(data, at, end):
-    """A zigzag varint of 64 bits and the position after it, -1 where there is none."""
-    value = np.uint64(0)
-    shift = np.uint64(0)
-    while shift < np.uint64(70):
-        if at >= end:
-            return np.int64(0), np.int64(-1)
-        one = np.uint64(byte(data, at))
-        at += 1
-        value |= (one & np.uint64(0x7F)) << shift
-        if one < np.uint64(0x80):
-            half = np.int64(value >> np.uint64(1))
-            return half ^ -np.int64(value & np.uint64(1)), at
-        shift += np.uint64(7)
-    return np.int64(0), np.int64(-1)
-
-
-@inlined
 def _record(data, at, body_end, rows, row):
     """One record into `rows[:, row]`, offsets and times as deltas; the position after it or -1."""
-    length, at = _varint(data, at, body_end)
+    length, at = varint(data, at, body_end)
     if at < 0 or length < 1 or length > body_end - at:
         return np.int64(-1)
     end = at + length
-    delta, at = _varlong(data, at + 1, end)
+    delta, at = varlong(data, at + 1, end)
     if at < 0:
         return np.int64(-1)
     rows[TIMESTAMP, row] = delta
-    delta, at = _varint(data, at, end)
+    delta, at = varint(data, at, end)
     if at < 0:
         return np.int64(-1)
     rows[OFFSET, row] = delta
     for field in (KEY_POSITION, VALUE_POSITION):
-        size, at = _varint(data, at, end)
+        size, at = varint(data, at, end)
         if at < 0 or size > end - at:
             return np.int64(-1)
         rows[field, row] = at
         rows[field + 1, row] = max(size, np.int64(-1))
         at += max(size, np.int64(0))
-    count, at = _varint(data, at, end)
+    count, at = varint(data, at, end)
     if at < 0 or count < 0:
         return np.int64(-1)
     rows[HEADERS_POSITION, row] = at
     rows[HEADERS_COUNT, row] = count
     for _ in range(count):
-        size, at = _varint(data, at, end)
+        size, at = varint(data, at, end)
         if at < 0 or size < 0 or size > end - at:
             return np.int64(-1)
         at += size
-        size, at = _varint(data, at, end)
+        size, at = varint(data, at, end)
         if at < 0 or size > end - at:
             return np.int64(-1)
         at += max(size, np.int64(0))
@@ -434,7 +351,7 @@ def expand_headers(data, positions, counts, fields):
         at = positions[i]
         for _ in range(counts[i]):
             for field in (0, 2):
-                size, at = _varint(data, at, end)
+                size, at = varint(data, at, end)
                 fields[field, found] = at
                 fields[field + 1, found] = size
                 at += max(size, np.int64(0))

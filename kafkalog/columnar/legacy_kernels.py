@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from formats import constants as c
+from kafkalog.columnar.byte_kernels import byte, int32, int64
 from kafkalog.columnar.kernels import (
     ATTRIBUTES,
     HEADERS_COUNT,
@@ -30,9 +31,6 @@ from kafkalog.columnar.kernels import (
     TIMESTAMP,
     VALUE_POSITION,
     VALUE_SIZE,
-    _int32,
-    _int64,
-    byte,
 )
 from kafkalog.columnar.native import inlined, kernel
 
@@ -60,14 +58,14 @@ def _fields(data, at, end):
         place += 8
     if end - place < 4:
         return np.int64(0), np.int64(0), np.int64(-1), np.int64(0)
-    key_size = _int32(data, place)
+    key_size = int32(data, place)
     key_at = place + 4
     if key_size > end - key_at:
         return np.int64(0), np.int64(0), np.int64(-1), np.int64(0)
     place = key_at + max(key_size, np.int64(0))
     if end - place < 4:
         return np.int64(0), np.int64(0), np.int64(-1), np.int64(0)
-    value_size = _int32(data, place)
+    value_size = int32(data, place)
     value_at = place + 4
     if value_size > end - value_at:
         return np.int64(0), np.int64(0), np.int64(-1), np.int64(0)
@@ -98,7 +96,7 @@ def _end_of_message(data, at, end):
     """Position after the message at `at` of a set; 0 where the set ends, -1 for a bad size."""
     if end - at < _LOG_OVERHEAD:
         return np.int64(0)
-    size = _int32(data, at + _LENGTH)
+    size = int32(data, at + _LENGTH)
     if size < _LENGTH_MIN:
         return np.int64(-1)
     if size > end - at - _LOG_OVERHEAD:
@@ -161,8 +159,8 @@ def decode_messages(data, headers, starts, ends, last, state, codes, rows):
             if last_at < 0:
                 code = MALFORMED
             elif is_set and headers[MAGIC, batch] == 1 and own_offset != 0:
-                base = own_offset - _int64(data, last_at)
-                if own_offset < _int64(data, last_at):
+                base = own_offset - int64(data, last_at)
+                if own_offset < int64(data, last_at):
                     code = MALFORMED
         while start >= 0 and code == OK:
             after = _end_of_message(data, at, end)
@@ -181,9 +179,9 @@ def decode_messages(data, headers, starts, ends, last, state, codes, rows):
             timestamp = headers[MAX_TIMESTAMP, batch]
             late = headers[ATTRIBUTES, batch] & _APPEND_TIME and magic == 1
             if headers[MAGIC, batch] == 1 and not late:
-                timestamp = _int64(data, at + _TIMESTAMP) if magic != 0 else np.int64(-1)
+                timestamp = int64(data, at + _TIMESTAMP) if magic != 0 else np.int64(-1)
             rows[ORDINAL, row] = batch
-            rows[OFFSET, row] = base + _int64(data, at) if is_set else own_offset
+            rows[OFFSET, row] = base + int64(data, at) if is_set else own_offset
             rows[TIMESTAMP, row] = timestamp
             rows[KEY_POSITION, row] = key_at
             rows[KEY_SIZE, row] = key_size

@@ -13,7 +13,7 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.columnar import kernels as k
-from kafkalog.columnar.kernels import copy_bytes
+from kafkalog.columnar.byte_kernels import copy_bytes, varint
 from kafkalog.columnar.native import inlined, kernel
 from kafkalog.columnar.text_kernels import DONE, FULL, ODD, STATE_NEXT, STATE_SIZE
 from kafkalog.columnar.value_kernels import (
@@ -118,7 +118,7 @@ def _headers_size(arena, place, count):
     begin = place
     end = np.int64(len(arena))
     for _ in range(2 * count):
-        size, place = k._varint(arena, place, end)  # noqa: SLF001
+        size, place = varint(arena, place, end)
         place += max(size, np.int64(0))
     return place - begin
 

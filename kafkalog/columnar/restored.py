@@ -29,9 +29,10 @@ class Restored:
 
     rows_max = 4096
 
-    def left_over(self, _headers: NDArray[np.int64]) -> None:
-        """See `stages.RecordFormat`."""
-        return
+    def left_over(self, headers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """See `stages.RecordFormat`; rows do not tell the checksums of messages."""
+        mask: NDArray[np.bool_] = headers[k.MAGIC] < 2
+        return mask
 
     def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
         """See `stages.RecordFormat`."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.columnar import kernels as k
-from kafkalog.columnar.kernels import byte, copy_bytes, eight_bytes
+from kafkalog.columnar.byte_kernels import byte, copy_bytes, eight_bytes, varint
 from kafkalog.columnar.native import inlined, kernel
 from kafkalog.columnar.value_kernels import put_number
 
@@ -179,13 +179,13 @@ def _record_line(out, at, arena, rows, row, headers, content):
     for i in range(rows[_HEADERS_COUNT, row]):
         if i:
             at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 9)
-        size, place = k._varint(arena, place, len(arena))  # noqa: SLF001 # one core, two files
+        size, place = varint(arena, place, len(arena))
         if not _is_text(arena, place, size):
             return np.int64(-1)
         copy_bytes(out, at, arena, place, size)
         at += size
         place += size
-        size, place = k._varint(arena, place, len(arena))  # noqa: SLF001
+        size, place = varint(arena, place, len(arena))
         place += max(size, np.int64(0))
     at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 5)
     if content:
@@ -234,7 +234,7 @@ def format_lines(arena, rows, count, headers, chosen, crc_valid, last_batch, con
         size = rows[_KEY_SIZE, row] + rows[_VALUE_SIZE, row]
         place = rows[_HEADERS, row]
         for _ in range(2 * rows[_HEADERS_COUNT, row]):
-            length, place = k._varint(arena, place, len(arena))  # noqa: SLF001
+            length, place = varint(arena, place, len(arena))
             place += max(length, np.int64(0))
         size += place - rows[_HEADERS, row]
         if at + size > room:

@@ -187,7 +187,7 @@ class _Block:
         if position < reader.end:
             batch = read_batch(self._log, position, reader.end)
             if isinstance(batch, Batch):
-                self._highest = max(self._highest, min(batch.last_offset, c.INT64_MAX))
+                self._highest = max(self._highest, batch.last_offset)
                 self._judged(int(np.searchsorted(self._sorted, self._highest, "right")), _ODD)
                 reader.resume(batch.end_position)
                 return True

@@ -12,13 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from kafkalog.columnar import kernels as k
-from kafkalog.columnar.kernels import (
+from kafkalog.columnar.byte_kernels import (
     byte,
     copy_bytes,
     eight_bytes,
     put_eight_bytes,
     trailing_zeros,
+    varint,
 )
 from kafkalog.columnar.native import inlined
 
@@ -264,12 +264,12 @@ def put_headers(out, at, data, place, count, form):
             at += 1
         copy_bytes(out, at, _HEADER_WORDS, 0, 7)
         at += 7
-        size, place = k._varint(data, place, end)  # noqa: SLF001 # one core, several files
+        size, place = varint(data, place, end)
         at = put_bytes(out, at, data, place, size, UTF8, False)
         if at < 0:
             return np.int64(-1)
         place += size
-        size, place = k._varint(data, place, end)  # noqa: SLF001
+        size, place = varint(data, place, end)
         copy_bytes(out, at, _HEADER_WORDS, 7, 13)
         at += 9
         if size < 0:

@@ -1,0 +1,103 @@
+"""Compiled primitives: bytes, words, big-endian numbers and varints of byte arrays.
+
+Follows `ByteUtils` of Kafka 4.3. Bounds are the caller's to check, but for those of varints. What
+`kafkalog.columnar.compiler` has an instruction for is Python here all the same: its specification.
+"""
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+import numpy as np
+
+from kafkalog.columnar.native import inlined
+
+
+@inlined
+def copy_bytes(target, target_at, source, source_at, size):
+    """Copy bytes between two arrays; compiled as `memcpy`. The caller has checked both ends."""
+    target[target_at : target_at + size] = source[source_at : source_at + size]
+
+
+@inlined
+def byte(data, at):
+    """The byte at a position >= 0 that the caller has checked; compiled as one load."""
+    return np.int64(data[at])
+
+
+@inlined
+def eight_bytes(data, at):
+    """Eight bytes, little-endian and unsigned; compiled as one load."""
+    return data[at : at + 8].view(np.uint64)[0]
+
+
+@inlined
+def put_eight_bytes(data, at, word):
+    """Write eight bytes, the lowest first; compiled as one store."""
+    for i in range(8):
+        data[at + i] = word >> np.uint64(8 * i) & np.uint64(0xFF)
+
+
+@inlined
+def trailing_zeros(word):
+    """How many of the lowest bits are 0, of a word that is not; compiled as one instruction."""
+    return int(word & -word).bit_length() - 1
+
+
+@inlined
+def int32(data, at):
+    """A signed number of 32 bits."""
+    value = (
+        byte(data, at) << 24 | byte(data, at + 1) << 16
+        | byte(data, at + 2) << 8 | byte(data, at + 3)
+    )  # fmt: skip
+    return value - ((value & 0x80000000) << 1)
+
+
+@inlined
+def int64(data, at):
+    """A signed number of 64 bits."""
+    return int32(data, at) << 32 | (int32(data, at + 4) & 0xFFFFFFFF)
+
+
+@inlined
+def int16(data, at):
+    """A signed number of 16 bits."""
+    value = byte(data, at) << 8 | byte(data, at + 1)
+    return value - ((value & 0x8000) << 1)
+
+
+@inlined
+def varint(data, at, end):
+    """A zigzag varint of 32 bits and the position after it, -1 where there is none."""
+    value = np.int64(0)
+    shift = np.int64(0)
+    while shift < 35:
+        if at >= end:
+            return np.int64(0), np.int64(-1)
+        one = byte(data, at)
+        at += 1
+        value |= (one & 0x7F) << shift
+        if one < 0x80:
+            value &= 0xFFFFFFFF
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+    return np.int64(0), np.int64(-1)
+
+
+@inlined
+def varlong(data, at, end):
+    """A zigzag varint of 64 bits and the position after it, -1 where there is none."""
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    while shift < np.uint64(70):
+        if at >= end:
+            return np.int64(0), np.int64(-1)
+        one = np.uint64(byte(data, at))
+        at += 1
+        value |= (one & np.uint64(0x7F)) << shift
+        if one < np.uint64(0x80):
+            half = np.int64(value >> np.uint64(1))
+            return half ^ -np.int64(value & np.uint64(1)), at
+        shift += np.uint64(7)
+    return np.int64(0), np.int64(-1)
