@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.source import Source
 
 CHUNK_SIZE_MIN: Final = 1 << 16
-CHUNK_SIZE_MAX: Final = 1 << 20
+CHUNK_SIZE_MAX: Final = 1 << 21
 _BATCH_SIZE_MAX: Final = 1 << 26  # larger ones are left to the reference decoder
 _BATCHES_MAX: Final = 1 << 14
 _DECOMPRESSED_AT_ONCE: Final = 1 << 22

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future, ThreadPoolExecutor
 
-_OUTPUT_AT_ONCE: Final = 1 << 23
+_OUTPUT_AT_ONCE: Final = 1 << 24
 # A chunk that becomes more than this is followed by smaller ones: all threads stay busy.
-_OUTPUT_OF_CHUNK: Final = 1 << 23
+_OUTPUT_OF_CHUNK: Final = 1 << 24
 
 
 @dataclass(slots=True)
