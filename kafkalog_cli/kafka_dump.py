@@ -101,7 +101,7 @@ class KafkaDump:
     def _is_fast(self, size_bytes: int) -> bool:
         """Whether the text is made by kernels: plain text of a large log, not for a terminal."""
         record = self.options.record
-        plain = record.metadata and record.decoder is None and not any(record.numbers)
+        plain = record.decoder is None and not any(record.numbers)
         return plain and not sys.stdout.isatty() and rule.is_worth_it(size_bytes)
 
     def _fast_log(self, source: Source, limit: int) -> None:
@@ -111,7 +111,8 @@ class KafkaDump:
         gaps = self._gaps.setdefault(source.path, {})
         previous, _position = -1, 0
         for found in dump_lines(
-            source, limit, deep=deep, content=record.content, threads=rule.default_threads(),
+            source, limit, deep=deep, content=record.content, metadata=record.metadata,
+            threads=rule.default_threads(),
             line_of=lambda one: text.record_line(one, record),
         ):  # fmt: skip
             if isinstance(found, Defect):

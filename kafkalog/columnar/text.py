@@ -40,6 +40,7 @@ class KafkaText(TextFormat):
 
     Args:
         content: whether keys and values are printed.
+        metadata: whether offset, sizes and so on are.
         line_of: the line of a record that no kernel can make.
         batch_line_of: the line of such a batch.
     """
@@ -50,11 +51,12 @@ class KafkaText(TextFormat):
         self,
         *,
         content: bool,
+        metadata: bool,
         line_of: Callable[[Record], str],
         batch_line_of: Callable[[Batch], str],
     ) -> None:
         super().__init__()
-        self._content = content
+        self._shown = (int(content), int(metadata))
         self._line_of = line_of
         self._batch_line_of = batch_line_of
 
@@ -117,7 +119,7 @@ class KafkaText(TextFormat):
             state: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.uint8]
         ) -> int:
             why: int = t.format_lines(
-                rows.arena, table, count, headers, chosen, judged.valid, last, self._content,
+                rows.arena, table, count, headers, chosen, judged.valid, last, *self._shown,
                 state, ends, out,
             )  # fmt: skip
             return why
@@ -181,6 +183,7 @@ def dump_lines(
     *,
     deep: bool,
     content: bool,
+    metadata: bool,
     line_of: Callable[[Record], str],
     threads: int,
 ) -> Iterator[Lines | Batch | Defect]:
@@ -189,7 +192,7 @@ def dump_lines(
     A batch that comes instead of its lines is left to the reference decoder; its checksum is not
     judged. `line_of` makes the line of a record whose text is not UTF-8.
     """
-    form = KafkaText(content=content, line_of=line_of, batch_line_of=str)
+    form = KafkaText(content=content, metadata=metadata, line_of=line_of, batch_line_of=str)
     with ThreadPoolExecutor(threads, "kafkalog") as pool:
         lanes = Lanes(pool, threads + 1, form.rows_max, [])
         conveyor = Conveyor(

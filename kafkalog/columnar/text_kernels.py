@@ -155,13 +155,9 @@ def _batch_line(out, at, headers, batch, crc_valid):
 
 
 @inlined
-def _record_line(out, at, arena, rows, row, headers, content):
-    """The line of a record; -1 where its text is no UTF-8."""
+def _metadata(out, at, arena, rows, row, headers):
+    """What Kafka tells of a record beside key and value; -1 where a header's key is no UTF-8."""
     batch = rows[_ORDINAL, row]
-    for field in (_KEY, _VALUE):
-        size = rows[field + 1, row]
-        if content and size > 0 and not _is_text(arena, rows[field, row], size):
-            return np.int64(-1)
     at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 0)
     offset = rows[_OFFSET, row]
     at = put_number(out, at, offset)
@@ -187,7 +183,23 @@ def _record_line(out, at, arena, rows, row, headers, content):
         place += size
         size, place = varint(arena, place, len(arena))
         place += max(size, np.int64(0))
-    at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 5)
+    return _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 5)
+
+
+@inlined
+def _record_line(out, at, arena, rows, row, headers, content, metadata):
+    """The line of a record; -1 where its text is no UTF-8."""
+    for field in (_KEY, _VALUE):
+        size = rows[field + 1, row]
+        if content and size > 0 and not _is_text(arena, rows[field, row], size):
+            return np.int64(-1)
+    if metadata:
+        at = _metadata(out, at, arena, rows, row, headers)
+        if at < 0:
+            return at
+    elif content and max(rows[_KEY_SIZE, row], rows[_VALUE_SIZE, row]) >= 0:
+        out[at] = 124
+        at += 1
     if content:
         for i in range(2):
             field = _KEY + 2 * i
@@ -199,9 +211,9 @@ def _record_line(out, at, arena, rows, row, headers, content):
     return _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 8)
 
 
-@kernel("bytes table int table flags flags int int ints ints bytes", results=1)
-def format_lines(arena, rows, count, headers, chosen, crc_valid, last_batch, content, state, ends,
-                 out):  # fmt: skip
+@kernel("bytes table int table flags flags int int int ints ints bytes", results=1)
+def format_lines(arena, rows, count, headers, chosen, crc_valid, last_batch, content, metadata,
+                 state, ends, out):  # fmt: skip
     """Lines of batches and their records from `state` on; why it stopped: DONE, FULL or ODD.
 
     Args:
@@ -211,6 +223,7 @@ def format_lines(arena, rows, count, headers, chosen, crc_valid, last_batch, con
         crc_valid: whether the checksum of each is right.
         last_batch: up to which batch (exclusive) lines of batches are due.
         content: whether keys and values are printed.
+        metadata: whether offset, sizes and so on are.
         state: next row, bytes written so far, next batch; updated. With ODD the next row is one
             whose text is not UTF-8.
         ends: becomes where the line of each row ends in `out`.
@@ -240,7 +253,7 @@ def format_lines(arena, rows, count, headers, chosen, crc_valid, last_batch, con
         if at + size > room:
             why = FULL
             break
-        after = _record_line(out, at, arena, rows, row, headers, content)
+        after = _record_line(out, at, arena, rows, row, headers, content, metadata)
         if after < 0:
             why = ODD
             break

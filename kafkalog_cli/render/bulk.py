@@ -113,7 +113,12 @@ def read_kafka_text(
     def record_line(record: Record) -> str:
         return kafka_text.record_line(record, text)
 
-    made = KafkaText(content=text.content, line_of=record_line, batch_line_of=kafka_text.batch_line)
+    made = KafkaText(
+        content=text.content,
+        metadata=text.metadata,
+        line_of=record_line,
+        batch_line_of=kafka_text.batch_line,
+    )
     return read_contents(log, selection, made, progress, batches=batches)
 
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from tests.conftest import State
 
 DEEP = ("--deep-iteration", "--print-data-log")
-OPTIONS = ((), ("--deep-iteration",), DEEP, (*DEEP, "--max-bytes", "300"))
+OPTIONS = (
+    (), ("--deep-iteration",), DEEP, (*DEEP, "--max-bytes", "300"),
+    (*DEEP, "--skip-record-metadata"), ("--deep-iteration", "--skip-record-metadata"),
+)  # fmt: skip
 
 
 def outputs(capture: pytest.CaptureFixture[bytes], *argv: object) -> list[Any]:
