@@ -124,9 +124,13 @@ def measure(commands: list[list[str]], cpus: int, runs: int, *, compare: bool) -
         first.append(run(command, cpus, read if compare else None))
     # Little was read, if any: the first run was as good as any other.
     is_fair = max(sizes) < SMALL_OUTPUT_BYTES
-    count = _runs_worth(max(each.wall_s for each in first), runs, is_fair=is_fair)
-    rounds = [[run(command, cpus) for command in commands] for _ in range(count)] or [first]
-    figures = [_medians([each[ordinal] for each in rounds]) for ordinal in range(len(commands))]
+    counts = [_runs_worth(each.wall_s, runs, is_fair=is_fair) for each in first]
+    seen: list[list[Run]] = [[] for _ in commands]
+    for number in range(max(counts)):
+        for ordinal, command in enumerate(commands):
+            if number < counts[ordinal]:
+                seen[ordinal].append(run(command, cpus))
+    figures = [_medians(each or [alone]) for each, alone in zip(seen, first, strict=True)]
     same = len({digest.digest() for digest in digests}) == 1 if compare else None
     return Pair(figures[0], figures[1] if len(figures) > 1 else None, same)
 

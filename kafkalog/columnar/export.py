@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 # A row group has at most so many rows, and of what is in memory at most so many bytes.
-_GROUP_ROWS: Final = 1 << 17
-_GROUP_SIZE: Final = 1 << 24
+_GROUP_ROWS: Final = 1 << 16
+_GROUP_SIZE: Final = 3 << 22
 _ENTRIES_AT_ONCE: Final = 1 << 16
 # Columns whose values hardly repeat: a dictionary would be built in vain.
 _UNIQUE: Final = ("key", "value", "headers.list.element.value")
@@ -59,7 +59,7 @@ class Exporter:
         facts: what shall be said about the rows in the file's metadata, beside the schema.
 
     Cost:
-        Two row groups of Parquet: some 16 MB each, and what one is compressed into.
+        Two row groups of Parquet: some 12 MB each, and what one is compressed into.
     """
 
     def __init__(
