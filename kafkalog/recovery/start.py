@@ -1,0 +1,277 @@
+"""What the next start of a broker would make of a partition directory, without writing anything.
+
+Follows `LogManager.loadLog`, `UnifiedLog.create` and `LogLoader` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.checkpoints import read_offset_checkpoint
+from kafkalog.errors import CorruptDataError, NotFoundError
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
+from kafkalog.names import DirectoryState
+from kafkalog.recovery.directory import PARTITION_METADATA, Directory
+from kafkalog.recovery.epochs import LeaderEpochs
+from kafkalog.recovery.loader import Loader
+from kafkalog.recovery.model import (
+    DeleteSegment,
+    LoadedLog,
+    LoadedSegment,
+    PredictedStart,
+    StartConfig,
+    StartMode,
+    StartRefusedError,
+    Verdict,
+)
+from kafkalog.source import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.recovery.segment_state import SegmentState
+
+_CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+_RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+_LOG_STARTS = "log-start-offset-checkpoint"
+_UUID_TEXT_MAX = 24
+
+
+@dataclass(frozen=True, slots=True)
+class _Circumstances:
+    """How the broker comes to the log, and what of that was assumed."""
+
+    mode: StartMode
+    recovery_point: int
+    log_start: int
+    assumptions: tuple[str, ...]
+
+
+def predict_start(
+    partition: PartitionDir | str,
+    mode: StartMode | None = None,
+    *,
+    recovery_point: int | None = None,
+    log_start_checkpoint: int | None = None,
+    config: StartConfig | None = None,
+    tell: Callable[[str, bytes], None] | None = None,
+) -> PredictedStart:
+    """What a broker's next start would do with a partition directory. Nothing is written.
+
+    Args:
+        partition: the directory, or its path.
+        mode: how the broker comes to it; None: as the log directory around it says.
+        recovery_point: where an unclean start begins to scan; None: from the checkpoint.
+        log_start_checkpoint: the log start offset; None: from the checkpoint.
+        config: what the outcome depends on; None: Kafka's defaults.
+        tell: called with name and bytes of each file the start would write, in the order of the
+            actions that write them; nobody else keeps the bytes.
+
+    Returns:
+        The prediction; a log that cannot be loaded is a `Refusal` in it.
+
+    Raises:
+        NotFoundError, UnreadableError, NotAKafkaFileError: the directory cannot be read.
+
+    Cost:
+        After a clean shutdown the end of the active segment and what the newest producer snapshot
+        does not cover; else each byte from the recovery point on. Memory for the producers and the
+        indexes of a few segments.
+    """
+    found = open_partition(partition) if isinstance(partition, str) else partition
+    around = _circumstances(found, mode, recovery_point, log_start_checkpoint)
+    wanted = config or StartConfig()
+    directory = Directory(found, tell)
+    refusal, loaded, notes = None, None, []
+    try:
+        loader = _load(directory, found, around, wanted)
+        loaded = _loaded(loader)
+        notes = _notes(loader)
+    except StartRefusedError as error:
+        refusal = error.refusal()
+    if PARTITION_METADATA not in directory:
+        notes.append(
+            f"{PARTITION_METADATA} is missing: a KRaft broker takes the partition for a stray"
+        )
+    return PredictedStart(
+        found.path,
+        around.mode,
+        around.recovery_point,
+        around.log_start,
+        around.assumptions,
+        tuple(notes),
+        tuple(directory.actions),
+        refusal,
+        loaded,
+    )
+
+
+def start_line(predicted: PredictedStart) -> str:
+    """One line for people: what the start comes to."""
+    verdict = predicted.verdict
+    if predicted.refusal is not None:
+        refusal = predicted.refusal
+        return f"refuse: {refusal.error}: {refusal.message}; {refusal.consequence}"
+    if verdict == Verdict.TRUNCATE:
+        return _truncation_line(predicted)
+    if verdict == Verdict.REBUILD:
+        count = len(predicted.rebuilt)
+        return f"rebuild the indexes of {count} segment{'' if count == 1 else 's'}, losing nothing"
+    if verdict == Verdict.TIDY:
+        return "tidy up left-over or missing files, losing nothing"
+    return "nothing"
+
+
+def _truncation_line(predicted: PredictedStart) -> str:
+    assert predicted.loaded, "a log that is cut is loaded"
+    end = predicted.loaded.log_end_offset
+    segments = sum(isinstance(cut, DeleteSegment) for cut in predicted.cuts)
+    what = f"{predicted.records_lost} records in {predicted.bytes_lost} bytes"
+    if segments:
+        what += f", {segments} whole segment{'' if segments == 1 else 's'} among them"
+    return f"truncate to offset {end}, losing {what}"
+
+
+def _circumstances(
+    partition: PartitionDir,
+    mode: StartMode | None,
+    recovery_point: int | None,
+    log_start: int | None,
+) -> _Circumstances:
+    """What the broker would read around the partition, with what is given in its place."""
+    assumptions = []
+    parent = os.path.dirname(os.path.abspath(partition.path))
+    if partition.topic == CLUSTER_METADATA_TOPIC:
+        return _Circumstances(StartMode.FULL, 0, 0, ())  # KRaft trusts no mark and no checkpoint
+    if log_start is None:
+        log_start = _checkpointed(parent, _LOG_STARTS, partition) or 0
+    if mode is None:
+        is_clean = os.path.lexists(os.path.join(parent, _CLEAN_SHUTDOWN))
+        mode = StartMode.CLEAN if is_clean else StartMode.UNCLEAN
+    if recovery_point is None and mode != StartMode.FULL:
+        recovery_point = _checkpointed(parent, _RECOVERY_POINTS, partition)
+        if recovery_point is None and mode == StartMode.UNCLEAN:
+            assumptions.append(
+                f"no entry in {_RECOVERY_POINTS} beside the partition: recovery point 0"
+            )
+    return _Circumstances(mode, recovery_point or 0, log_start, tuple(assumptions))
+
+
+def _checkpointed(log_dir: str, name: str, partition: PartitionDir) -> int | None:
+    """The partition's entry in a checkpoint; None without one, or where the file is malformed."""
+    try:
+        entries = read_offset_checkpoint(os.path.join(log_dir, name))
+    except (NotFoundError, CorruptDataError):
+        return None
+    for entry in reversed(entries):
+        if (entry.topic, entry.partition) == (partition.topic, partition.partition):
+            return entry.offset
+    return None
+
+
+def _load(
+    directory: Directory, partition: PartitionDir, around: _Circumstances, config: StartConfig
+) -> Loader:
+    epochs = LeaderEpochs(directory)
+    loader = Loader(
+        directory,
+        epochs,
+        config,
+        now_ms=time.time_ns() // 1_000_000 if config.now_ms is None else config.now_ms,
+        is_clean=around.mode == StartMode.CLEAN,
+        recovery_point=around.recovery_point,
+        log_start_checkpoint=around.log_start,
+    )
+    loader.load(is_deleted=partition.state == DirectoryState.DELETE)
+    _check_partition_metadata(directory)
+    return loader
+
+
+def _loaded(loader: Loader) -> LoadedLog:
+    producers = loader.producers
+    start = loader.log_start_offset
+    producers.drop_replicated(start)  # a start knows no high watermark but the log's start
+    unstable = producers.first_unstable_offset
+    return LoadedLog(
+        log_start_offset=start,
+        log_end_offset=loader.log_end_offset,
+        recovery_point=max(loader.recovery_point, start),
+        first_unstable_offset=None if unstable is None else max(unstable, start),
+        segments=tuple(_segment(loader.segments[base]) for base in sorted(loader.segments)),
+        producers=tuple(producers.states[who] for who in sorted(producers.states)),
+        leader_epochs=loader.epochs.entries,
+        snapshots=tuple(sorted(producers.snapshots)),
+    )
+
+
+def _segment(segment: SegmentState) -> LoadedSegment:
+    return LoadedSegment(
+        segment.base_offset,
+        segment.log.path,
+        segment.log.start,
+        segment.size_bytes,
+        segment.offset_index.entry_count,
+        segment.time_index.entry_count,
+        segment.aborted_count,
+        segment.max_timestamp[0],
+    )
+
+
+def _notes(loader: Loader) -> list[str]:
+    """What the start leaves as it is and does not tell."""
+    notes = []
+    active = loader.segments[max(loader.segments)]
+    if active.size_bytes and loader.log_end_offset == active.base_offset:
+        notes.append(
+            f"no batch is found where the index of segment {active.base_offset} ends: the log end "
+            "offset falls back to the base offset, and offsets in use would be given again"
+        )
+    elif active.size_bytes:
+        left = active.size_bytes - active.end_of_batches
+        if left:
+            notes.append(
+                f"the last {left} bytes of segment {active.base_offset} are no batch and stay: the "
+                "next append goes behind them"
+            )
+    return notes
+
+
+def _check_partition_metadata(directory: Directory) -> None:
+    """Raise `StartRefusedError` where Kafka cannot read partition.metadata."""
+    content = directory.contents.get(PARTITION_METADATA)
+    if content is None or content.path is None:
+        return
+    lines = read_file(content.path).decode("utf-8", "replace").splitlines()
+    fields = [re.split(r":\s+", line) for line in lines[:2]]
+    if len(fields) < 2 or any(len(field) != 2 for field in fields):
+        raise _metadata_error("a line is malformed")
+    version, topic_id = fields[0][1], fields[1][1]
+    if not re.fullmatch(r"\+?\d{1,9}", version):
+        raise _metadata_error(f"version {version!r}")
+    try:
+        if not re.fullmatch(r"[A-Za-z0-9_-]*={0,2}", topic_id) or len(topic_id) > _UUID_TEXT_MAX:
+            raise binascii.Error
+        decoded = base64.urlsafe_b64decode(topic_id + "=" * (-len(topic_id) % 4))
+    except binascii.Error:
+        decoded = b""
+    if len(decoded) != 16:
+        raise StartRefusedError(
+            "IllegalArgumentException", f"{topic_id[:_UUID_TEXT_MAX]!r} is no topic id"
+        )
+    if not any(decoded):
+        raise _metadata_error("the topic id is zero")
+
+
+def _metadata_error(detail: str) -> StartRefusedError:
+    return StartRefusedError(
+        "KafkaStorageException",
+        f"Error while reading partition metadata file {PARTITION_METADATA}: {detail}",
+        is_storage=True,
+    )
