@@ -1,5 +1,6 @@
 """What a broker's next start would make of a partition directory, step by step."""
 
+from kafkalog.recovery.log_dir_start import PredictedLogDirStart, predict_log_dir_start
 from kafkalog.recovery.model import (
     Action,
     Consequence,
@@ -29,6 +30,7 @@ __all__ = [
     "DeleteSegment",
     "LoadedLog",
     "LoadedSegment",
+    "PredictedLogDirStart",
     "PredictedStart",
     "RebuildIndexes",
     "Refusal",
@@ -41,6 +43,7 @@ __all__ = [
     "TruncateLog",
     "Verdict",
     "WriteFile",
+    "predict_log_dir_start",
     "predict_start",
     "start_line",
 ]

@@ -88,11 +88,11 @@ class Directory:
             name for name in self.contents if not suffixes or name.endswith(tuple(suffixes))
         )
 
-    def remove(self, name: str, why: str) -> None:
+    def remove(self, name: str, why: str, *, routine: bool = False) -> None:
         """Delete a file, if it is there."""
         if self.contents.pop(name, None) is not None:
             self.producer_snapshots.pop(name, None)
-            self.actions.append(RemoveFile(name, why))
+            self.actions.append(RemoveFile(name, why, routine))
 
     def rename(self, name: str, new_name: str, why: str) -> None:
         """Give a file another name."""

@@ -33,7 +33,7 @@ class LeaderEpochs:
         self._starts: dict[int, int] = {}
         content = directory.contents.get(LEADER_EPOCHS)
         if content is None or content.path is None:
-            directory.write(LEADER_EPOCHS, b"", "it is missing")
+            directory.write(LEADER_EPOCHS, b"", "it is missing", routine=True)
             return
         for entry in _read(content.path):
             self._assign(entry.epoch, entry.start_offset)
@@ -51,7 +51,7 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """Record that an epoch begins at an offset."""
         if self._assign(epoch, start_offset):
-            self._write("epochs found in the log")
+            self._write("epochs found in the log", routine=False)
 
     def _assign(self, epoch: int, start_offset: int) -> bool:
         if epoch < 0 or start_offset < 0:
@@ -70,15 +70,18 @@ class LeaderEpochs:
         return True
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drop the epochs that begin at or above the log's end."""
-        removed = False
+        """Drop the epochs that begin at or above the log's end.
+
+        One that begins at the end is that of a leader without appends, which is usual.
+        """
+        removed = []
         for epoch in sorted(self._starts, reverse=True):
             if self._starts[epoch] < end_offset or end_offset < 0:
                 break
-            del self._starts[epoch]
-            removed = True
+            removed.append(self._starts.pop(epoch))
         if removed:
-            self._write("epochs at or above the log's end")
+            is_usual = max(removed) == end_offset
+            self._write("epochs at or above the log's end", routine=is_usual)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Drop the epochs before the one that the log starts in, and let that one begin there."""
@@ -92,35 +95,46 @@ class LeaderEpochs:
         if first is not None:
             self._starts[first] = start_offset
             if self._starts != before:
-                self._write("epochs before the log's start")
+                self._write("epochs before the log's start", routine=True)
 
     def clear(self) -> None:
         """Drop all."""
         self._starts.clear()
-        self._write("the log starts anew")
+        self._write("the log starts anew", routine=True)
 
-    def _write(self, why: str) -> None:
+    def _write(self, why: str, *, routine: bool) -> None:
         lines = ["0", str(len(self._starts))]
         lines += [f"{entry.epoch} {entry.start_offset}" for entry in self.entries]
-        self._directory.write(LEADER_EPOCHS, "".join(f"{line}\n" for line in lines).encode(), why)
+        data = "".join(f"{line}\n" for line in lines).encode()
+        self._directory.write(LEADER_EPOCHS, data, why, routine=routine)
 
 
 def _read(path: str) -> list[EpochEntry]:
     try:
         return read_leader_epochs(path)
     except CorruptDataError as error:
-        # Kafka parses the numbers of an entry without a net; anything else is an I/O error to it.
-        lines = read_file(path).decode("utf-8", "replace").splitlines()
-        for line in lines[_HEADER_LINES:]:
-            fields = line.split()
-            if len(fields) != 2:
-                break
-            if not all(re.fullmatch(r"[+-]?\d{1,18}", field) for field in fields):
-                raise StartRefusedError(
-                    "NumberFormatException", f'For input string in {LEADER_EPOCHS}: "{line}"'
-                ) from error
+        if (line := unparsable_line(path, 2)) is not None:
+            raise StartRefusedError(
+                "NumberFormatException", f'For input string in {LEADER_EPOCHS}: "{line}"'
+            ) from error
         raise StartRefusedError(
             "KafkaStorageException",
             f"Error while reading checkpoint file {LEADER_EPOCHS}: {error.message}",
             is_storage=True,
         ) from error
+
+
+def unparsable_line(path: str, field_count: int) -> str | None:
+    """The line of a malformed checkpoint at which Kafka gives up because of a number.
+
+    The numbers of an entry it parses without a net; anything else, where this is None, is an I/O
+    error to it. The last two fields of a line are numbers.
+    """
+    lines = read_file(path).decode("utf-8", "replace").splitlines()
+    for line in lines[_HEADER_LINES:]:
+        fields = line.split()
+        if len(fields) != field_count:
+            return None
+        if not all(re.fullmatch(r"[+-]?[0-9]{1,18}", field) for field in fields[-2:]):
+            return line
+    return None

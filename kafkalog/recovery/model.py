@@ -30,7 +30,7 @@ class Verdict(StrEnum):
     NOTHING = "nothing"
     """Only what every start writes, such as the producer snapshot at the log end."""
     TIDY = "tidy"
-    """Left-overs are removed or an interrupted swap is completed; no record is touched."""
+    """Left-overs are removed, an interrupted swap is completed, or small files are written."""
     REBUILD = "rebuild"
     """Indexes are written anew; no record is touched."""
     TRUNCATE = "truncate"
@@ -65,10 +65,11 @@ class StartConfig:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile:
-    """A file is deleted."""
+    """A file is deleted; `routine` where brokers that are well leave such files."""
 
     name: str
     why: str
+    routine: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,15 +290,17 @@ class PredictedStart:
             return Verdict.TRUNCATE
         if self.rebuilt or any(isinstance(action, SplitSegment) for action in self.actions):
             return Verdict.REBUILD
-        if any(_is_tidying(action) for action in self.actions):
-            return Verdict.TIDY
-        return Verdict.NOTHING
+        return Verdict.TIDY if self.tidying else Verdict.NOTHING
 
-
-def _is_tidying(action: Action) -> bool:
-    if isinstance(action, RebuildIndexes):
-        return False
-    return not (isinstance(action, WriteFile) and action.routine)
+    @property
+    def tidying(self) -> tuple[Action, ...]:
+        """The actions on files that hold no records, without the routine ones."""
+        return tuple(
+            action
+            for action in self.actions
+            if isinstance(action, RenameFile | CreateSegment)
+            or (isinstance(action, RemoveFile | WriteFile) and not action.routine)
+        )
 
 
 class StartRefusedError(Exception):

@@ -224,7 +224,7 @@ class ProducerStates:
                             self.open[state.current_txn_first_offset] = state.producer_id
                 self._snapshot_offset = self.end_offset = offset
                 return
-            self._delete(offset, "a corrupt producer snapshot")
+            self._delete(offset, "a corrupt producer snapshot", routine=False)
         self._snapshot_offset = self.end_offset = log_start_offset
 
     def _read(self, name: str) -> tuple[ProducerState, ...] | None:
@@ -276,7 +276,7 @@ class ProducerStates:
         """Delete the snapshot at the base of a segment that is deleted."""
         name = self.snapshots.pop(base_offset, None)
         if name is not None:
-            self._directory.remove(name, "its segment is deleted")
+            self._directory.remove(name, "its segment is deleted", routine=True)
 
     def remove_strays(self, base_offsets: list[int]) -> None:
         """Keep the snapshots at bases of segments, and the newest one behind the last base."""
@@ -290,8 +290,8 @@ class ProducerStates:
         if stray is not None and base_offsets and stray < max(base_offsets):
             self._delete(stray, "of no segment")
 
-    def _delete(self, offset: int, why: str) -> None:
-        self._directory.remove(self.snapshots.pop(offset), why)
+    def _delete(self, offset: int, why: str, *, routine: bool = True) -> None:
+        self._directory.remove(self.snapshots.pop(offset), why, routine=routine)
 
 
 def _snapshot(states: tuple[ProducerState, ...]) -> bytes:

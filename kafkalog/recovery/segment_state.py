@@ -110,6 +110,7 @@ class SegmentState:
         self._time_index: TimeSlots | None = None
         self._max_timestamp: tuple[int, int] | None = None
         self.end_of_batches = 0  # where the walk of `next_offset` ended
+        self.has_epochs = False  # whether its last batch has a leader epoch
 
     def name(self, suffix: str) -> str:
         """Name of one of its files."""
@@ -192,6 +193,7 @@ class SegmentState:
             if last is None:
                 return self.base_offset
             self.end_of_batches = last.end_position - self.log.start
+            self.has_epochs = last.magic >= 2 and last.batch.partition_leader_epoch >= 0
             return last.last_offset + 1
 
     def check_transaction_index(self) -> bool:

@@ -17,18 +17,23 @@ from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.names import DirectoryState
-from kafkalog.recovery.directory import PARTITION_METADATA, Directory
+from kafkalog.recovery.directory import LEADER_EPOCHS, PARTITION_METADATA, Directory
 from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.loader import Loader
 from kafkalog.recovery.model import (
+    CreateSegment,
     DeleteSegment,
     LoadedLog,
     LoadedSegment,
     PredictedStart,
+    RebuildIndexes,
+    RemoveFile,
+    RenameFile,
     StartConfig,
     StartMode,
     StartRefusedError,
     Verdict,
+    WriteFile,
 )
 from kafkalog.source import read_file
 
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 _CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
+CHECKPOINTS = (_RECOVERY_POINTS, _LOG_STARTS)
 _UUID_TEXT_MAX = 24
 
 
@@ -89,23 +95,28 @@ def predict_start(
     around = _circumstances(found, mode, recovery_point, log_start_checkpoint)
     wanted = config or StartConfig()
     directory = Directory(found, tell)
-    refusal, loaded, notes = None, None, []
+    refusal, loaded = None, None
+    notes: list[str] = []
+    assumptions = list(around.assumptions)
     try:
         loader = _load(directory, found, around, wanted)
         loaded = _loaded(loader)
-        notes = _notes(loader)
+        if found.state != DirectoryState.DELETE:
+            notes = _notes(loader)
     except StartRefusedError as error:
         refusal = error.refusal()
     if PARTITION_METADATA not in directory:
         notes.append(
             f"{PARTITION_METADATA} is missing: a KRaft broker takes the partition for a stray"
         )
+    if config is None and any(isinstance(action, RebuildIndexes) for action in directory.actions):
+        assumptions.append("index.interval.bytes and segment.index.bytes are Kafka's defaults")
     return PredictedStart(
         found.path,
         around.mode,
         around.recovery_point,
         around.log_start,
-        around.assumptions,
+        tuple(assumptions),
         tuple(notes),
         tuple(directory.actions),
         refusal,
@@ -122,21 +133,38 @@ def start_line(predicted: PredictedStart) -> str:
     if verdict == Verdict.TRUNCATE:
         return _truncation_line(predicted)
     if verdict == Verdict.REBUILD:
-        count = len(predicted.rebuilt)
-        return f"rebuild the indexes of {count} segment{'' if count == 1 else 's'}, losing nothing"
+        return f"rebuild the indexes of {_counted(len(set(predicted.rebuilt)), 'segment')}"
     if verdict == Verdict.TIDY:
-        return "tidy up left-over or missing files, losing nothing"
+        return f"tidy up: {_tidying_words(predicted)}"
     return "nothing"
+
+
+def _tidying_words(predicted: PredictedStart) -> str:
+    actions = predicted.tidying
+    removed = sum(isinstance(action, RemoveFile) for action in actions)
+    renamed = sum(isinstance(action, RenameFile) for action in actions)
+    words = []
+    if removed:
+        words.append(f"remove {_counted(removed, 'file')}")
+    if renamed:
+        words.append(f"complete a swap of {_counted(renamed, 'file')}")
+    words += sorted({f"write {action.name}" for action in actions if isinstance(action, WriteFile)})
+    words += ["create an empty segment" for action in actions if isinstance(action, CreateSegment)]
+    return ", ".join(words)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _truncation_line(predicted: PredictedStart) -> str:
     assert predicted.loaded, "a log that is cut is loaded"
     end = predicted.loaded.log_end_offset
     segments = sum(isinstance(cut, DeleteSegment) for cut in predicted.cuts)
-    what = f"{predicted.records_lost} records in {predicted.bytes_lost} bytes"
+    size = _counted(predicted.bytes_lost, "byte")
     if segments:
-        what += f", {segments} whole segment{'' if segments == 1 else 's'} among them"
-    return f"truncate to offset {end}, losing {what}"
+        size += f", with {_counted(segments, 'whole segment')}"
+    return f"truncate to offset {end}, losing {_counted(predicted.records_lost, 'record')} ({size})"
 
 
 def _circumstances(
@@ -240,6 +268,8 @@ def _notes(loader: Loader) -> list[str]:
                 f"the last {left} bytes of segment {active.base_offset} are no batch and stay: the "
                 "next append goes behind them"
             )
+    if active.has_epochs and not loader.epochs.entries:
+        notes.append(f"{LEADER_EPOCHS} is empty, and a clean start does not fill it from the log")
     return notes
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.producer_snapshot import read_producer_snapshot
@@ -24,6 +23,8 @@ from kafkalog.recovery import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kafkalog.model import ProducerState
     from kafkalog.recovery import Action
 
@@ -129,14 +130,18 @@ def producer(state: ProducerState) -> dict[str, Any]:
 
 
 def snapshots(partition: Path) -> dict[str, list[dict[str, Any]]]:
-    """The producer snapshots by name, producers by id."""
-    return {
-        path.name: sorted(
-            (producer(state) for state in read_producer_snapshot(str(path))),
-            key=lambda fields: fields["producerId"],
-        )
-        for path in sorted(partition.glob("*.snapshot"))
-    }
+    """The producer snapshots by name, producers by id, as Kafka reads them.
+
+    To it a negative last offset, which damage can bring about, means that there is no batch.
+    """
+    found = {}
+    for path in sorted(partition.glob("*.snapshot")):
+        states = [producer(state) for state in read_producer_snapshot(str(path))]
+        for fields in states:
+            if fields["lastDataOffset"] < 0:
+                fields |= {"lastDataOffset": -1, "lastSequence": -1}
+        found[path.name] = sorted(states, key=lambda fields: fields["producerId"])
+    return found
 
 
 def loaded_facts(predicted: PredictedStart) -> dict[str, Any]:
