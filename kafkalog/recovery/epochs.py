@@ -130,7 +130,10 @@ def unparsable_line(path: str, field_count: int) -> str | None:
     The numbers of an entry it parses without a net; anything else, where this is None, is an I/O
     error to it. The last two fields of a line are numbers.
     """
-    lines = read_file(path).decode("utf-8", "replace").splitlines()
+    try:
+        lines = read_file(path).decode().splitlines()
+    except UnicodeDecodeError:
+        return None
     for line in lines[_HEADER_LINES:]:
         fields = line.split()
         if len(fields) != field_count:

@@ -52,6 +52,18 @@ class IndexSlots:
             fields = self.entry.unpack_from(self._written, position)
         return fields[0], fields[1]
 
+    def resize(self) -> None:
+        """What becomes of the file of an active segment: it is grown to its capacity.
+
+        Raises:
+            StartRefusedError: it has more entries than that; Kafka does not expect it.
+        """
+        if self.entry_count > self.capacity:
+            size, limit = self.entry_count * self.entry.size, self.capacity * self.entry.size
+            raise StartRefusedError(
+                "IllegalArgumentException", f"newPosition > limit: ({size} > {limit})"
+            )
+
     def data(self) -> bytes:
         """The entries as they are in a trimmed file."""
         size = self.entry_count * self.entry.size

@@ -99,6 +99,9 @@ class Loader:
             self.recovery_point = self.log_end_offset = 0
         else:
             self._until_no_overflow(self._recover_log)
+            active = self.segments[max(self.segments)]
+            active.offset_index.resize()
+            active.time_index.resize()
         self.epochs.truncate_from_end(self.log_end_offset)
         self.log_start_offset = max(self.log_start_checkpoint, min(self.segments))
         self.epochs.truncate_from_start(self.log_start_checkpoint)

@@ -45,10 +45,10 @@ class OffsetOverflowError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a read from an offset on begins with."""
+    """The batch that a read from an offset on begins with; its position in the log."""
 
     position: int
-    end: int
+    base_offset: int
 
 
 class AbortedList:
@@ -174,7 +174,7 @@ class SegmentState:
             frame = find_offset(source, start + position, end, offset)
             if frame is None:
                 return None
-            return Found(frame.position - start, frame.end_position - start)
+            return Found(frame.position - start, frame.base_offset)
 
     def next_offset(self) -> int:
         """The offset after the last batch, found by way of the index; the base where that fails.

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import os
 import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from formats.constants import INT64_MAX
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
-from kafkalog.names import DirectoryState
+from kafkalog.names import DirectoryState, FileKind
 from kafkalog.recovery.directory import LEADER_EPOCHS, PARTITION_METADATA, Directory
 from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.loader import Loader
@@ -35,6 +37,7 @@ from kafkalog.recovery.model import (
     Verdict,
     WriteFile,
 )
+from kafkalog.recovery.producer_replay import segments_between
 from kafkalog.source import read_file
 
 if TYPE_CHECKING:
@@ -93,7 +96,7 @@ def predict_start(
     """
     found = open_partition(partition) if isinstance(partition, str) else partition
     around = _circumstances(found, mode, recovery_point, log_start_checkpoint)
-    wanted = config or StartConfig()
+    wanted = config or _usual_config(found)
     directory = Directory(found, tell)
     refusal, loaded = None, None
     notes: list[str] = []
@@ -122,6 +125,14 @@ def predict_start(
         refusal,
         loaded,
     )
+
+
+def _usual_config(partition: PartitionDir) -> StartConfig:
+    """Kafka's defaults, with room for the largest index that is there."""
+    kinds = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+    sizes = [entry.size_bytes for kind in kinds for entry in partition.live(kind)]
+    usual = StartConfig()
+    return dataclasses.replace(usual, segment_index_bytes=max([usual.segment_index_bytes, *sizes]))
 
 
 def start_line(predicted: PredictedStart) -> str:
@@ -226,17 +237,35 @@ def _loaded(loader: Loader) -> LoadedLog:
     producers = loader.producers
     start = loader.log_start_offset
     producers.drop_replicated(start)  # a start knows no high watermark but the log's start
-    unstable = producers.first_unstable_offset
     return LoadedLog(
         log_start_offset=start,
         log_end_offset=loader.log_end_offset,
         recovery_point=max(loader.recovery_point, start),
-        first_unstable_offset=None if unstable is None else max(unstable, start),
+        first_unstable_offset=_first_unstable_offset(loader),
         segments=tuple(_segment(loader.segments[base]) for base in sorted(loader.segments)),
         producers=tuple(producers.states[who] for who in sorted(producers.states)),
         leader_epochs=loader.epochs.entries,
         snapshots=tuple(sorted(producers.snapshots)),
     )
+
+
+def _first_unstable_offset(loader: Loader) -> int | None:
+    """Base offset of the batch that the earliest undecided transaction begins with.
+
+    The transaction may have begun before the log's start, or its batch may be gone: then that of
+    the next batch, as `UnifiedLog.maybeIncrementFirstUnstableOffset` reads it from the log.
+    """
+    offset = loader.producers.first_unstable_offset
+    if offset is None:
+        return None
+    offset = max(offset, loader.log_start_offset)
+    if loader.log_end_offset <= offset or offset < min(loader.segments):
+        return offset
+    for segment in segments_between(loader.segments, offset, INT64_MAX):
+        found = segment.find(offset)
+        if found is not None:
+            return found.base_offset
+    return loader.log_end_offset
 
 
 def _segment(segment: SegmentState) -> LoadedSegment:
@@ -278,9 +307,12 @@ def _check_partition_metadata(directory: Directory) -> None:
     content = directory.contents.get(PARTITION_METADATA)
     if content is None or content.path is None:
         return
-    lines = read_file(content.path).decode("utf-8", "replace").splitlines()
+    try:
+        lines = read_file(content.path).decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise _metadata_error("it is not UTF-8") from error
     fields = [re.split(r":\s+", line) for line in lines[:2]]
-    if len(fields) < 2 or any(len(field) != 2 for field in fields):
+    if len(fields) < 2 or any(len(field) != 2 or not field[1] for field in fields):
         raise _metadata_error("a line is malformed")
     version, topic_id = fields[0][1], fields[1][1]
     if not re.fullmatch(r"\+?\d{1,9}", version):

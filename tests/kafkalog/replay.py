@@ -6,6 +6,7 @@ import hashlib
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.errors import CorruptDataError
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.recovery import (
     CreateSegment,
@@ -129,14 +130,19 @@ def producer(state: ProducerState) -> dict[str, Any]:
     }
 
 
-def snapshots(partition: Path) -> dict[str, list[dict[str, Any]]]:
+def snapshots(partition: Path) -> dict[str, Any]:
     """The producer snapshots by name, producers by id, as Kafka reads them.
 
-    To it a negative last offset, which damage can bring about, means that there is no batch.
+    To it a negative last offset, which damage can bring about, means that there is no batch. One
+    that is corrupt, and stays because a newer one is not, is compared by its bytes.
     """
-    found = {}
+    found: dict[str, Any] = {}
     for path in sorted(partition.glob("*.snapshot")):
-        states = [producer(state) for state in read_producer_snapshot(str(path))]
+        try:
+            states = [producer(state) for state in read_producer_snapshot(str(path))]
+        except CorruptDataError:
+            found[path.name] = path.read_bytes()
+            continue
         for fields in states:
             if fields["lastDataOffset"] < 0:
                 fields |= {"lastDataOffset": -1, "lastSequence": -1}
