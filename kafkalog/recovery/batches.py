@@ -16,7 +16,7 @@ from kafkalog.records import resolve_batch
 from kafkalog.recovery.model import StartRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kafkalog.source import Source
 
@@ -85,6 +85,11 @@ class Frame:
         """Last offset."""
         return self.batch.last_offset if self.magic >= 2 else self.offset
 
+    @property
+    def next_offset(self) -> int:
+        """Offset after the last; it wraps as a Java long does."""
+        return wrap_int64(self.last_offset + 1)
+
     def ensure_valid(self) -> None:
         """Raise `CorruptRecordError` unless size and checksum are right."""
         if self.magic >= 2 and self.size_bytes < c.RECORD_BATCH_OVERHEAD:
@@ -121,7 +126,7 @@ class Frame:
         else:
             (_, _, epoch, _, crc, attributes, delta, *rest) = _HEADER.unpack(header)
             fields = (attributes, crc, epoch, *rest)
-            last_offset = _wrap_int64(self.offset + delta)
+            last_offset = wrap_int64(self.offset + delta)
         return Batch(
             self._source.path,
             self.position,
@@ -156,10 +161,10 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
         yield frame
 
 
-def find_offset(source: Source, position: int, end: int, offset: int) -> Frame | None:
+def find_offset(batches: Iterable[Frame], offset: int) -> Frame | None:
     """The batch that holds `offset`, or the next one: `searchForOffsetFromPosition`."""
     previous: Frame | None = None
-    for frame in frames(source, position, end):
+    for frame in batches:
         base_offset = frame.base_offset
         if base_offset == offset:
             return frame
@@ -169,5 +174,6 @@ def find_offset(source: Source, position: int, end: int, offset: int) -> Frame |
     return previous if previous and previous.last_offset >= offset else None
 
 
-def _wrap_int64(number: int) -> int:
+def wrap_int64(number: int) -> int:
+    """The number as a Java long, which damaged offsets can exceed."""
     return (number + 2**63) % 2**64 - 2**63

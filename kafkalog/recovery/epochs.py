@@ -31,10 +31,12 @@ class LeaderEpochs:
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._starts: dict[int, int] = {}
+        self._data = b""
         content = directory.contents.get(LEADER_EPOCHS)
         if content is None or content.path is None:
             directory.write(LEADER_EPOCHS, b"", "it is missing", routine=True)
             return
+        self._data = read_file(content.path)
         for entry in _read(content.path):
             self._assign(entry.epoch, entry.start_offset)
 
@@ -85,7 +87,6 @@ class LeaderEpochs:
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Drop the epochs before the one that the log starts in, and let that one begin there."""
-        before = dict(self._starts)
         first = None
         for epoch in sorted(self._starts):
             if self._starts[epoch] > start_offset:
@@ -94,8 +95,7 @@ class LeaderEpochs:
             first = epoch
         if first is not None:
             self._starts[first] = start_offset
-            if self._starts != before:
-                self._write("epochs before the log's start", routine=True)
+            self._write("epochs before the log's start", routine=True)
 
     def clear(self) -> None:
         """Drop all."""
@@ -106,7 +106,9 @@ class LeaderEpochs:
         lines = ["0", str(len(self._starts))]
         lines += [f"{entry.epoch} {entry.start_offset}" for entry in self.entries]
         data = "".join(f"{line}\n" for line in lines).encode()
-        self._directory.write(LEADER_EPOCHS, data, why, routine=routine)
+        if data != self._data:  # Kafka writes it again even so, which nobody can tell
+            self._data = data
+            self._directory.write(LEADER_EPOCHS, data, why, routine=routine)
 
 
 def _read(path: str) -> list[EpochEntry]:

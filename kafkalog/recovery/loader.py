@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from formats.constants import INT64_MAX
-from kafkalog.recovery.batches import frames
+from formats.constants import INT32_MAX, INT64_MAX
 from kafkalog.recovery.directory import (
     CLEANED,
     DELETED,
@@ -17,6 +16,7 @@ from kafkalog.recovery.directory import (
     OFFSET_INDEX,
     SWAP,
     TIME_INDEX,
+    TRANSACTION_INDEX,
     Content,
     offset_from_name,
     segment_file,
@@ -32,7 +32,6 @@ from kafkalog.recovery.model import (
 from kafkalog.recovery.producer_replay import rebuild_producers, segments_between
 from kafkalog.recovery.producers import ProducerStates
 from kafkalog.recovery.segment_state import OffsetOverflowError, SegmentState
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,7 +175,7 @@ class Loader:
             try:
                 step()
             except OffsetOverflowError as overflow:
-                self._split(overflow.segment)
+                self._split(overflow.segment, overflow.aborted)
             else:
                 return
 
@@ -287,7 +286,7 @@ class Loader:
         for suffix in (LOG, *INDEXES):
             self.directory.contents.pop(segment.name(suffix), None)
 
-    def _split(self, segment: SegmentState) -> None:
+    def _split(self, segment: SegmentState, aborted: bytes) -> None:
         """Replace a segment by several that can hold its offsets.
 
         Raises:
@@ -316,32 +315,34 @@ class Loader:
                 "its offsets do not fit into one segment",
             )
         )
-        # Kafka retires the old files only of a segment that it has taken up already.
-        if segment.base_offset in self.segments:
-            self._forget(segment)
-            if segment.base_offset not in {part.base_offset for part in parts}:
-                self.producers.remove_with_segment(segment.base_offset)
+        is_listed = segment.base_offset in self.segments
+        left_over = aborted or segment.name(TRANSACTION_INDEX) in self.directory
+        self._forget(segment)
         for part in parts:
             self.directory.contents[part.name(LOG)] = part.log
             part.build_indexes("it is new")
             self.segments[part.base_offset] = self._made[part.base_offset] = part
+        if segment.base_offset not in self.segments:
+            self.producers.remove_with_segment(segment.base_offset)
+        elif left_over and not is_listed:
+            # Kafka retires the old files only of a segment that it has taken up already; the
+            # others are replaced, but for this one.
+            why = "left from the segment before it was split"
+            self.directory.write(segment.name(TRANSACTION_INDEX), aborted, why)
 
     def _split_parts(self, segment: SegmentState) -> list[SegmentState]:
         log = segment.log
-        assert log.path is not None, "an empty segment has no offsets"
         bounds: list[tuple[int, int]] = []  # base offset and position
         end = log.start
-        with Source(log.path) as source:
-            for frame in frames(source, log.start, log.end):
-                part = bounds[-1][0] if bounds else None
-                if part is None or not 0 <= frame.last_offset - part < 1 << 31:
-                    bounds.append((frame.base_offset, frame.position))
-                    if not 0 <= frame.last_offset - frame.base_offset < 1 << 31:
-                        raise StartRefusedError(
-                            "IllegalStateException",
-                            f"Failed to append records from position {frame.position}",
-                        )
-                end = frame.end_position
+        for _, frame in segment.frames():
+            if not bounds or not _fits(frame.last_offset, bounds[-1][0]):
+                bounds.append((frame.base_offset, frame.position))
+                if not _fits(frame.last_offset, frame.base_offset):
+                    raise StartRefusedError(
+                        "IllegalStateException",
+                        f"Failed to append records from position {frame.position}",
+                    )
+            end = frame.end_position
         if end != log.end:
             raise StartRefusedError(
                 "NoSuchElementException", f"No batch at position {end} of {segment.name(LOG)}"
@@ -351,3 +352,7 @@ class Loader:
             SegmentState(self.directory, base, self.config, Content(log.path, start, stop))
             for (base, start), stop in zip(bounds, ends, strict=True)
         ]
+
+
+def _fits(offset: int, base_offset: int) -> bool:
+    return 0 <= offset - base_offset <= INT32_MAX

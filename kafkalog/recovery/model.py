@@ -98,6 +98,7 @@ class TruncateLog:
     Attributes:
         base_offset: of the segment.
         position: where it is cut, and so its new size.
+        offset: of the first record that is cut off, where the log goes on.
         bytes_lost: how many bytes that removes.
         records_lost: records in the batches that begin in them, by what their headers say.
         why: what was found at that position.
@@ -105,6 +106,7 @@ class TruncateLog:
 
     base_offset: int
     position: int
+    offset: int
     bytes_lost: int
     records_lost: int
     why: str

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.recovery.batches import frames
 from kafkalog.recovery.directory import LOG
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from kafkalog.recovery.producers import AppendInfo, CompletedTransaction, ProducerStates
@@ -72,7 +70,7 @@ def segments_between(segments: dict[int, SegmentState], start: int, end: int) ->
 def _replay(producers: ProducerStates, segment: SegmentState, start: int, end: int) -> None:
     """Take the batches from offset `start` up to position `end` into account, all at once."""
     found = segment.find(start)
-    if found is None or segment.log.path is None:
+    if found is None:
         return
     if end < found.position:
         raise StartRefusedError(
@@ -81,18 +79,16 @@ def _replay(producers: ProducerStates, segment: SegmentState, start: int, end: i
         )
     infos: dict[int, AppendInfo] = {}
     completed: list[CompletedTransaction] = []
-    with Source(segment.log.path) as source:
-        base = segment.log.start
-        for frame in frames(source, base + found.position, base + end):
-            # A legacy message has no producer; of others only those of producers matter.
-            if frame.magic < 2 or frame.batch.producer_id < 0:
-                continue
-            info = infos.get(frame.batch.producer_id)
-            if info is None:
-                info = infos[frame.batch.producer_id] = producers.prepare(frame.batch.producer_id)
-            transaction = info.append(source, frame.batch)
-            if transaction is not None:
-                completed.append(transaction)
+    for source, frame in segment.frames(found.position, end):
+        # A legacy message has no producer; of others only those of producers matter.
+        if frame.magic < 2 or frame.batch.producer_id < 0:
+            continue
+        info = infos.get(frame.batch.producer_id)
+        if info is None:
+            info = infos[frame.batch.producer_id] = producers.prepare(frame.batch.producer_id)
+        transaction = info.append(source, frame.batch)
+        if transaction is not None:
+            completed.append(transaction)
     for info in infos.values():
         producers.update(info)
     for transaction in completed:

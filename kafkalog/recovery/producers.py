@@ -17,7 +17,7 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.model import ProducerState
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.records import decode_records
-from kafkalog.recovery.batches import CorruptRecordError
+from kafkalog.recovery.batches import CorruptRecordError, wrap_int64
 from kafkalog.recovery.directory import SNAPSHOT, offset_from_name, segment_file
 from kafkalog.recovery.model import StartRefusedError
 
@@ -68,9 +68,9 @@ class AppendInfo:
         self.state = dataclasses.replace(
             state,
             producer_epoch=batch.producer_epoch,
-            last_sequence=batch.last_sequence,
+            last_sequence=_wrap_int32(batch.last_sequence),
             last_offset=batch.last_offset,
-            offset_delta=batch.last_offset - batch.base_offset,
+            offset_delta=_wrap_int32(batch.last_offset - batch.base_offset),
             last_timestamp=batch.max_timestamp,
         )
         if state.current_txn_first_offset is not None and not batch.is_transactional:
@@ -175,7 +175,7 @@ class ProducerStates:
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
         """The last stable offset at the end of a transaction that is not yet marked completed."""
         others = (first for first, who in self.open.items() if who != completed.producer_id)
-        return min(others, default=completed.last_offset + 1)
+        return min(others, default=wrap_int64(completed.last_offset + 1))
 
     def complete(self, completed: CompletedTransaction) -> None:
         """Mark a transaction completed.
@@ -311,3 +311,7 @@ def _snapshot(states: tuple[ProducerState, ...]) -> bytes:
     )
     body = len(states).to_bytes(4, "big") + entries
     return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+
+def _wrap_int32(number: int) -> int:
+    return (number + 2**31) % 2**32 - 2**31

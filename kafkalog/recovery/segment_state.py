@@ -26,6 +26,8 @@ from kafkalog.recovery.model import RebuildIndexes, StartRefusedError, TruncateL
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkalog.recovery.batches import Frame
     from kafkalog.recovery.directory import Directory
     from kafkalog.recovery.epochs import LeaderEpochs
@@ -36,11 +38,15 @@ _ABORTED = struct.Struct(">hqqqq")
 
 
 class OffsetOverflowError(Exception):
-    """A batch does not fit into its segment: Kafka splits the segment and begins again."""
+    """A batch does not fit into its segment: Kafka splits the segment and begins again.
 
-    def __init__(self, segment: SegmentState) -> None:
+    `aborted` is what the transaction index has got until then.
+    """
+
+    def __init__(self, segment: SegmentState, aborted: bytes) -> None:
         super().__init__(segment.base_offset)
         self.segment = segment
+        self.aborted = aborted
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +172,18 @@ class SegmentState:
 
     def find(self, offset: int) -> Found | None:
         """Where a read of `offset` begins, positions in the log; None behind the last batch."""
-        if not self.size_bytes:
-            return None
         position = max(self.offset_index.position_below(offset), 0)
-        with self._source() as source:
-            start, end = self.log.start, self.log.end
-            frame = find_offset(source, start + position, end, offset)
-            if frame is None:
-                return None
-            return Found(frame.position - start, frame.base_offset)
+        frame = find_offset((frame for _, frame in self.frames(position)), offset)
+        return Found(frame.position - self.log.start, frame.base_offset) if frame else None
+
+    def frames(self, position: int = 0, end: int | None = None) -> Iterator[tuple[Source, Frame]]:
+        """The batches between two positions in the log, each with the open file."""
+        if self.log.path is None:
+            return  # a new log has none
+        stop = self.log.end if end is None else self.log.start + end
+        with Source(self.log.path) as source:
+            for frame in frames(source, self.log.start + position, stop):
+                yield source, frame
 
     def next_offset(self) -> int:
         """The offset after the last batch, found by way of the index; the base where that fails.
@@ -186,15 +195,12 @@ class SegmentState:
         self.end_of_batches = 0
         if found is None:
             return self.base_offset
-        last = None
-        with self._source() as source:
-            for frame in frames(source, self.log.start + found.position, self.log.end):
-                last = frame
-            if last is None:
-                return self.base_offset
-            self.end_of_batches = last.end_position - self.log.start
-            self.has_epochs = last.magic >= 2 and last.batch.partition_leader_epoch >= 0
-            return last.last_offset + 1
+        end = self.base_offset
+        for _, frame in self.frames(found.position):
+            end = frame.next_offset
+            self.end_of_batches = frame.end_position - self.log.start
+            self.has_epochs = frame.magic >= 2 and frame.batch.partition_leader_epoch >= 0
+        return end
 
     def check_transaction_index(self) -> bool:
         """Whether no entry is below the base; the only check of an index at a start.
@@ -238,24 +244,24 @@ class SegmentState:
         self._time_index = TimeSlots(self.base_offset, None, self.config.segment_index_bytes)
         self._max_timestamp = NO_TIMESTAMP, self.base_offset
         aborted = AbortedList()
-        valid, last_entry = 0, 0
+        valid, last_entry, next_offset = 0, 0, self.base_offset
         reason = "the last batch is not complete"
         try:
-            with self._source() as source:
-                for frame in frames(source, self.log.start, self.log.end):
-                    frame.ensure_valid()
-                    if not self.fits(frame.last_offset):
-                        raise OffsetOverflowError(self)
-                    last_entry = self.index_batch(frame, valid, last_entry)
-                    valid += frame.size_bytes
-                    if frame.magic >= 2:
-                        _note_epoch(epochs, frame.batch)
-                        _note_producer(producers, source, frame.batch, aborted)
+            for source, frame in self.frames():
+                frame.ensure_valid()
+                if not self.fits(frame.last_offset):
+                    raise OffsetOverflowError(self, bytes(aborted.data))
+                last_entry = self.index_batch(frame, valid, last_entry)
+                valid += frame.size_bytes
+                next_offset = frame.next_offset
+                if frame.magic >= 2:
+                    _note_epoch(epochs, frame.batch)
+                    _note_producer(producers, source, frame, aborted)
         except CorruptRecordError as error:
             reason = f"{error.error}: {error.message}"
         truncated = self.size_bytes - valid
         if truncated > 0:
-            self._truncate(valid, reason)
+            self._truncate(valid, next_offset, reason)
         self._time_index.maybe_append(*self.max_timestamp, at_end=True)
         self._write_indexes(bytes(aborted.data), why)
         return truncated
@@ -277,9 +283,8 @@ class SegmentState:
         self._time_index = TimeSlots(self.base_offset, None, self.config.segment_index_bytes)
         self._max_timestamp = NO_TIMESTAMP, self.base_offset
         last_entry = 0
-        with self._source() as source:
-            for frame in frames(source, self.log.start, self.log.end):
-                last_entry = self.index_batch(frame, frame.position - self.log.start, last_entry)
+        for _, frame in self.frames():
+            last_entry = self.index_batch(frame, frame.position - self.log.start, last_entry)
         self._time_index.maybe_append(*self.max_timestamp, at_end=True)
         self._write_indexes(None, why)
 
@@ -292,7 +297,7 @@ class SegmentState:
         if found is not None:
             truncated = self.size_bytes - found.position
             if truncated:
-                self._truncate(found.position, reason)
+                self._truncate(found.position, self.base_offset, reason)
         self._max_timestamp = None
         self._write_indexes(b"", reason)
         return truncated
@@ -305,21 +310,18 @@ class SegmentState:
 
     def count_records(self, start: int) -> int:
         """Records in the batches that begin at or behind a position, by their headers."""
-        if not self.size_bytes:
+        if self.log.path is None:
             return 0
-        with self._source() as source:
+        with Source(self.log.path) as source:
             found = scan_batches(source, self.log.start + start, self.log.end)
             return sum(max(batch.count, 0) for batch in found if isinstance(batch, Batch))
 
-    def _source(self) -> Source:
-        assert self.log.path is not None, "an empty log is not read"
-        return Source(self.log.path)
-
-    def _truncate(self, size_bytes: int, reason: str) -> None:
+    def _truncate(self, size_bytes: int, offset: int, reason: str) -> None:
         self.directory.actions.append(
             TruncateLog(
                 self.base_offset,
                 size_bytes,
+                offset,
                 self.size_bytes - size_bytes,
                 self.count_records(size_bytes),
                 reason,
@@ -376,14 +378,14 @@ def _note_epoch(epochs: LeaderEpochs, batch: Batch) -> None:
 
 
 def _note_producer(
-    producers: ProducerStates, source: Source, batch: Batch, aborted: AbortedList
+    producers: ProducerStates, source: Source, frame: Frame, aborted: AbortedList
 ) -> None:
-    if batch.producer_id >= 0:
-        info = producers.prepare(batch.producer_id)
-        completed = info.append(source, batch)
+    if frame.batch.producer_id >= 0:
+        info = producers.prepare(frame.batch.producer_id)
+        completed = info.append(source, frame.batch)
         producers.update(info)
         if completed is not None:
             if completed.is_aborted:
                 aborted.append(completed, producers.last_stable_offset(completed))
             producers.complete(completed)
-    producers.end_offset = batch.last_offset + 1
+    producers.end_offset = frame.next_offset

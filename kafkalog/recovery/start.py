@@ -311,12 +311,10 @@ def _check_partition_metadata(directory: Directory) -> None:
         lines = read_file(content.path).decode().splitlines()
     except UnicodeDecodeError as error:
         raise _metadata_error("it is not UTF-8") from error
-    fields = [re.split(r":\s+", line) for line in lines[:2]]
-    if len(fields) < 2 or any(len(field) != 2 or not field[1] for field in fields):
-        raise _metadata_error("a line is malformed")
-    version, topic_id = fields[0][1], fields[1][1]
+    version = _metadata_value(lines, 0)
     if not re.fullmatch(r"\+?\d{1,9}", version):
         raise _metadata_error(f"version {version!r}")
+    topic_id = _metadata_value(lines, 1)
     try:
         if not re.fullmatch(r"[A-Za-z0-9_-]*={0,2}", topic_id) or len(topic_id) > _UUID_TEXT_MAX:
             raise binascii.Error
@@ -329,6 +327,18 @@ def _check_partition_metadata(directory: Directory) -> None:
         )
     if not any(decoded):
         raise _metadata_error("the topic id is zero")
+
+
+def _metadata_value(lines: list[str], number: int) -> str:
+    """What a line says behind its colon."""
+    if number >= len(lines):
+        raise StartRefusedError(
+            "NullPointerException", f"{PARTITION_METADATA} ends before line {number + 1}"
+        )
+    fields = re.split(r":\s+", lines[number])
+    if len(fields) != 2 or not fields[1]:
+        raise _metadata_error(f"line {number + 1} is malformed")
+    return fields[1]
 
 
 def _metadata_error(detail: str) -> StartRefusedError:

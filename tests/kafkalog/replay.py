@@ -59,14 +59,14 @@ def perform(partition: Path, action: Action, told: deque[tuple[str, bytes]]) -> 
             told_name, data = told.popleft()
             assert (told_name, len(data)) == (name, size_bytes)
             (partition / name).write_bytes(data)
-        case TruncateLog(base_offset, position, bytes_lost):
-            path = partition / f"{base_offset:020}.log"
+        case TruncateLog(base_offset, position, _, bytes_lost):
+            path = partition / name_of(base_offset)
             assert path.stat().st_size == position + bytes_lost
             with path.open("r+b") as file:
                 file.truncate(position)
         case RebuildIndexes(base_offset):
             written: set[str] = set()
-            mine = {f"{base_offset:020}{suffix}" for suffix in SEGMENT_FILES[1:]}
+            mine = {name_of(base_offset, suffix) for suffix in SEGMENT_FILES[1:]}
             while told and told[0][0] in mine - written:
                 name, data = told.popleft()
                 (partition / name).write_bytes(data)
@@ -76,21 +76,27 @@ def perform(partition: Path, action: Action, told: deque[tuple[str, bytes]]) -> 
             remove_segment(partition, base_offset)
         case CreateSegment(base_offset):
             for suffix in SEGMENT_FILES[:3]:
-                (partition / f"{base_offset:020}{suffix}").write_bytes(b"")
+                (partition / name_of(base_offset, suffix)).write_bytes(b"")
         case SplitSegment(base_offset, parts):
-            data = (partition / f"{base_offset:020}.log").read_bytes()
+            data = (partition / name_of(base_offset)).read_bytes()
             remove_segment(partition, base_offset)
             for part in parts:
-                path = partition / f"{part.base_offset:020}.log"
+                path = partition / name_of(part.base_offset)
                 path.write_bytes(data[part.start : part.end])
             assert [p.start for p in parts[1:]] == [p.end for p in parts[:-1]]
         case _:
             raise AssertionError(action)
 
 
+def name_of(base_offset: int, suffix: str = ".log") -> str:
+    """As Java writes it: 20 digits behind the sign, if there is one."""
+    sign = "-" if base_offset < 0 else ""
+    return f"{sign}{abs(base_offset):020}{suffix}"
+
+
 def remove_segment(partition: Path, base_offset: int) -> None:
     for suffix in SEGMENT_FILES:
-        (partition / f"{base_offset:020}{suffix}").unlink(missing_ok=True)
+        (partition / name_of(base_offset, suffix)).unlink(missing_ok=True)
 
 
 def close(partition: Path) -> None:

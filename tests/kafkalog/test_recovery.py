@@ -7,6 +7,7 @@ recovery point 0, what the loaded log said and what was on disk after it was clo
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from kafkalog.recovery import (
     predict_start,
     start_line,
 )
+from tests.kafka.damaged_logs import Damage
 from tests.kafkalog import replay
 
 if TYPE_CHECKING:
@@ -271,6 +273,29 @@ def open_log_dir(path: Path) -> LogDir:
     found = open_path(str(path))
     assert isinstance(found, LogDir)
     return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_hostile_directories_end_in_a_value(
+    scenarios: list[Scenario], seed: int, tmp_path: Path
+) -> None:
+    """Whatever the bytes and names, there is a prediction, and a line that says it."""
+    rng = random.Random(seed)
+    partition = rng.choice(scenarios).copy(tmp_path)
+    for directory in [path for path in partition.iterdir() if path.is_dir()]:
+        directory.rmdir()
+    for _ in range(rng.randrange(1, 4)):
+        Damage(partition, rng)
+    for path in sorted(partition.glob("*.log")):
+        data = bytearray(path.read_bytes())
+        for _ in range(rng.randrange(4) if data else 0):
+            position, size = rng.randrange(min(len(data), 700)), rng.randrange(1, 9)
+            data[position : position + size] = rng.choice((b"\xff", b"\x7f", b"\0")) * size
+        path.write_bytes(data)
+    for mode in StartMode:
+        predicted = predict_start(str(partition), mode, recovery_point=rng.randrange(60))
+        assert start_line(predicted)
+        assert (predicted.loaded is None) == (predicted.verdict == Verdict.REFUSE)
 
 
 def test_metadata_of_kraft_is_always_scanned_whole(scenario: Any, tmp_path: Path) -> None:
