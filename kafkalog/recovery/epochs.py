@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import EpochEntry
-from kafkalog.recovery.directory import LEADER_EPOCHS
+from kafkalog.recovery.directory import LEADER_EPOCHS, text_lines
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.source import read_file
 
@@ -133,7 +133,7 @@ def unparsable_line(path: str, field_count: int) -> str | None:
     error to it. The last two fields of a line are numbers.
     """
     try:
-        lines = read_file(path).decode().splitlines()
+        lines = text_lines(path)
     except UnicodeDecodeError:
         return None
     for line in lines[_HEADER_LINES:]:

@@ -5,6 +5,7 @@ Follows `LogLoader` and `LocalLog.splitOverflowedSegment` of Kafka 4.3.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from formats.constants import INT32_MAX, INT64_MAX
@@ -80,6 +81,7 @@ class Loader:
         self.producers = ProducerStates(directory, config, now_ms)
         self.segments: dict[int, SegmentState] = {}
         self._made: dict[int, SegmentState] = {}  # those with indexes that are not on disk
+        self._recent: deque[SegmentState] = deque()
         self._split_bases: set[int] = set()
         self.log_end_offset = 0
         self.log_start_offset = log_start_checkpoint
@@ -215,9 +217,10 @@ class Loader:
         )
         truncated = segment.recover(producers, self.epochs, why)
         producers.take_snapshot()
-        for earlier in list(self._made.values())[:-_INDEXES_KEPT]:
-            earlier.forget_entries()
         self._made[segment.base_offset] = segment
+        self._recent.append(segment)
+        if len(self._recent) > _INDEXES_KEPT:
+            self._recent.popleft().forget_entries()
         return truncated
 
     def _recover_log(self) -> None:

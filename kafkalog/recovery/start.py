@@ -19,7 +19,7 @@ from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.names import DirectoryState, FileKind
-from kafkalog.recovery.directory import LEADER_EPOCHS, PARTITION_METADATA, Directory
+from kafkalog.recovery.directory import LEADER_EPOCHS, PARTITION_METADATA, Directory, text_lines
 from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.loader import Loader
 from kafkalog.recovery.model import (
@@ -38,7 +38,6 @@ from kafkalog.recovery.model import (
     WriteFile,
 )
 from kafkalog.recovery.producer_replay import segments_between
-from kafkalog.source import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -308,7 +307,7 @@ def _check_partition_metadata(directory: Directory) -> None:
     if content is None or content.path is None:
         return
     try:
-        lines = read_file(content.path).decode().splitlines()
+        lines = text_lines(content.path)
     except UnicodeDecodeError as error:
         raise _metadata_error("it is not UTF-8") from error
     version = _metadata_value(lines, 0)

@@ -181,6 +181,8 @@ ODD: list[tuple[str, dict[str, bytes | str | None]]] = [
     ("intact", {"leader-epoch-checkpoint": b""}),
     ("intact", {"partition.metadata": b""}),
     ("intact", {"partition.metadata": b"version: 0"}),
+    ("intact", {"partition.metadata": b"version: 0\x0btopic_id: hPk5UTdUQhK8GdCZGLpcnA"}),
+    ("intact", {"partition.metadata": b"version: 0\rtopic_id: hPk5UTdUQhK8GdCZGLpcnA\r\n"}),
     ("intact", {"partition.metadata": b"version: x\ntopic_id: hPk5UTdUQhK8GdCZGLpcnA"}),
     ("intact", {"partition.metadata": b"version: 5\ntopic_id: hPk5UTdUQhK8GdCZGLpcnA==\n"}),
     ("intact", {"partition.metadata": b"version: 0\ntopic_id: hPk5UTdUQhK8GdCZGLpcn"}),
