@@ -1,0 +1,49 @@
+"""What a broker's next start would make of a partition directory, step by step."""
+
+from kafkalog.recovery.log_dir_start import PredictedLogDirStart, predict_log_dir_start
+from kafkalog.recovery.model import (
+    Action,
+    Consequence,
+    CreateSegment,
+    DeleteSegment,
+    LoadedLog,
+    LoadedSegment,
+    PredictedStart,
+    RebuildIndexes,
+    Refusal,
+    RemoveFile,
+    RenameFile,
+    SegmentPart,
+    SplitSegment,
+    StartConfig,
+    StartMode,
+    TruncateLog,
+    Verdict,
+    WriteFile,
+)
+from kafkalog.recovery.start import predict_start, start_line
+
+__all__ = [
+    "Action",
+    "Consequence",
+    "CreateSegment",
+    "DeleteSegment",
+    "LoadedLog",
+    "LoadedSegment",
+    "PredictedLogDirStart",
+    "PredictedStart",
+    "RebuildIndexes",
+    "Refusal",
+    "RemoveFile",
+    "RenameFile",
+    "SegmentPart",
+    "SplitSegment",
+    "StartConfig",
+    "StartMode",
+    "TruncateLog",
+    "Verdict",
+    "WriteFile",
+    "predict_log_dir_start",
+    "predict_start",
+    "start_line",
+]

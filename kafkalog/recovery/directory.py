@@ -1,0 +1,142 @@
+"""A partition directory as it would be: the files on disk with a list of changes on top.
+
+Nothing is written: each change is an `Action`, and later reads see its effect. File names are read
+as `LogFileUtils` of Kafka 4.3 reads them, which is laxer than the names Kafka gives.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from formats.constants import INT64_MAX
+from kafkalog.recovery.model import RemoveFile, RenameFile, StartRefusedError, WriteFile
+from kafkalog.source import Source, read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.model import ProducerState
+    from kafkalog.recovery.model import Action
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TRANSACTION_INDEX = ".txnindex"
+INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+SNAPSHOT = ".snapshot"
+SWAP = ".swap"
+CLEANED = ".cleaned"
+DELETED = ".deleted"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file holds: bytes `start` to `end` of a file on disk, or made bytes.
+
+    Made bytes that nobody will read again are not kept: `data` is None and `path` too.
+    """
+
+    path: str | None
+    start: int
+    end: int
+    data: bytes | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        return self.end - self.start
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes from `position`, fewer where the file ends."""
+        if self.path is None:
+            assert self.data is not None, "only what is kept is read"
+            return self.data[position : position + size]
+        with Source(self.path) as source:
+            return source.read(self.start + position, min(size, self.size_bytes - position))
+
+
+class Directory:
+    """The files by name, what is done to them, and who is told about bytes that are written.
+
+    Args:
+        partition: the directory on disk.
+        tell: called with name and bytes of each file that would be written; may be None.
+    """
+
+    def __init__(
+        self, partition: PartitionDir, tell: Callable[[str, bytes], None] | None = None
+    ) -> None:
+        self.actions: list[Action] = []
+        self.producer_snapshots: dict[str, tuple[ProducerState, ...]] = {}
+        self._tell = tell
+        self.contents = {
+            entry.name.name: Content(entry.path, 0, entry.size_bytes)
+            for entry in partition.files
+            if entry.error is None
+        }
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.contents
+
+    def names(self, *suffixes: str) -> list[str]:
+        """The names that are there, sorted; those with one of the suffixes where some are given."""
+        return sorted(
+            name for name in self.contents if not suffixes or name.endswith(tuple(suffixes))
+        )
+
+    def remove(self, name: str, why: str, *, routine: bool = False) -> None:
+        """Delete a file, if it is there."""
+        if self.contents.pop(name, None) is not None:
+            self.producer_snapshots.pop(name, None)
+            self.actions.append(RemoveFile(name, why, routine))
+
+    def rename(self, name: str, new_name: str, why: str) -> None:
+        """Give a file another name."""
+        self.contents[new_name] = self.contents.pop(name)
+        self.actions.append(RenameFile(name, new_name, why))
+
+    def write(
+        self, name: str, data: bytes, why: str, *, routine: bool = False, keep: bool = False
+    ) -> None:
+        """Write a file; its bytes are kept only for those who will read them."""
+        self.contents[name] = Content(None, 0, len(data), data if keep else None)
+        self.actions.append(WriteFile(name, len(data), why, routine))
+        self.tell(name, data)
+
+    def tell(self, name: str, data: bytes) -> None:
+        """Say what is in a file that the last action writes."""
+        if self._tell is not None:
+            self._tell(name, data)
+
+
+def segment_file(base_offset: int, suffix: str) -> str:
+    """Name of a segment's file or of a snapshot; the number has 20 digits or more."""
+    return f"{base_offset:021d}{suffix}" if base_offset < 0 else f"{base_offset:020d}{suffix}"
+
+
+def text_lines(path: str) -> list[str]:
+    """The lines of a small text file, as Java's `readLine` ends them.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    lines = re.split(r"\r\n|\r|\n", read_file(path).decode())
+    return lines if lines[-1] else lines[:-1]
+
+
+def offset_from_name(name: str) -> int:
+    """The number before the first dot, as `Long.parseLong` reads it.
+
+    Raises:
+        StartRefusedError: there is none.
+    """
+    text = name.partition(".")[0]
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if digits.isdecimal() and len(digits) < 256 and -INT64_MAX - 1 <= int(text) <= INT64_MAX:
+        return int(text)
+    raise StartRefusedError("NumberFormatException", f'For input string: "{text}" (file {name})')

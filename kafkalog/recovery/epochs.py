@@ -1,0 +1,145 @@
+"""The leader epochs of a partition as a start leaves them.
+
+Follows `LeaderEpochFileCache` and `LeaderEpochCheckpointFile` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kafkalog.checkpoints import read_leader_epochs
+from kafkalog.errors import CorruptDataError
+from kafkalog.model import EpochEntry
+from kafkalog.recovery.directory import LEADER_EPOCHS, text_lines
+from kafkalog.recovery.model import StartRefusedError
+from kafkalog.source import read_file
+
+if TYPE_CHECKING:
+    from kafkalog.recovery.directory import Directory
+
+_HEADER_LINES = 2
+
+
+class LeaderEpochs:
+    """Epoch to start offset, kept ascending in both.
+
+    Raises:
+        StartRefusedError: the file is malformed.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._starts: dict[int, int] = {}
+        self._data = b""
+        content = directory.contents.get(LEADER_EPOCHS)
+        if content is None or content.path is None:
+            directory.write(LEADER_EPOCHS, b"", "it is missing", routine=True)
+            return
+        self._data = read_file(content.path)
+        for entry in _read(content.path):
+            self._assign(entry.epoch, entry.start_offset)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """The entries by epoch."""
+        return tuple(EpochEntry(epoch, self._starts[epoch]) for epoch in sorted(self._starts))
+
+    @property
+    def latest(self) -> int | None:
+        """The largest epoch."""
+        return max(self._starts, default=None)
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Record that an epoch begins at an offset."""
+        if self._assign(epoch, start_offset):
+            self._write("epochs found in the log", routine=False)
+
+    def _assign(self, epoch: int, start_offset: int) -> bool:
+        if epoch < 0 or start_offset < 0:
+            raise StartRefusedError(
+                "IllegalArgumentException",
+                f"Received invalid partition leader epoch entry {epoch} at {start_offset}",
+            )
+        latest = self.latest
+        if latest is not None and epoch == latest and start_offset >= self._starts[latest]:
+            return False
+        for other in sorted(self._starts, reverse=True):
+            if other < epoch and self._starts[other] < start_offset:
+                break
+            del self._starts[other]
+        self._starts[epoch] = start_offset
+        return True
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drop the epochs that begin at or above the log's end.
+
+        One that begins at the end is that of a leader without appends, which is usual.
+        """
+        removed = []
+        for epoch in sorted(self._starts, reverse=True):
+            if self._starts[epoch] < end_offset or end_offset < 0:
+                break
+            removed.append(self._starts.pop(epoch))
+        if removed:
+            is_usual = max(removed) == end_offset
+            self._write("epochs at or above the log's end", routine=is_usual)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drop the epochs before the one that the log starts in, and let that one begin there."""
+        first = None
+        for epoch in sorted(self._starts):
+            if self._starts[epoch] > start_offset:
+                break
+            del self._starts[epoch]
+            first = epoch
+        if first is not None:
+            self._starts[first] = start_offset
+            self._write("epochs before the log's start", routine=True)
+
+    def clear(self) -> None:
+        """Drop all."""
+        self._starts.clear()
+        self._write("the log starts anew", routine=True)
+
+    def _write(self, why: str, *, routine: bool) -> None:
+        lines = ["0", str(len(self._starts))]
+        lines += [f"{entry.epoch} {entry.start_offset}" for entry in self.entries]
+        data = "".join(f"{line}\n" for line in lines).encode()
+        if data != self._data:  # Kafka writes it again even so, which nobody can tell
+            self._data = data
+            self._directory.write(LEADER_EPOCHS, data, why, routine=routine)
+
+
+def _read(path: str) -> list[EpochEntry]:
+    try:
+        return read_leader_epochs(path)
+    except CorruptDataError as error:
+        if (line := unparsable_line(path, 2)) is not None:
+            raise StartRefusedError(
+                "NumberFormatException", f'For input string in {LEADER_EPOCHS}: "{line}"'
+            ) from error
+        raise StartRefusedError(
+            "KafkaStorageException",
+            f"Error while reading checkpoint file {LEADER_EPOCHS}: {error.message}",
+            is_storage=True,
+        ) from error
+
+
+def unparsable_line(path: str, field_count: int) -> str | None:
+    """The line of a malformed checkpoint at which Kafka gives up because of a number.
+
+    The numbers of an entry it parses without a net; anything else, where this is None, is an I/O
+    error to it. The last two fields of a line are numbers.
+    """
+    try:
+        lines = text_lines(path)
+    except UnicodeDecodeError:
+        return None
+    for line in lines[_HEADER_LINES:]:
+        fields = line.split()
+        if len(fields) != field_count:
+            return None
+        if not all(re.fullmatch(r"[+-]?[0-9]{1,18}", field) for field in fields[-2:]):
+            return line
+    return None

@@ -1,0 +1,223 @@
+"""Offset and time indexes as a broker takes them: every whole slot of the file is an entry.
+
+Follows `AbstractIndex`, `OffsetIndex` and `TimeIndex` of Kafka 4.3, to the steps of the binary
+search: over the zeros of a preallocated index, or over garbage, its answer depends on them.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, ClassVar
+
+from formats import constants as c
+from kafkalog.recovery.model import StartRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.recovery.directory import Content
+
+_WARM_BYTES = 8192
+NO_TIMESTAMP = -1
+
+
+class InvalidOffsetError(StartRefusedError):
+    """Kafka's `InvalidOffsetException`: the offsets of a log go back where an entry is due."""
+
+
+class IndexSlots:
+    """What offset and time index have in common.
+
+    Args:
+        base_offset: of the segment.
+        content: the file; None: a new, empty one.
+        capacity_bytes: how large the broker makes it.
+    """
+
+    entry: ClassVar[struct.Struct]
+
+    def __init__(self, base_offset: int, content: Content | None, capacity_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.capacity = capacity_bytes // self.entry.size
+        self._content = content
+        self._written = bytearray()
+        self.entry_count = content.size_bytes // self.entry.size if content else 0
+
+    def slot(self, number: int) -> tuple[int, int]:
+        """The two fields of an entry."""
+        position = number * self.entry.size
+        if self._content is not None:
+            fields = self.entry.unpack(self._content.read(position, self.entry.size))
+        else:
+            fields = self.entry.unpack_from(self._written, position)
+        return fields[0], fields[1]
+
+    def resize(self) -> None:
+        """What becomes of the file of an active segment: it is grown to its capacity.
+
+        Raises:
+            StartRefusedError: it has more entries than that; Kafka does not expect it.
+        """
+        if self.entry_count > self.capacity:
+            size, limit = self.entry_count * self.entry.size, self.capacity * self.entry.size
+            raise StartRefusedError(
+                "IllegalArgumentException", f"newPosition > limit: ({size} > {limit})"
+            )
+
+    def data(self) -> bytes:
+        """The entries as they are in a trimmed file."""
+        size = self.entry_count * self.entry.size
+        if self._content is not None:
+            return self._content.read(0, size)
+        return bytes(self._written[:size])
+
+    def forget(self) -> None:
+        """Drop the entries of an index that was made and will hardly be read.
+
+        Then searches begin at position 0, which finds the same batch, later.
+        """
+        if self._content is None:
+            self._written = bytearray()
+
+    def _append(self, first: int, second: int) -> None:
+        assert self._content is None, "only indexes made anew grow"
+        self._written += self.entry.pack(first, second)
+        self.entry_count += 1
+
+    def _keep(self, count: int) -> None:
+        self.entry_count = count
+        if self._content is None:
+            del self._written[count * self.entry.size :]
+
+    def _floor(self, target: int, key: Callable[[int], int]) -> int:
+        """Ordinal of the largest entry <= target as Kafka's search finds it, -1 without one."""
+        if not self.entry_count or (self._content is None and not self._written):
+            return -1
+        first_warm = max(0, self.entry_count - 1 - _WARM_BYTES // self.entry.size)
+        if key(first_warm) < target:
+            low, high = first_warm, self.entry_count - 1
+        elif key(0) > target:
+            return -1
+        else:
+            low, high = 0, first_warm
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = key(middle)
+            if found == target:
+                return middle
+            if found > target:
+                high = middle - 1
+            else:
+                low = middle
+        return low
+
+    def _count_below(self, offset: int, key: Callable[[int], int]) -> int:
+        """How many entries `truncateTo` leaves."""
+        slot = self._floor(offset, key)
+        return slot if slot >= 0 and key(slot) == offset else slot + 1
+
+    def _relative(self, offset: int) -> int:
+        if not self.fits(offset):
+            raise StartRefusedError(
+                "IndexOffsetOverflowException", f"Integer overflow for offset: {offset}"
+            )
+        return offset - self.base_offset
+
+    def fits(self, offset: int) -> bool:
+        """Whether the segment can hold the offset."""
+        return 0 <= offset - self.base_offset <= c.INT32_MAX
+
+
+class OffsetSlots(IndexSlots):
+    """An `.index`."""
+
+    entry = struct.Struct(">ii")
+
+    def __init__(self, base_offset: int, content: Content | None, capacity_bytes: int) -> None:
+        super().__init__(base_offset, content, capacity_bytes)
+        self.last_offset = self._last_offset()
+
+    def offset(self, number: int) -> int:
+        """Offset of an entry."""
+        return self.base_offset + self.slot(number)[0]
+
+    def position_below(self, offset: int) -> int:
+        """Where a search for the offset starts."""
+        slot = self._floor(offset, self.offset)
+        return self.slot(slot)[1] if slot >= 0 else 0
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry.
+
+        Raises:
+            InvalidOffsetError: the offset is not above the last one.
+            StartRefusedError: the index is full.
+        """
+        if self.entry_count >= self.capacity:
+            raise StartRefusedError(
+                "IllegalArgumentException",
+                f"Attempt to append to a full index (size = {self.entry_count}).",
+            )
+        if self.entry_count and offset <= self.last_offset:
+            raise InvalidOffsetError(
+                "InvalidOffsetException",
+                f"Attempt to append an offset {offset} to position {self.entry_count} no larger "
+                f"than the last offset appended ({self.last_offset})",
+            )
+        self._append(self._relative(offset), position)
+        self.last_offset = offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at and above the offset."""
+        self._keep(self._count_below(offset, self.offset))
+        self.last_offset = self._last_offset()
+
+    def _last_offset(self) -> int:
+        return self.offset(self.entry_count - 1) if self.entry_count else self.base_offset
+
+
+class TimeSlots(IndexSlots):
+    """A `.timeindex`."""
+
+    entry = struct.Struct(">qi")
+
+    def __init__(self, base_offset: int, content: Content | None, capacity_bytes: int) -> None:
+        super().__init__(base_offset, content, capacity_bytes)
+        self.last = self._last()
+
+    def offset(self, number: int) -> int:
+        """Offset of an entry."""
+        return self.base_offset + self.slot(number)[1]
+
+    def maybe_append(self, timestamp: int, offset: int, *, at_end: bool = False) -> None:
+        """Add an entry if its timestamp is later than the last; one slot is kept for the end.
+
+        Raises:
+            InvalidOffsetError: the offset is below the last one.
+            StartRefusedError: the index is full.
+        """
+        if not at_end and self.entry_count >= self.capacity - 1:
+            raise StartRefusedError(
+                "IllegalArgumentException",
+                f"Attempt to append to a full time index (size = {self.entry_count}).",
+            )
+        if self.entry_count and offset < self.last[1]:
+            raise InvalidOffsetError(
+                "InvalidOffsetException",
+                f"Attempt to append an offset ({offset}) to slot {self.entry_count} no larger than "
+                f"the last offset appended ({self.last[1]})",
+            )
+        if timestamp > self.last[0]:
+            self._append(timestamp, self._relative(offset))
+            self.last = (timestamp, offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at and above the offset."""
+        self._keep(self._count_below(offset, self.offset))
+        self.last = self._last()
+
+    def _last(self) -> tuple[int, int]:
+        """Timestamp and offset of the last entry, `NO_TIMESTAMP` and base offset without one."""
+        if not self.entry_count:
+            return NO_TIMESTAMP, self.base_offset
+        return self.slot(self.entry_count - 1)[0], self.offset(self.entry_count - 1)

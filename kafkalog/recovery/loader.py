@@ -1,0 +1,361 @@
+"""The steps by which a broker loads a partition, each on a `Directory` in place of a disk.
+
+Follows `LogLoader` and `LocalLog.splitOverflowedSegment` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from formats.constants import INT32_MAX, INT64_MAX
+from kafkalog.recovery.directory import (
+    CLEANED,
+    DELETED,
+    INDEXES,
+    LOG,
+    OFFSET_INDEX,
+    SWAP,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    Content,
+    offset_from_name,
+    segment_file,
+)
+from kafkalog.recovery.index_slots import InvalidOffsetError, OffsetSlots
+from kafkalog.recovery.model import (
+    CreateSegment,
+    DeleteSegment,
+    SegmentPart,
+    SplitSegment,
+    StartRefusedError,
+)
+from kafkalog.recovery.producer_replay import rebuild_producers, segments_between
+from kafkalog.recovery.producers import ProducerStates
+from kafkalog.recovery.segment_state import OffsetOverflowError, SegmentState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.recovery.directory import Directory
+    from kafkalog.recovery.epochs import LeaderEpochs
+    from kafkalog.recovery.model import StartConfig
+
+_KRAFT_SNAPSHOT_DELETED = ".checkpoint.deleted"
+_INDEXES_KEPT = 2  # segments back that a scan may still look into
+
+
+class Loader:
+    """One load of a partition.
+
+    Args:
+        directory: its files.
+        epochs: its leader epochs.
+        config: what the outcome depends on.
+        now_ms: the clock.
+        is_clean: whether the broker was shut down cleanly.
+        recovery_point: from the checkpoint.
+        log_start_checkpoint: from the checkpoint.
+
+    After `load`, `segments`, `producers`, `log_end_offset` and `recovery_point` hold the outcome.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        epochs: LeaderEpochs,
+        config: StartConfig,
+        *,
+        now_ms: int,
+        is_clean: bool,
+        recovery_point: int,
+        log_start_checkpoint: int,
+    ) -> None:
+        self.directory = directory
+        self.epochs = epochs
+        self.config = config
+        self.now_ms = now_ms
+        self.is_clean = is_clean
+        self.recovery_point = recovery_point
+        self.log_start_checkpoint = log_start_checkpoint
+        self.producers = ProducerStates(directory, config, now_ms)
+        self.segments: dict[int, SegmentState] = {}
+        self._made: dict[int, SegmentState] = {}  # those with indexes that are not on disk
+        self._recent: deque[SegmentState] = deque()
+        self._split_bases: set[int] = set()
+        self.log_end_offset = 0
+        self.log_start_offset = log_start_checkpoint
+
+    def load(self, *, is_deleted: bool) -> None:
+        """Go through all steps; `is_deleted` for a directory that awaits its deletion.
+
+        Raises:
+            StartRefusedError: Kafka would throw.
+        """
+        self._complete_swap(self._remove_temporary())
+        self._until_no_overflow(self._load_segments)
+        if is_deleted:
+            if not self.segments:
+                self._create_segment(0)
+            self.recovery_point = self.log_end_offset = 0
+        else:
+            self._until_no_overflow(self._recover_log)
+            active = self.segments[max(self.segments)]
+            active.offset_index.resize()
+            active.time_index.resize()
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self.log_start_offset = max(self.log_start_checkpoint, min(self.segments))
+        self.epochs.truncate_from_start(self.log_start_checkpoint)
+        self.producers.remove_strays(sorted(self.segments))
+        rebuild_producers(
+            self.producers,
+            self.segments,
+            self.log_start_offset,
+            self.log_end_offset,
+            is_clean=self.is_clean,
+        )
+
+    def _remove_temporary(self) -> list[str]:
+        """First pass: drop left-overs and swaps that were not complete; the names of the rest."""
+        swaps, cleaned = [], []
+        least_cleaned = INT64_MAX
+        for name in self.directory.names():
+            if name.endswith(DELETED) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):
+                self.directory.remove(name, "a deletion was interrupted")
+            elif name.endswith(CLEANED):
+                least_cleaned = min(least_cleaned, offset_from_name(name))
+                cleaned.append(name)
+            elif name.endswith(SWAP):
+                swaps.append(name)
+        undone = [name for name in swaps if offset_from_name(name) >= least_cleaned]
+        for name in undone:
+            self.directory.remove(name, "a swap was interrupted before all its files were ready")
+        for name in cleaned:
+            self.directory.remove(name, "a cleaning or split was interrupted")
+        return [name for name in swaps if name not in undone]
+
+    def _complete_swap(self, swaps: list[str]) -> None:
+        """Delete the segments that complete swap files replace, then rename these."""
+        least, most = INT64_MAX, -INT64_MAX - 1
+        for name in swaps:
+            if not name.removesuffix(SWAP).endswith(LOG):
+                continue
+            base_offset = offset_from_name(name)
+            least = min(least, base_offset)
+            most = max(most, self._next_offset_of_swap(base_offset))
+        for name in self.directory.names():
+            if name.endswith(SWAP):
+                continue
+            try:
+                offset = offset_from_name(name)
+            except StartRefusedError:
+                continue
+            if least <= offset < most:
+                self.directory.remove(name, "its segment is replaced by a swap file")
+        for name in self.directory.names(SWAP):
+            self.directory.rename(name, name.removesuffix(SWAP), "an interrupted swap is completed")
+
+    def _next_offset_of_swap(self, base_offset: int) -> int:
+        log_name = segment_file(base_offset, LOG + SWAP)
+        if log_name not in self.directory:
+            self.directory.write(log_name, b"", "the name of a swap file has no 20 digits")
+        segment = SegmentState(
+            self.directory, base_offset, self.config, self.directory.contents[log_name]
+        )
+        index_name = segment_file(base_offset, OFFSET_INDEX + SWAP)
+        index = self.directory.contents.get(index_name)
+        segment.use_index(OffsetSlots(base_offset, index, self.config.segment_index_bytes))
+        if index is None:
+            capacity = self.config.segment_index_bytes // OffsetSlots.entry.size
+            zeros = bytes(capacity * OffsetSlots.entry.size)
+            why = "the index of a swap file is missing: it becomes one of zeros"
+            self.directory.write(index_name, zeros, why, keep=True)
+        return segment.next_offset()
+
+    def _until_no_overflow(self, step: Callable[[], None]) -> None:
+        while True:
+            try:
+                step()
+            except OffsetOverflowError as overflow:
+                self._split(overflow.segment, overflow.aborted)
+            else:
+                return
+
+    def _load_segments(self) -> None:
+        """Take up the segments; recover those whose indexes are missing or below the base."""
+        self.segments = {}
+        for name in self.directory.names():
+            if name.endswith(INDEXES):
+                if segment_file(offset_from_name(name), LOG) not in self.directory:
+                    self.directory.remove(name, "an index without a log")
+            elif name.endswith(LOG):
+                self._load_segment(offset_from_name(name))
+
+    def _load_segment(self, base_offset: int) -> None:
+        segment = self._made.get(base_offset)
+        if segment is None:
+            segment = SegmentState(self.directory, base_offset, self.config, None)
+        if segment.name(LOG) not in self.directory:
+            self.directory.write(segment.name(LOG), b"", "a .log whose name has no 20 digits")
+        if segment.name(OFFSET_INDEX) not in self.directory:
+            self._recover_segment(segment, "its offset index is missing")
+        else:
+            if segment.name(TIME_INDEX) not in self.directory:
+                self.directory.write(segment.name(TIME_INDEX), b"", "it is missing", keep=True)
+            if not segment.check_transaction_index():
+                self._recover_segment(segment, "its transaction index has entries below the base")
+        self.segments[base_offset] = segment
+
+    def _recover_segment(self, segment: SegmentState, why: str) -> int:
+        producers = ProducerStates(self.directory, self.config, self.now_ms)
+        rebuild_producers(
+            producers,
+            self.segments,
+            self.log_start_checkpoint,
+            segment.base_offset,
+            is_clean=False,
+        )
+        truncated = segment.recover(producers, self.epochs, why)
+        producers.take_snapshot()
+        self._made[segment.base_offset] = segment
+        self._recent.append(segment)
+        if len(self._recent) > _INDEXES_KEPT:
+            self._recent.popleft().forget_entries()
+        return truncated
+
+    def _recover_log(self) -> None:
+        """Scan what may not be on disk, then find the log's end."""
+        if not self.is_clean:
+            self._recover_unflushed()
+        end_offset = self._end_offset()
+        if not self.segments:
+            self._create_segment(self.log_start_checkpoint)
+        if self.is_clean and end_offset is not None:
+            self.recovery_point = self.log_end_offset = end_offset
+            return
+        if end_offset is None:
+            end_offset = self.segments[max(self.segments)].next_offset()
+        self.log_end_offset = end_offset
+        self.recovery_point = min(self.recovery_point, end_offset)
+
+    def _recover_unflushed(self) -> None:
+        unflushed = segments_between(self.segments, self.recovery_point, INT64_MAX)
+        for number, segment in enumerate(unflushed):
+            try:
+                truncated = self._recover_segment(segment, "it may not have been flushed")
+            except InvalidOffsetError as error:
+                truncated = segment.truncate_to_base(f"{error.error}: {error.message}")
+            if truncated > 0:
+                self._delete(unflushed[number + 1 :], "it is behind the place where the log is cut")
+                return
+
+    def _end_offset(self) -> int | None:
+        """The log's end, None without segments; all go if it is below the checkpointed start."""
+        if not self.segments:
+            return None
+        end_offset = self.segments[max(self.segments)].next_offset()
+        if end_offset >= self.log_start_checkpoint:
+            return end_offset
+        self._delete(
+            list(self.segments.values()),
+            f"the log's end {end_offset} is below its checkpointed start "
+            f"{self.log_start_checkpoint}",
+        )
+        self.epochs.clear()
+        self.producers.truncate_fully(self.log_start_checkpoint)
+        return None
+
+    def _create_segment(self, base_offset: int) -> None:
+        segment = SegmentState(self.directory, base_offset, self.config, Content(None, 0, 0, b""))
+        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
+            self.directory.contents[segment.name(suffix)] = Content(None, 0, 0, b"")
+        self.directory.actions.append(CreateSegment(base_offset, "no segment is left"))
+        self.segments[base_offset] = segment
+
+    def _delete(self, segments: list[SegmentState], why: str) -> None:
+        for segment in segments:
+            self.directory.actions.append(
+                DeleteSegment(
+                    segment.base_offset, segment.size_bytes, segment.count_records(0), why
+                )
+            )
+            self._forget(segment)
+        for segment in segments:
+            self.producers.remove_with_segment(segment.base_offset)
+
+    def _forget(self, segment: SegmentState) -> None:
+        self.segments.pop(segment.base_offset, None)
+        self._made.pop(segment.base_offset, None)
+        for suffix in (LOG, *INDEXES):
+            self.directory.contents.pop(segment.name(suffix), None)
+
+    def _split(self, segment: SegmentState, aborted: bytes) -> None:
+        """Replace a segment by several that can hold its offsets.
+
+        Raises:
+            StartRefusedError: its last offset fits, so that it is not the segment that is wrong.
+        """
+        next_offset = segment.next_offset()
+        if next_offset <= segment.base_offset or segment.fits(next_offset - 1):
+            raise StartRefusedError(
+                "IllegalArgumentException",
+                "Split operation is only permitted for segments with overflow, and the problem "
+                f"path is {segment.name(LOG)}",
+            )
+        if segment.base_offset in self._split_bases:
+            raise StartRefusedError(
+                "LogSegmentOffsetOverflowException",
+                f"The start splits {segment.name(LOG)} again and again and never ends",
+            )
+        self._split_bases.add(segment.base_offset)
+        parts = self._split_parts(segment)
+        self.directory.actions.append(
+            SplitSegment(
+                segment.base_offset,
+                tuple(
+                    SegmentPart(part.base_offset, part.log.start, part.log.end) for part in parts
+                ),
+                "its offsets do not fit into one segment",
+            )
+        )
+        is_listed = segment.base_offset in self.segments
+        left_over = aborted or segment.name(TRANSACTION_INDEX) in self.directory
+        self._forget(segment)
+        for part in parts:
+            self.directory.contents[part.name(LOG)] = part.log
+            part.build_indexes("it is new")
+            self.segments[part.base_offset] = self._made[part.base_offset] = part
+        if segment.base_offset not in self.segments:
+            self.producers.remove_with_segment(segment.base_offset)
+        elif left_over and not is_listed:
+            # Kafka retires the old files only of a segment that it has taken up already; the
+            # others are replaced, but for this one.
+            why = "left from the segment before it was split"
+            self.directory.write(segment.name(TRANSACTION_INDEX), aborted, why)
+
+    def _split_parts(self, segment: SegmentState) -> list[SegmentState]:
+        log = segment.log
+        bounds: list[tuple[int, int]] = []  # base offset and position
+        end = log.start
+        for _, frame in segment.frames():
+            if not bounds or not _fits(frame.last_offset, bounds[-1][0]):
+                bounds.append((frame.base_offset, frame.position))
+                if not _fits(frame.last_offset, frame.base_offset):
+                    raise StartRefusedError(
+                        "IllegalStateException",
+                        f"Failed to append records from position {frame.position}",
+                    )
+            end = frame.end_position
+        if end != log.end:
+            raise StartRefusedError(
+                "NoSuchElementException", f"No batch at position {end} of {segment.name(LOG)}"
+            )
+        ends = [position for _, position in bounds[1:]] + [log.end]
+        return [
+            SegmentState(self.directory, base, self.config, Content(log.path, start, stop))
+            for (base, start), stop in zip(bounds, ends, strict=True)
+        ]
+
+
+def _fits(offset: int, base_offset: int) -> bool:
+    return 0 <= offset - base_offset <= INT32_MAX

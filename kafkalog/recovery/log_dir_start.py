@@ -1,0 +1,102 @@
+"""What the next start of a broker would make of a whole log directory.
+
+Follows `LogManager.loadLogs` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.checkpoints import read_offset_checkpoint
+from kafkalog.errors import CorruptDataError
+from kafkalog.names import REMOTE_INDEX_CACHE, DirectoryState
+from kafkalog.recovery.epochs import unparsable_line
+from kafkalog.recovery.model import Consequence, PredictedStart, Refusal, StartConfig, StartMode
+from kafkalog.recovery.start import CHECKPOINTS, predict_start
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.log_dir import LogDir
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedLogDirStart:
+    """What the next start would make of a log directory.
+
+    Attributes:
+        path: the directory.
+        refusals: what stops the start and belongs to no partition.
+        partitions: the predictions for its partition directories, by name.
+    """
+
+    path: str
+    refusals: tuple[Refusal, ...]
+    partitions: tuple[PredictedStart, ...]
+
+    @property
+    def consequence(self) -> Consequence | None:
+        """What becomes of the directory or the broker, the gravest; None: the start succeeds.
+
+        With a single log directory the broker stops in either case.
+        """
+        inner = (start.refusal for start in self.partitions if start.refusal is not None)
+        found = {refusal.consequence for refusal in (*self.refusals, *inner)}
+        if Consequence.BROKER_FAILS in found:
+            return Consequence.BROKER_FAILS
+        return Consequence.LOG_DIR_OFFLINE if found else None
+
+
+def predict_log_dir_start(
+    log_dir: LogDir, mode: StartMode | None = None, *, config: StartConfig | None = None
+) -> PredictedLogDirStart:
+    """What a broker's next start would do with a log directory. Nothing is written.
+
+    Args:
+        log_dir: the directory.
+        mode: how the broker comes to it; None: by its mark of a clean shutdown.
+        config: what the outcome depends on; None: Kafka's defaults.
+
+    Raises:
+        UnreadableError: a partition directory cannot be read.
+
+    Cost:
+        That of `predict_start` for each partition.
+    """
+    return PredictedLogDirStart(
+        log_dir.path,
+        (*_checkpoint_refusals(log_dir), *_name_refusals(log_dir)),
+        tuple(predict_start(partition, mode, config=config) for partition in log_dir.partitions),
+    )
+
+
+def _checkpoint_refusals(log_dir: LogDir) -> Iterator[Refusal]:
+    """A malformed checkpoint is an I/O error, but a wrong number in it is only logged."""
+    for name in CHECKPOINTS:
+        entry = log_dir.file(name)
+        if entry is None or entry.error is not None:
+            continue
+        path = os.path.join(log_dir.path, name)
+        try:
+            read_offset_checkpoint(path)
+        except CorruptDataError as error:
+            if unparsable_line(path, 3) is None:
+                message = f"Error while reading checkpoint file {name}: {error.message}"
+                yield Refusal("KafkaStorageException", message, Consequence.LOG_DIR_OFFLINE)
+
+
+def _name_refusals(log_dir: LogDir) -> Iterator[Refusal]:
+    for name in log_dir.others:
+        if name != REMOTE_INDEX_CACHE:
+            message = f"Found directory {name!r}, which is not in the form of topic-partition"
+            yield Refusal("KafkaException", message, Consequence.BROKER_FAILS)
+    seen: set[tuple[str, int | None]] = set()
+    for partition in log_dir.partitions:
+        if partition.state == DirectoryState.LIVE:
+            key = (partition.topic, partition.partition)
+            if key in seen:
+                message = f"Duplicate log directories found for {partition.topic}-{key[1]}"
+                yield Refusal("IllegalStateException", message, Consequence.BROKER_FAILS)
+            seen.add(key)

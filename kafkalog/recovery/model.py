@@ -1,0 +1,326 @@
+"""What a broker's next start would make of a partition: modes, actions, outcome, as values.
+
+Follows `LoadedLogOffsets`, `LogLoader` and `LogManager` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalog.model import EpochEntry, ProducerState
+
+
+class StartMode(StrEnum):
+    """How a broker comes to the log."""
+
+    CLEAN = "clean"
+    """After a clean shutdown: nothing is scanned that need not be."""
+    UNCLEAN = "unclean"
+    """Without the mark of one: everything from the recovery point on is scanned."""
+    FULL = "full"
+    """As unclean, with recovery point 0: everything is scanned."""
+
+
+class Verdict(StrEnum):
+    """What a start comes to, gravest last."""
+
+    NOTHING = "nothing"
+    """Only what every start writes, such as the producer snapshot at the log end."""
+    TIDY = "tidy"
+    """Left-overs are removed, an interrupted swap is completed, or small files are written."""
+    REBUILD = "rebuild"
+    """Indexes are written anew; no record is touched."""
+    TRUNCATE = "truncate"
+    """The end of the log is cut off, or all of it."""
+    REFUSE = "refuse"
+    """The log cannot be loaded."""
+
+
+class Consequence(StrEnum):
+    """How far a log that cannot be loaded reaches."""
+
+    LOG_DIR_OFFLINE = "the log directory goes offline"
+    BROKER_FAILS = "the broker does not start"
+
+
+@dataclass(frozen=True, slots=True)
+class StartConfig:
+    """The configs a start depends on; the defaults are Kafka's.
+
+    Attributes:
+        index_interval_bytes: `index.interval.bytes` of the topic.
+        segment_index_bytes: `segment.index.bytes` of the topic.
+        producer_id_expiration_ms: `producer.id.expiration.ms` of the broker.
+        now_ms: the broker's clock; None: the clock of this machine.
+    """
+
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 << 20
+    producer_id_expiration_ms: int = 86_400_000
+    now_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFile:
+    """A file is deleted; `routine` where brokers that are well leave such files."""
+
+    name: str
+    why: str
+    routine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameFile:
+    """A file gets another name; one that has that name already is replaced."""
+
+    name: str
+    new_name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """A file is written; `routine` where every start writes such a file."""
+
+    name: str
+    size_bytes: int
+    why: str
+    routine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateLog:
+    """A segment's log is cut.
+
+    Attributes:
+        base_offset: of the segment.
+        position: where it is cut, and so its new size.
+        offset: of the first record that is cut off, where the log goes on.
+        bytes_lost: how many bytes that removes.
+        records_lost: records in the batches that begin in them, by what their headers say.
+        why: what was found at that position.
+    """
+
+    base_offset: int
+    position: int
+    offset: int
+    bytes_lost: int
+    records_lost: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildIndexes:
+    """The indexes of a segment are written anew; the counts are those of the new ones.
+
+    `changed` names the files whose bytes will differ from those on disk (zero padding aside).
+    """
+
+    base_offset: int
+    offset_index_entries: int
+    time_index_entries: int
+    transaction_index_entries: int
+    changed: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSegment:
+    """A segment is removed: its log and whichever indexes it has."""
+
+    base_offset: int
+    size_bytes: int
+    records_lost: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSegment:
+    """An empty segment is made, as no other is left."""
+
+    base_offset: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPart:
+    """One of the segments that another is split into: its bytes there, from and to."""
+
+    base_offset: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSegment:
+    """A segment whose offsets do not fit is replaced by several, each with new indexes."""
+
+    base_offset: int
+    parts: tuple[SegmentPart, ...]
+    why: str
+
+
+Action = (
+    RemoveFile
+    | RenameFile
+    | WriteFile
+    | TruncateLog
+    | RebuildIndexes
+    | DeleteSegment
+    | CreateSegment
+    | SplitSegment
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a log cannot be loaded: Kafka's exception, its meaning and how far it reaches."""
+
+    error: str
+    message: str
+    consequence: Consequence
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSegment:
+    """A segment as the broker has it after the start.
+
+    `path` and `start` say where its bytes are now (a split segment begins inside a file), path is
+    None for a new one. Entries are counted as Kafka does: padding of a preallocated index that is
+    not rebuilt counts. `max_timestamp` is that of the last entry of the time index, or of a scan.
+    """
+
+    base_offset: int
+    path: str | None
+    start: int
+    size_bytes: int
+    offset_index_entries: int
+    time_index_entries: int
+    transaction_index_entries: int
+    max_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLog:
+    """What the broker knows of the log after the start.
+
+    Attributes:
+        log_start_offset: first readable offset.
+        log_end_offset: offset the next record gets.
+        recovery_point: offset below which all is taken to be on disk.
+        first_unstable_offset: first offset of the earliest transaction that is not decided, or
+            was replayed and is above the high watermark of a start; None without one.
+        segments: by base offset; never none.
+        producers: their states by producer id.
+        leader_epochs: the entries of leader-epoch-checkpoint.
+        snapshots: offsets of the producer snapshots that are there then.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    first_unstable_offset: int | None
+    segments: tuple[LoadedSegment, ...]
+    producers: tuple[ProducerState, ...]
+    leader_epochs: tuple[EpochEntry, ...]
+    snapshots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedStart:
+    """What the next start would make of one partition directory.
+
+    Attributes:
+        path: the directory.
+        mode: how the broker comes to it.
+        recovery_point: what the checkpoint says, or what is assumed in its place.
+        log_start_checkpoint: what the checkpoint of log start offsets says, 0 without an entry.
+        assumptions: what could not be read and was assumed, in words.
+        notes: what the start would not notice, or not tell, and someone should know.
+        actions: what is done, in order; up to the refusal where there is one.
+        refusal: why the log cannot be loaded, None where it can.
+        loaded: the log after the start, None where it is refused.
+    """
+
+    path: str
+    mode: StartMode
+    recovery_point: int
+    log_start_checkpoint: int
+    assumptions: tuple[str, ...]
+    notes: tuple[str, ...]
+    actions: tuple[Action, ...]
+    refusal: Refusal | None
+    loaded: LoadedLog | None
+
+    @property
+    def cuts(self) -> tuple[TruncateLog | DeleteSegment, ...]:
+        """The actions that lose data."""
+        return tuple(
+            action for action in self.actions if isinstance(action, TruncateLog | DeleteSegment)
+        )
+
+    @property
+    def records_lost(self) -> int:
+        """Records that go with what is cut off, by what the headers of their batches say."""
+        return sum(cut.records_lost for cut in self.cuts)
+
+    @property
+    def bytes_lost(self) -> int:
+        """Bytes of logs that are cut off."""
+        return sum(
+            cut.bytes_lost if isinstance(cut, TruncateLog) else cut.size_bytes for cut in self.cuts
+        )
+
+    @property
+    def rebuilt(self) -> tuple[int, ...]:
+        """Base offsets of segments with an index that will not be as it is now."""
+        return tuple(
+            action.base_offset
+            for action in self.actions
+            if isinstance(action, RebuildIndexes) and action.changed
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the start comes to."""
+        if self.refusal is not None:
+            return Verdict.REFUSE
+        if self.cuts:
+            return Verdict.TRUNCATE
+        if self.rebuilt or any(isinstance(action, SplitSegment) for action in self.actions):
+            return Verdict.REBUILD
+        return Verdict.TIDY if self.tidying else Verdict.NOTHING
+
+    @property
+    def tidying(self) -> tuple[Action, ...]:
+        """The actions on files that hold no records, without the routine ones."""
+        return tuple(
+            action
+            for action in self.actions
+            if isinstance(action, RenameFile | CreateSegment)
+            or (isinstance(action, RemoveFile | WriteFile) and not action.routine)
+        )
+
+
+class StartRefusedError(Exception):
+    """Kafka's loader would throw; becomes a `Refusal` where the prediction ends.
+
+    Args:
+        error: simple name of Kafka's exception.
+        message: what it says, without paths.
+        is_storage: whether it is an I/O error, which takes the log directory offline.
+    """
+
+    def __init__(self, error: str, message: str, *, is_storage: bool = False) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+        self.is_storage = is_storage
+
+    def refusal(self) -> Refusal:
+        """As a value."""
+        reach = Consequence.LOG_DIR_OFFLINE if self.is_storage else Consequence.BROKER_FAILS
+        return Refusal(self.error, self.message, reach)
