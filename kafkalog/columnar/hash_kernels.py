@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkalog.columnar.cache import kernel
+from kafkalog.columnar.byte_kernels import byte, eight_bytes
+from kafkalog.columnar.native import inlined, kernel
 
 _INITIAL = tuple(
     np.uint64(int.from_bytes(word, "big")) for word in (b"somepseu", b"dorandom", b"lygenera",
@@ -21,12 +22,12 @@ _WIDE = np.uint64(0xEE)  # makes the result one of 128 bits
 _SECOND = np.uint64(0xDD)
 
 
-@kernel
+@inlined
 def _rotate(value, bits):
     return value << np.uint64(bits) | value >> np.uint64(64 - bits)
 
 
-@kernel
+@inlined
 def _round(a, b, c, d):
     a += b
     b = _rotate(b, 13) ^ a
@@ -41,17 +42,7 @@ def _round(a, b, c, d):
     return a, b, c, d
 
 
-@kernel
-def _word(data, at):
-    return (
-        np.uint64(data[at]) | np.uint64(data[at + 1]) << np.uint64(8)
-        | np.uint64(data[at + 2]) << np.uint64(16) | np.uint64(data[at + 3]) << np.uint64(24)
-        | np.uint64(data[at + 4]) << np.uint64(32) | np.uint64(data[at + 5]) << np.uint64(40)
-        | np.uint64(data[at + 6]) << np.uint64(48) | np.uint64(data[at + 7]) << np.uint64(56)
-    )  # fmt: skip
-
-
-@kernel
+@kernel("bytes ints ints int int ints ints")
 def hash_keys(data, positions, sizes, seed_low, seed_high, low, high):
     """The hash of each key `data[position:position + size]`.
 
@@ -74,7 +65,7 @@ def hash_keys(data, positions, sizes, seed_low, seed_high, low, high):
         at = positions[i]
         end = at + size
         while end - at >= 8:
-            word = _word(data, at)
+            word = eight_bytes(data, at)
             d ^= word
             a, b, c, d = _round(a, b, c, d)
             a, b, c, d = _round(a, b, c, d)
@@ -83,7 +74,7 @@ def hash_keys(data, positions, sizes, seed_low, seed_high, low, high):
         word = np.uint64(size) << np.uint64(56)
         shift = np.uint64(0)
         while at < end:
-            word |= np.uint64(data[at]) << shift
+            word |= np.uint64(byte(data, at)) << shift
             shift += np.uint64(8)
             at += 1
         d ^= word
