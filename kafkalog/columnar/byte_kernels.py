@@ -101,3 +101,27 @@ def varlong(data, at, end):
             return half ^ -np.int64(value & np.uint64(1)), at
         shift += np.uint64(7)
     return np.int64(0), np.int64(-1)
+
+
+@inlined
+def lead_byte(lead):
+    """How many bytes follow the first one of a character in UTF-8, 0 where none begins so.
+
+    And the lowest and the highest value of the next byte: Unicode 15, table 3-7.
+    """
+    low, up, more = 0x80, 0xBF, 0
+    if 0xC2 <= lead <= 0xDF:
+        more = 1
+    elif 0xE0 <= lead <= 0xEF:
+        more = 2
+        if lead == 0xE0:
+            low = 0xA0
+        elif lead == 0xED:
+            up = 0x9F
+    elif 0xF0 <= lead <= 0xF4:
+        more = 3
+        if lead == 0xF0:
+            low = 0x90
+        elif lead == 0xF4:
+            up = 0x8F
+    return more, low, up

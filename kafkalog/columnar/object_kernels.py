@@ -15,7 +15,14 @@ from formats import constants as c
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar.byte_kernels import copy_bytes, varint
 from kafkalog.columnar.native import inlined, kernel
-from kafkalog.columnar.text_kernels import DONE, FULL, ODD, STATE_NEXT, STATE_SIZE
+from kafkalog.columnar.text_kernels import (
+    DONE,
+    FULL,
+    ODD,
+    STATE_NEXT,
+    STATE_SIZE,
+    sequence_of,
+)
 from kafkalog.columnar.value_kernels import (
     GROWTH_MAX,
     HEADER_SIZE_MAX,
@@ -47,14 +54,6 @@ def _word(out, at, words, starts, i):
     size = starts[i + 1] - starts[i]
     copy_bytes(out, at, words, starts[i], size)
     return at + size
-
-
-@inlined
-def _sequence(base, delta):
-    if base < 0:
-        return np.int64(-1)
-    total = base + delta
-    return total - (np.int64(1) << 31) if total > 0x7FFFFFFF else total
 
 
 @inlined
@@ -178,7 +177,7 @@ def format_records(arena, rows, count, headers, program, texts, words, starts, f
                 if field == TIMESTAMP:
                     value = rows[k.TIMESTAMP, row]
                 elif field == SEQUENCE:
-                    value = _sequence(headers[k.BASE_SEQUENCE, batch],
+                    value = sequence_of(headers[k.BASE_SEQUENCE, batch],
                                       value - headers[k.BASE_OFFSET, batch])  # fmt: skip
                 elif field != OFFSET:
                     value = rows[k.KEY_SIZE if field == KEY_SIZE else k.VALUE_SIZE, row]

@@ -14,7 +14,7 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.columnar import kernels as k
-from kafkalog.columnar.byte_kernels import byte, copy_bytes, eight_bytes, varint
+from kafkalog.columnar.byte_kernels import byte, copy_bytes, eight_bytes, lead_byte, varint
 from kafkalog.columnar.native import inlined, kernel
 from kafkalog.columnar.value_kernels import put_number
 
@@ -66,7 +66,8 @@ def _word(out, at, words, sizes, i):
 
 
 @inlined
-def _sequence(base, delta):
+def sequence_of(base, delta):
+    """Sequence of the record `delta` offsets behind the first one, -1 without sequences."""
     if base < 0:
         return np.int64(-1)
     total = base + delta
@@ -84,21 +85,7 @@ def _is_text(data, at, size):
         at += 1
         if lead < 0x80:
             continue
-        low, up, more = 0x80, 0xBF, 0
-        if 0xC2 <= lead <= 0xDF:
-            more = 1
-        elif 0xE0 <= lead <= 0xEF:
-            more = 2
-            if lead == 0xE0:
-                low = 0xA0
-            elif lead == 0xED:
-                up = 0x9F
-        elif 0xF0 <= lead <= 0xF4:
-            more = 3
-            if lead == 0xF0:
-                low = 0x90
-            elif lead == 0xF4:
-                up = 0x8F
+        more, low, up = lead_byte(lead)
         if more == 0 or more > end - at or not low <= byte(data, at) <= up:
             return False
         for i in range(1, more):
@@ -169,7 +156,7 @@ def _metadata(out, at, arena, rows, row, headers):
     at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 2)
     at = put_number(out, at, rows[_VALUE_SIZE, row])
     at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 3)
-    at = put_number(out, at, _sequence(headers[_SEQUENCE, batch], offset - headers[_BASE, batch]))
+    at = put_number(out, at, sequence_of(headers[_SEQUENCE, batch], offset - headers[_BASE, batch]))
     at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 4)
     place = rows[_HEADERS, row]
     for i in range(rows[_HEADERS_COUNT, row]):

@@ -16,6 +16,7 @@ from kafkalog.columnar.byte_kernels import (
     byte,
     copy_bytes,
     eight_bytes,
+    lead_byte,
     put_eight_bytes,
     trailing_zeros,
     varint,
@@ -114,21 +115,7 @@ def _is_unsafe(point):
 def _character(out, at, data, place, end):
     """One character of more than a byte; positions in `out` and `data` after it or -1."""
     lead = byte(data, place)
-    low, up, more = 0x80, 0xBF, 0
-    if 0xC2 <= lead <= 0xDF:
-        more = 1
-    elif 0xE0 <= lead <= 0xEF:
-        more = 2
-        if lead == 0xE0:
-            low = 0xA0
-        elif lead == 0xED:
-            up = 0x9F
-    elif 0xF0 <= lead <= 0xF4:
-        more = 3
-        if lead == 0xF0:
-            low = 0x90
-        elif lead == 0xF4:
-            up = 0x8F
+    more, low, up = lead_byte(lead)
     if more == 0 or more >= end - place or not low <= byte(data, place + 1) <= up:
         return np.int64(-1), np.int64(-1)
     point = lead & (0x3F >> more)
