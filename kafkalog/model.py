@@ -40,6 +40,8 @@ class Level(StrEnum):
     """Headers and indexes."""
     STANDARD = "standard"
     """Also every byte of every batch, for its checksum."""
+    DEEP = "deep"
+    """Also every record of every batch."""
 
 
 class Isolation(StrEnum):

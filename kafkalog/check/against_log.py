@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formats.constants import INT64_MAX
-from kafkalog.check.batch_checks import BatchCheck, CheckedLog, running_max
+from kafkalog.check.batch_checks import CheckedLog, SegmentCheck, running_max
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar.index_columns import offset_columns, time_columns
 from kafkalog.defects import make_defect
@@ -45,7 +45,7 @@ class _Entries:
             self._block = next(self._blocks, None)
 
 
-class OffsetIndexHitsBatches(BatchCheck):
+class OffsetIndexHitsBatches(SegmentCheck):
     """Each entry's position is the start of a batch, and no batch before it reaches its offset.
 
     Entries made for a whole append by Kafka up to 3.9.0, and 4.0.0, hold the last offset of the
@@ -106,7 +106,7 @@ class OffsetIndexHitsBatches(BatchCheck):
             )
 
 
-class TimeIndexMatchesLog(BatchCheck):
+class TimeIndexMatchesLog(SegmentCheck):
     """Each entry's timestamp is the largest of all batches up to the one that holds its offset."""
 
     def __init__(self, log: CheckedLog) -> None:

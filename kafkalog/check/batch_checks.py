@@ -1,4 +1,4 @@
-"""What a check of a log's batches is: fed stretches of headers in file order, it tells defects.
+"""What a check of batches is: fed stretches of columns in file order, it tells defects.
 
 A check keeps only what it needs of the past, so that memory does not grow with the log.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from kafkalog.model import Level
+from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog.columnar.headers import Stretch
     from kafkalog.indexes import OffsetIndex, TimeIndex
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
 
 # A defect, after the number of the batch in its stretch at which it shows.
@@ -45,14 +48,44 @@ class CheckedLog:
     time_index: TimeIndex | None = None
 
 
+@dataclass
+class CheckedPartition:
+    """A partition directory that is walked through.
+
+    Attributes:
+        directory: its files.
+        end_offset: the offset behind all batches that were walked over so far.
+    """
+
+    directory: PartitionDir
+    end_offset: int = 0
+
+    @cached_property
+    def log(self) -> UnifiedLog:
+        """What the files around its batches say: checkpoints, leader epochs, log start offset."""
+        return UnifiedLog(self.directory)
+
+
 class BatchCheck(ABC):
-    """One invariant of a log; the first line of a check's docstring is its claim.
+    """One invariant of batches; the first line of a check's docstring is its claim.
 
     Attributes:
         level: the lowest level at which the check is made.
     """
 
     level: ClassVar[Level] = Level.QUICK
+
+    @abstractmethod
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+
+    def end(self) -> Iterator[Defect]:
+        """What is wrong now that all batches have been seen."""
+        return iter(())
+
+
+class SegmentCheck(BatchCheck):
+    """An invariant of one segment, or of any log file."""
 
     def __init__(self, log: CheckedLog) -> None:
         self.log = log
@@ -62,13 +95,28 @@ class BatchCheck(ABC):
         """Whether the log has all that the check compares."""
         return True
 
-    @abstractmethod
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
 
-    def end(self) -> Iterator[Defect]:
-        """What is wrong now that all batches have been seen."""
-        return iter(())
+class PartitionCheck(BatchCheck):
+    """An invariant of a whole partition: it sees the segments one after the other.
+
+    Attributes:
+        partition: what lies around the batches.
+        log: the segment whose batches come now.
+    """
+
+    log: CheckedLog
+
+    def __init__(self, partition: CheckedPartition) -> None:
+        self.partition = partition
+
+    @classmethod
+    def applies(cls, partition: CheckedPartition) -> bool:  # noqa: ARG003 # most hold for any
+        """Whether the partition has all that the check compares."""
+        return True
+
+    def begin(self, log: CheckedLog) -> None:
+        """The batches of a segment follow."""
+        self.log = log
 
 
 def defects_of_stretch(checks: Sequence[BatchCheck], stretch: Stretch) -> Iterator[Defect]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkalog.check.batch_checks import BatchCheck, CheckedLog, running_max
+from kafkalog.check.batch_checks import CheckedLog, SegmentCheck, running_max
 from kafkalog.columnar import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.model import Level
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.columnar.headers import Stretch
 
 
-class ChecksumsMatch(BatchCheck):
+class ChecksumsMatch(SegmentCheck):
     """The bytes of every batch match its checksum."""
 
     level = Level.STANDARD
@@ -32,7 +32,7 @@ class ChecksumsMatch(BatchCheck):
                 yield i, defect
 
 
-class MagicIsKnown(BatchCheck):
+class MagicIsKnown(SegmentCheck):
     """No batch that is framed as magic 2 says it is of a later one."""
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
@@ -52,7 +52,7 @@ class MagicIsKnown(BatchCheck):
             )
 
 
-class OffsetsIncrease(BatchCheck):
+class OffsetsIncrease(SegmentCheck):
     """Every batch starts after the one before it, and not below the segment's base offset."""
 
     def __init__(self, log: CheckedLog) -> None:

@@ -1,27 +1,63 @@
-"""The checks of a log's batches, in the order in which they tell what they found of a batch."""
+"""The checks, in the order in which they tell what they found."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.check.against_log import OffsetIndexHitsBatches, TimeIndexMatchesLog
 from kafkalog.check.headers_alone import ChecksumsMatch, MagicIsKnown, OffsetsIncrease
+from kafkalog.check.in_records import RecordsDecode
 from kafkalog.model import Level
 
 if TYPE_CHECKING:
-    from kafkalog.check.batch_checks import BatchCheck, CheckedLog
+    from collections.abc import Callable, Iterator, Sequence
 
-BATCH_CHECKS: tuple[type[BatchCheck], ...] = (
+    from kafkalog.check.batch_checks import (
+        BatchCheck,
+        CheckedLog,
+        CheckedPartition,
+        PartitionCheck,
+        SegmentCheck,
+    )
+    from kafkalog.log_dir import LogDir
+    from kafkalog.model import Defect
+
+SEGMENT_CHECKS: Final[tuple[type[SegmentCheck], ...]] = (
     ChecksumsMatch,
     MagicIsKnown,
     OffsetsIncrease,
     OffsetIndexHitsBatches,
     TimeIndexMatchesLog,
+    RecordsDecode,
 )
+"""Of the batches of one log file."""
+
+PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = ()
+"""Of all batches of a partition."""
+
+DIRECTORY_CHECKS: Final[tuple[Callable[[CheckedPartition], Iterator[Defect]], ...]] = ()
+"""Of the files of a partition, when its batches have been walked over."""
+
+LOG_DIR_CHECKS: Final[
+    tuple[Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]], ...]
+] = ()
+"""Of a log directory, when its partitions have been walked over."""
 
 
-def checks_of(log: CheckedLog, level: Level) -> list[BatchCheck]:
+def segment_checks(log: CheckedLog, level: Level) -> list[SegmentCheck]:
     """Those that apply to a log, ready for its first batch."""
+    return [check(log) for check in SEGMENT_CHECKS if _is_made(check, level) and check.applies(log)]
+
+
+def partition_checks(partition: CheckedPartition, level: Level) -> list[PartitionCheck]:
+    """Those that apply to a partition, ready for its first segment."""
+    return [
+        check(partition)
+        for check in PARTITION_CHECKS
+        if _is_made(check, level) and check.applies(partition)
+    ]
+
+
+def _is_made(check: type[BatchCheck], level: Level) -> bool:
     levels = list(Level)
-    made = levels[: levels.index(level) + 1]
-    return [check(log) for check in BATCH_CHECKS if check.level in made and check.applies(log)]
+    return levels.index(check.level) <= levels.index(level)

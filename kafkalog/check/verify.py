@@ -1,6 +1,7 @@
 """The walk over files, partitions and log directories that runs every check.
 
-Levels: `quick` reads headers and indexes, `standard` also every byte for its checksum.
+Levels: `quick` reads headers and indexes, `standard` also every byte for its checksum, `deep` also
+every record.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
-    from kafkalog.check.batch_checks import CheckedLog
+    from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
 
 
 @dataclass
@@ -100,6 +101,8 @@ class Verification:
         elif isinstance(target, PartitionDir):
             yield from self._partition(target)
         else:
+            from kafkalog.check.registry import LOG_DIR_CHECKS
+
             for path, error in target.errors.items():
                 yield make_defect("file-unreadable", path, error.message)
             for name in target.others:
@@ -110,8 +113,11 @@ class Verification:
             for entry in target.files:
                 if entry.name.kind != FileKind.UNKNOWN:
                     yield from self._file(entry)
+            walked: list[CheckedPartition] = []
             for partition in target.partitions:
-                yield from self._partition(partition)
+                walked += [(yield from self._partition(partition))]
+            for check in LOG_DIR_CHECKS:
+                yield from check(target, walked)
 
     def _single_file(self, entry: FileEntry) -> Iterator[Defect]:
         """A file named on its own: its segment's log and indexes are checked together."""
@@ -125,14 +131,25 @@ class Verification:
                         return
         yield from self._file(entry)
 
-    def _partition(self, partition: PartitionDir) -> Iterator[Defect]:
+    def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
+        from kafkalog.check.batch_checks import CheckedPartition
+        from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
+
+        partition = CheckedPartition(directory)
+        checks = partition_checks(partition, self.level)
         in_segments = set()
-        for segment in partition.segments:
-            yield from self._segment(segment)
+        for segment in directory.segments:
+            end = yield from self._segment(segment, checks)
+            partition.end_offset = max(partition.end_offset, end)
             in_segments |= {entry.path for entry in _segment_files(segment)}
-        for entry in partition.files:
+        for check in checks:
+            yield from check.end()
+        for entry in directory.files:
             if entry.path not in in_segments:
                 yield from self._file(entry)
+        for check_directory in DIRECTORY_CHECKS:
+            yield from check_directory(partition)
+        return partition
 
     def _file(self, entry: FileEntry) -> Iterator[Defect]:
         """A file outside the live segments."""
@@ -162,14 +179,17 @@ class Verification:
             yield _file_defect(entry, error)
         self._checked(entry.size_bytes)
 
-    def _segment(self, segment: Segment) -> Iterator[Defect]:
-        """One live segment: its files alone, then its indexes against its log."""
+    def _segment(
+        self, segment: Segment, checks: Sequence[PartitionCheck] = ()
+    ) -> Generator[Defect, None, int]:
+        """One live segment: its files alone, then its indexes against its log; where it ends."""
         from kafkalog.check.batch_checks import CheckedLog
 
         entries = _segment_files(segment)
         self.summary.files += len(entries)
         self.summary.bytes_expected += sum(entry.size_bytes for entry in entries)
         log = CheckedLog(segment.log.path, segment.base_offset)
+        end = segment.base_offset
         with ExitStack() as files:
             for entry in entries[1:]:
                 try:
@@ -178,9 +198,10 @@ class Verification:
                 except KafkaLogError as error:
                     yield _file_defect(entry, error)
             try:
-                yield from self._batches(log)
+                end = yield from self._batches(log, checks)
             except KafkaLogError as error:
                 yield _file_defect(segment.log, error)
+        return end
 
     def _index(
         self, entry: FileEntry, log: CheckedLog, files: ExitStack
@@ -203,24 +224,34 @@ class Verification:
             yield from index_order.transaction_index_is_sound(entry.path, base_offset)
         return log
 
-    def _batches(self, log: CheckedLog) -> Iterator[Defect]:
+    def _batches(
+        self, log: CheckedLog, checks_of_partition: Sequence[PartitionCheck] = ()
+    ) -> Generator[Defect, None, int]:
+        """All batches of a log file; the offset behind them."""
         from kafkalog.check.batch_checks import defects_of_stretch
-        from kafkalog.check.registry import checks_of
-        from kafkalog.columnar.header_table import COUNT
+        from kafkalog.check.registry import segment_checks
+        from kafkalog.columnar.header_table import COUNT, LAST_OFFSET
         from kafkalog.columnar.headers import header_stretches
+        from kafkalog.columnar.record_facts import FOUND
 
-        checks = checks_of(log, self.level)
+        end = log.base_offset or 0
+        alone = segment_checks(log, self.level)
+        for check in checks_of_partition:
+            check.begin(log)
         with Source(log.path) as source:
-            for found in header_stretches(source, check_crc=self.level != Level.QUICK):
+            for found in header_stretches(source, self.level):
                 if isinstance(found, Defect):
                     yield found
                 else:
                     self.summary.batches += found.count
-                    self.summary.records += int(found.headers[COUNT].clip(0).sum())
-                    yield from defects_of_stretch(checks, found)
+                    counts = found.headers[COUNT] if found.facts is None else found.facts[FOUND]
+                    self.summary.records += int(counts.clip(0).sum())
+                    end = max(end, int(found.headers[LAST_OFFSET].max()) + 1)
+                    yield from defects_of_stretch([*alone, *checks_of_partition], found)
                 self._checked(found.size_bytes or 0)
-            for check in checks:
-                yield from check.end()
+            for ended in alone:
+                yield from ended.end()
+        return end
 
     def _checked(self, size_bytes: int) -> None:
         self.summary.bytes_checked += size_bytes

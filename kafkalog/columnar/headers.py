@@ -1,4 +1,4 @@
-"""All batch headers of a log in stretches of columns, with the damage between them, in file order.
+"""All batches of a log as stretches of columns, with the damage between them, in file order.
 
 Small logs come from the reference scanner, without the kernels. Of large ones one thread reads
 chunks and others check checksums; where a chunk ends in something that is no sound batch, the
@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kafkalog.columnar import header_table as h
-from kafkalog.columnar import rule
+from kafkalog.columnar import record_facts, rule
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import Frames, read_batch, scan_batches
-from kafkalog.model import Batch, Defect
+from kafkalog.model import Batch, Defect, Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _BATCHES_AT_ONCE: Final = 4096
 _WORTH_A_SEEK: Final = 1 << 15  # batches so large are cheaper passed over than read
+_ROWS_AT_ONCE: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,18 @@ class Stretch:
     Attributes:
         headers: int64, one row per field of `header_table`, one column per batch.
         crc_valid: bool, whether each checksum matches; true where it was not computed.
+        markers: int64, what control batches say: one row per field of `record_facts` (MARKER_TYPE,
+            COORDINATOR_EPOCH).
+        facts: int64, what is in the records: one row per field of `record_facts` (FOUND, ...);
+            None where no record was decoded.
+        refusals: ordinals of the batches that could not be decoded, and why.
     """
 
     headers: NDArray[np.int64]
     crc_valid: NDArray[np.bool_]
+    markers: NDArray[np.int64]
+    facts: NDArray[np.int64] | None = None
+    refusals: tuple[tuple[int, KafkaLogError], ...] = ()
 
     @property
     def count(self) -> int:
@@ -57,24 +67,25 @@ class Stretch:
 
 
 def header_stretches(
-    source: Source, *, check_crc: bool, threads: int | None = None
+    source: Source, level: Level, threads: int | None = None
 ) -> Iterator[Stretch | Defect]:
     """Every batch and every defect of a log; together they cover every byte.
 
     Args:
         source: the log.
-        check_crc: compare checksums; without it only headers are looked at.
+        level: quick reads headers and control records, standard compares checksums, deep decodes
+            every record of every batch whose checksum is right.
         threads: how many check; as many as there are processors, up to 8, where None.
 
     Raises:
         UnreadableError: the log cannot be read on; what came before has been yielded.
 
     Cost:
-        Some 6 MB a thread, however large the log is.
+        Some 6 MB a thread, however large the log is; deep also what a batch is decompressed into.
     """
-    if rule.is_worth_it(source.stored_bytes) and (check_crc or _is_dense(source)):
-        return _by_chunks(source, check_crc, threads or rule.default_threads())
-    return _by_reference(source, check_crc)
+    if rule.is_worth_it(source.stored_bytes) and (level != Level.QUICK or _is_dense(source)):
+        return _by_chunks(source, level, threads or rule.default_threads())
+    return _by_reference(source, level)
 
 
 def _is_dense(source: Source) -> bool:
@@ -82,55 +93,82 @@ def _is_dense(source: Source) -> bool:
     return isinstance(first, Batch) and first.size_bytes < _WORTH_A_SEEK
 
 
-def _by_reference(source: Source, check_crc: bool, position: int = 0) -> Iterator[Stretch | Defect]:
+def _by_reference(source: Source, level: Level, position: int = 0) -> Iterator[Stretch | Defect]:
     batches: list[Batch] = []
     try:
-        for found in scan_batches(source, position, check_crc=check_crc):
+        for found in scan_batches(source, position, check_crc=level != Level.QUICK):
             if isinstance(found, Batch):
                 batches.append(found)
             if batches and (isinstance(found, Defect) or len(batches) == _BATCHES_AT_ONCE):
-                yield _stretch_of(batches)
+                yield _stretch_of(source, batches, level)
                 batches = []
             if isinstance(found, Defect):
                 yield found
     except KafkaLogError:
         if batches:
-            yield _stretch_of(batches)
+            yield _stretch_of(source, batches, level)
         raise
     if batches:
-        yield _stretch_of(batches)
+        yield _stretch_of(source, batches, level)
 
 
-def _stretch_of(batches: Sequence[Batch]) -> Stretch:
+def _stretch_of(source: Source, batches: Sequence[Batch], level: Level) -> Stretch:
     valid = np.array([batch.crc_valid is not False for batch in batches], np.bool_)
-    return Stretch(h.table_of(batches), valid)
+    markers = record_facts.markers_of(source, batches)
+    found = Stretch(h.table_of(batches), valid, markers)
+    if level == Level.DEEP:
+        facts, refusals = record_facts.facts_of(source, batches)
+        found = replace(found, facts=facts, refusals=tuple(refusals))
+    return found
 
 
-def _by_chunks(source: Source, check_crc: bool, threads: int) -> Iterator[Stretch | Defect]:
+def _by_chunks(source: Source, level: Level, threads: int) -> Iterator[Stretch | Defect]:
     with ThreadPoolExecutor(threads, "kafkalog-headers") as pool:
-        walk = _Walk(source, check_crc, pool, threads + 1)
+        walk = _Walk(source, level, pool, threads + 1)
         try:
             yield from walk.stretches()
         finally:
             walk.stop()
 
 
+def _judge(chunk: Chunk, level: Level) -> Stretch:
+    """The batches of a chunk; one that is none after all has a wrong checksum."""
+    valid = np.ones(chunk.count, np.bool_)
+    bad = [] if level == Level.QUICK else chunk.bad_checksums()
+    valid[bad] = False
+    found = Stretch(chunk.headers, valid, record_facts.markers_of_chunk(chunk))
+    if level == Level.DEEP:
+        facts, refusals = record_facts.facts_of_chunk(chunk, bad)
+        found = replace(found, facts=facts, refusals=tuple(sorted(refusals, key=itemgetter(0))))
+    return found
+
+
+def _cut(found: Stretch, count: int) -> Stretch:
+    """Its first batches."""
+    return Stretch(
+        found.headers[:, :count],
+        found.crc_valid[:count],
+        found.markers[:, :count],
+        None if found.facts is None else found.facts[:, :count],
+        tuple(refusal for refusal in found.refusals if refusal[0] < count),
+    )
+
+
 class _Walk:
     """One log: chunks whose checksums are on their way through the pool, in order."""
 
-    def __init__(
-        self, source: Source, check_crc: bool, pool: ThreadPoolExecutor, depth: int
-    ) -> None:
+    def __init__(self, source: Source, level: Level, pool: ThreadPoolExecutor, depth: int) -> None:
         from kafkalog.columnar.chunks import ChunkReader
 
         self._source = source
-        self._check_crc = check_crc
+        self._level = level
+        self._rows = _ROWS_AT_ONCE if level == Level.DEEP else 0
         self._pool = pool
         self._depth = depth
-        self._frames = Frames(source, check_crc=check_crc)
+        self._frames = Frames(source, check_crc=level != Level.QUICK)
         self._reader = ChunkReader(source, 0, self._frames.end)
         self._spaces: list[Workspace] = []
-        self._tasks: deque[tuple[Chunk, Future[list[int]]]] = deque()
+        self._tasks: deque[tuple[Chunk, Future[Stretch]]] = deque()
         self._is_odd = False  # what is at the reader's position is for the reference scanner
         self._is_failing = False
 
@@ -142,15 +180,18 @@ class _Walk:
                 yield from self._finish(*self._tasks.popleft())
             elif self._is_failing:
                 # The reference scanner reads in smaller steps: it tells where the failure is.
-                yield from _by_reference(self._source, self._check_crc, self._reader.position)
+                yield from _by_reference(self._source, self._level, self._reader.position)
                 return
             elif self._is_odd:
                 self._is_odd = False
                 found = self._frames.at(self._reader.position)
                 self._reader.resume((found.position or 0) + (found.size_bytes or 0))
-                yield found if isinstance(found, Defect) else _stretch_of([found])
+                yield found if isinstance(found, Defect) else self._odd(found)
             else:
                 return
+
+    def _odd(self, batch: Batch) -> Stretch:
+        return _stretch_of(self._source, [batch], self._level)
 
     def stop(self) -> None:
         """Wait for what is under way and forget it."""
@@ -169,7 +210,11 @@ class _Walk:
             and not (self._is_odd or self._is_failing)
             and reader.position < reader.end
         ):
-            space = self._spaces.pop() if self._spaces else Workspace(0)
+            space = (
+                self._spaces.pop()
+                if self._spaces
+                else Workspace(_ROWS_AT_ONCE if self._level == Level.DEEP else 0)
+            )
             try:
                 chunk = reader.read(space)
             except KafkaLogError:
@@ -179,24 +224,21 @@ class _Walk:
                 self._spaces.append(space)
                 self._is_odd = True
                 return
-            work = chunk.bad_checksums if self._check_crc else list[int]
-            self._tasks.append((chunk, self._pool.submit(work)))
+            self._tasks.append((chunk, self._pool.submit(_judge, chunk, self._level)))
 
-    def _finish(self, chunk: Chunk, future: Future[list[int]]) -> Iterator[Stretch | Defect]:
+    def _finish(self, chunk: Chunk, future: Future[Stretch]) -> Iterator[Stretch | Defect]:
         """The batches of a chunk, up to the first that is none after all."""
-        valid = np.ones(chunk.count, np.bool_)
+        found = future.result()
         wrong: Defect | KafkaLogError | None = None
-        for ordinal in future.result():
-            found = self._look_again(int(chunk.headers[h.POSITION, ordinal]))
-            if isinstance(found, Batch):
-                valid[ordinal] = False
-                continue
-            wrong = found
-            self.stop()
-            chunk.cut(ordinal)
-            break
-        if chunk.count:
-            yield Stretch(chunk.headers, valid[: chunk.count])
+        for ordinal in np.flatnonzero(~found.crc_valid).tolist():
+            again = self._look_again(int(chunk.headers[h.POSITION, ordinal]))
+            if not isinstance(again, Batch):
+                wrong = again
+                self.stop()
+                found = _cut(found, ordinal)
+                break
+        if found.count:
+            yield found
         self._spaces.append(chunk.workspace)
         if isinstance(wrong, KafkaLogError):
             raise wrong

@@ -36,8 +36,8 @@ ARRAYS: Final[dict[str, tuple[Any, int]]] = {
 than they are long; everything else is contiguous."""
 
 MODULES: Final = (
-    "byte_kernels", "kernels", "legacy_kernels", "hash_kernels", "value_kernels", "text_kernels",
-    "object_kernels",
+    "byte_kernels", "kernels", "legacy_kernels", "fact_kernels", "hash_kernels", "value_kernels",
+    "text_kernels", "object_kernels",
 )  # fmt: skip
 """The modules of this package that hold kernels."""
 
@@ -165,7 +165,9 @@ def _cache_path() -> str | None:
     key.update(llvm.get_host_cpu_features().flatten().encode())
     key.update(repr(llvm.llvm_version_info).encode())
     here = os.path.dirname(__file__)
-    sources = [f"{name}.py" for name in (*MODULES, "header_table", "compiler", "native")]
+    sources = [
+        f"{name}.py" for name in (*MODULES, "header_table", "record_facts", "compiler", "native")
+    ]
     for name in (*sources, "../../formats/constants.py"):
         with open(os.path.join(here, name), "rb") as file:
             key.update(file.read())

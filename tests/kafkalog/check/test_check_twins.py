@@ -118,7 +118,7 @@ def write_transactions(path: Path, entries: list[list[int]]) -> None:
 
 def batches_of(source: Source, *, check_crc: bool) -> Iterator[Batch | Defect]:
     """What the stretches hold, one by one."""
-    for found in header_stretches(source, check_crc=check_crc):
+    for found in header_stretches(source, Level.STANDARD if check_crc else Level.QUICK):
         if isinstance(found, Defect):
             yield found
             continue
@@ -215,7 +215,7 @@ def test_a_walk_that_is_given_up_leaves_no_thread(tmp_path: Path):
     path = write_log(tmp_path, *[batch(i, [record(0, None, bytes(500))]) for i in range(2000)])
     before = threading.active_count()
     with Source(str(path)) as source, sized(ALWAYS, small=True):
-        stretches = header_stretches(source, check_crc=True, threads=3)
+        stretches = header_stretches(source, Level.STANDARD, threads=3)
         next(stretches)
         stretches.close()  # type: ignore[attr-defined] # it is a generator
     assert threading.active_count() == before
