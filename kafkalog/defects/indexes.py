@@ -1,0 +1,38 @@
+"""What can be wrong with the indexes of a segment."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog.defects.reference import Reference
+from kafkalog.model import Severity
+
+_REBUILD = (
+    "While the broker is down, delete this file and the segment's .index: a broker that finds no "
+    ".index rebuilds all indexes of the segment."
+)
+_I = Severity.INDEX
+
+REFERENCES: Final = (
+    Reference("lookup-index-mismatch", _I, "`lookup-offset --no-index` found another record by "
+              "scanning than with the indexes.", "Lookups answer wrongly.",
+              "`kafkalog verify` tells which index is wrong."),
+    Reference("index-size-not-multiple", _I, "The size of an index is no multiple of its entry "
+              "size (8, 12 or 34 bytes): it was cut or written in part.",
+              "The rest is ignored, then cut off when the index is closed.", _REBUILD),
+    Reference("offset-index-not-monotonic", _I, "Offsets or positions of an offset index do "
+              "not increase.", "Lookups may start behind the record and miss it.", _REBUILD),
+    Reference("time-index-not-monotonic", _I, "Timestamps of a time index do not increase, or "
+              "offsets decrease.", "Lookups by time answer wrongly.", _REBUILD),
+    Reference("index-entry-misses-batch", _I, "An entry points to a position where no batch "
+              "starts, or to one whose predecessors reach its offset.",
+              "Lookups through the entry fail or miss records.", _REBUILD),
+    Reference("index-entry-beyond-log", _I, "An entry has an offset that the segment does not "
+              "reach.", "Lookups near the end fail.", _REBUILD),
+    Reference("time-index-entry-wrong", _I, "The timestamp of an entry is not the largest up "
+              "to its offset.", "Lookups by time answer wrongly; retention may go wrong.",
+              _REBUILD),
+    Reference("transaction-index-invalid", _I, "An entry of a transaction index has an unknown "
+              "version, an offset below its segment, or offsets out of order.",
+              "The index is rebuilt at the start if its sanity check fails.", _REBUILD),
+)  # fmt: skip
