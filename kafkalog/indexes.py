@@ -65,6 +65,15 @@ class _Index(ABC, Generic[Entry]):
         """Close the file."""
         self._source.close()
 
+    @property
+    def is_padded(self) -> bool:
+        """Whether slots are left behind the entries, as in an index that a broker has open."""
+        return self.entry_count < self.slot_count
+
+    def padding_is_zero(self) -> bool:
+        """Whether nothing lies behind the entries; holes of the file are not read."""
+        return self._source.is_zero_from(self.entry_count * self.entry_size)
+
     def _slot(self, number: int) -> bytes:
         return self._source.read(number * self.entry_size, self.entry_size)
 

@@ -1,14 +1,26 @@
-"""Invariants of a segment's indexes against its batches, in one pass over the log."""
+"""Invariants of a segment's indexes against its batches, in one pass over the log.
+
+Follows `LogSegment.append`, `OffsetIndex`, `TimeIndex` and, for what they wrote before 3.9.1, the
+same classes of older releases. What a batch with a wrong checksum says is no evidence, nor is the
+last offset of one that the next batch does not follow. Of one index, a few wrong entries are told
+one by one, the others by their number.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import heapq
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from formats.constants import INT64_MAX
+from formats import constants as c
 from kafkalog.check.batch_checks import CheckedLog, SegmentCheck, running_max
 from kafkalog.columnar import header_table as h
+from kafkalog.columnar import record_facts as f
+from kafkalog.columnar.headers import Stretch
 from kafkalog.columnar.index_columns import offset_columns, time_columns
 from kafkalog.defects import make_defect
 
@@ -18,11 +30,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batch_checks import Found
-    from kafkalog.columnar.headers import Stretch
     from kafkalog.indexes import OffsetIndex, TimeIndex
     from kafkalog.model import Defect
 
-    Columns = tuple[int, NDArray[np.int64], NDArray[np.int64]]
+    Column = NDArray[np.int64]
+    Columns = tuple[int, Column, Column]
+
+_TOLD_ONE_BY_ONE: Final = 8
+_NOWHERE: Final = -c.INT64_MAX - 1
 
 
 class _Entries:
@@ -45,118 +60,363 @@ class _Entries:
             self._block = next(self._blocks, None)
 
 
-class OffsetIndexHitsBatches(SegmentCheck):
-    """Each entry's position is the start of a batch, and no batch before it reaches its offset.
+@dataclass(frozen=True, slots=True)
+class _Batches:
+    """Batches whose successors are known, and what they say as far as it can be trusted.
 
-    Entries made for a whole append by Kafka up to 3.9.0, and 4.0.0, hold the last offset of the
-    append at the position of its first batch: they are legal.
+    Attributes:
+        stretch: the batches.
+        highest: the largest last offset in front of each, and behind the last.
+        is_whole: bool, whether nothing in front of each is damaged, and behind the last.
+        starts: where the one before each ends.
+        is_unsure: bool, whether what is right in front of each is no evidence.
     """
+
+    stretch: Stretch
+    highest: Column
+    is_whole: NDArray[np.bool_]
+    starts: Column
+    is_unsure: NDArray[np.bool_]
+
+    def reaching(self, offsets: Column) -> tuple[Column, NDArray[np.bool_]]:
+        """The first batch that reaches each offset; whether another one could be meant."""
+        batch = np.searchsorted(self.highest[1:], offsets)
+        return batch, self.is_unsure[batch] & (offsets < _first_offsets(self.stretch)[batch])
+
+
+class _Walk:
+    """Hands on each batch when the one behind it is known."""
+
+    def __init__(self, highest: int) -> None:
+        self.highest = highest
+        self._held: Stretch | None = None
+        self._is_whole = self._is_trusted = True
+        self._end_position = 0
+
+    def take(self, stretch: Stretch) -> tuple[int, _Batches | None]:
+        """The batches that come before the last of the stretch; by how much its numbers differ."""
+        shift = 1 if self._held is None else 0
+        joined = stretch if self._held is None else _joined(self._held, stretch)
+        self._held = _columns(joined, joined.count - 1, joined.count)
+        headers, valid = joined.headers, joined.crc_valid
+        first = np.where(headers[h.MAGIC] < 2, headers[h.LAST_OFFSET], headers[h.BASE_OFFSET])
+        follows = (first[1:] > headers[h.LAST_OFFSET, :-1]) | ~valid[1:]
+        return shift, self._batches(_columns(joined, 0, joined.count - 1), follows)
+
+    def rest(self) -> _Batches | None:
+        """The last batch."""
+        if self._held is None:
+            return None
+        return self._batches(self._held, np.ones(1, np.bool_))
+
+    def _batches(self, stretch: Stretch, follows: NDArray[np.bool_]) -> _Batches | None:
+        if not stretch.count:
+            return None
+        headers, valid = stretch.headers, stretch.crc_valid
+        last, positions = headers[h.LAST_OFFSET], headers[h.POSITION]
+        trusted = valid & follows
+        trusted &= (headers[h.MAGIC] < 2) | (last >= headers[h.BASE_OFFSET])
+        highest = running_max(self.highest, np.where(trusted, last, _NOWHERE))
+        ends = positions + headers[h.SIZE]
+        starts = np.concatenate(([self._end_position], ends[:-1]))
+        sound = np.concatenate(([self._is_whole], valid))
+        sound[:-1] &= positions == starts
+        is_whole = np.logical_and.accumulate(sound)
+        is_unsure = ~np.concatenate(([self._is_trusted], trusted[:-1])) | (positions != starts)
+        self._is_trusted = bool(trusted[-1])
+        self.highest, self._is_whole = int(highest[-1]), bool(is_whole[-1])
+        self._end_position = int(ends[-1])
+        return _Batches(stretch, highest, is_whole, starts, is_unsure)
+
+
+def _joined(one: Stretch, two: Stretch) -> Stretch:
+    facts = None
+    if one.facts is not None and two.facts is not None:
+        facts = np.concatenate([one.facts, two.facts], axis=1)
+    return Stretch(
+        np.concatenate([one.headers, two.headers], axis=1),
+        np.concatenate([one.crc_valid, two.crc_valid]),
+        np.concatenate([one.markers, two.markers], axis=1),
+        facts,
+    )
+
+
+def _columns(stretch: Stretch, start: int, end: int) -> Stretch:
+    """Some of its batches; the refusals are left out."""
+    return Stretch(
+        stretch.headers[:, start:end],
+        stretch.crc_valid[start:end],
+        stretch.markers[:, start:end],
+        None if stretch.facts is None else stretch.facts[:, start:end],
+    )
+
+
+class IndexesMatchLog(SegmentCheck):
+    """Offset index and time index say of the log what is there."""
 
     def __init__(self, log: CheckedLog) -> None:
         super().__init__(log)
-        assert log.offset_index is not None, "the check applies"
-        self._index: OffsetIndex = log.offset_index
-        self._entries = _Entries(offset_columns(self._index))
-        self._last_offset = self._index.base_offset - 1
+        base_offset = log.base_offset
+        assert base_offset is not None, "an index lies beside a segment"
+        self._walk = _Walk(base_offset - 1)
+        self._indexes: list[_IndexCheck] = []
+        if log.offset_index is not None:
+            self._indexes += [_Positions(log.offset_index), _LastOffsets(log.offset_index)]
+        if log.time_index is not None:
+            self._indexes.append(_Timestamps(log.time_index, is_closed=log.is_closed))
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
         """Whether the log has all that the check compares."""
-        return log.offset_index is not None
+        return log.offset_index is not None or log.time_index is not None
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
         """What is wrong with these batches, given those before them; by rising numbers."""
-        positions = stretch.headers[h.POSITION]
-        highest = running_max(self._last_offset, stretch.headers[h.LAST_OFFSET])
-        self._last_offset = int(highest[-1])
-        for number, offsets, places in self._entries.up_to(int(positions[-1])):
-            batch = np.searchsorted(positions, places)
-            misses = positions[batch] != places
-            for i in np.flatnonzero(misses | (offsets <= highest[batch])).tolist():
-                offset, place = int(offsets[i]), int(places[i])
-                problem = f"no batch starts at position {place}"
-                if not misses[i]:
-                    problem = f"a batch before position {place} reaches offset {offset}"
-                yield int(batch[i]), self._missed(number + i, offset, place, problem)
-
-    def _missed(self, number: int, offset: int, place: int, problem: str) -> Defect:
-        return make_defect(
-            "index-entry-misses-batch",
-            self._index.path,
-            f"Entry {number} (offset {offset}, position {place}): {problem}.",
-            position=number * self._index.entry_size,
-            offset=offset,
-        )
+        shift, batches = self._walk.take(stretch)
+        if batches is not None:
+            found = [index.judge(batches) for index in self._indexes]
+            for number, defect in heapq.merge(*found, key=itemgetter(0)):
+                yield number + shift, defect
 
     def end(self) -> Iterator[Defect]:
-        """Entries behind the last batch, and a last entry that the log does not reach."""
-        for number, offsets, places in self._entries.up_to(INT64_MAX):
-            pairs = zip(offsets.tolist(), places.tolist(), strict=True)
-            for i, (offset, place) in enumerate(pairs, number):
-                yield self._missed(i, offset, place, f"no batch starts at position {place}")
-        count = self._index.entry_count
-        last = self._index.entry(count - 1) if count else None
-        if last is not None and last.offset > self._last_offset:
+        """The last batch, and what the log does not reach."""
+        batches = self._walk.rest()
+        if batches is not None:
+            for index in self._indexes:
+                for _, defect in index.judge(batches):
+                    yield defect
+        for index in self._indexes:
+            yield from index.end(self._walk.highest)
+
+
+class _IndexCheck(ABC):
+    """A check of an index; how many of its entries have been told."""
+
+    def __init__(self, index: OffsetIndex | TimeIndex) -> None:
+        self.index = index
+        self._told = 0
+
+    @abstractmethod
+    def judge(self, batches: _Batches) -> Iterator[Found]:
+        """What is wrong with entries about some batches; by rising numbers."""
+
+    @abstractmethod
+    def end(self, highest: int) -> Iterator[Defect]:
+        """What is wrong now that all batches have been seen, up to the offset `highest`."""
+
+    def _tell(self, reference: str, entry: int, offset: int, detail: str) -> Iterator[Defect]:
+        """The defect of an entry, as long as there are few of them."""
+        self._told += 1
+        if self._told <= _TOLD_ONE_BY_ONE:
             yield make_defect(
-                "index-entry-beyond-log",
-                self._index.path,
-                f"The last entry has offset {last.offset}, the log ends at {self._last_offset}.",
-                position=last.entry * self._index.entry_size,
-                offset=last.offset,
+                reference,
+                self.index.path,
+                f"Entry {entry}{detail}.",
+                position=entry * self.index.entry_size,
+                offset=offset,
+            )
+
+    def _others(self, reference: str) -> Iterator[Defect]:
+        """The defect of all entries that were not told one by one."""
+        if self._told > _TOLD_ONE_BY_ONE:
+            detail = f"{self._told - _TOLD_ONE_BY_ONE} more entries are wrong."
+            yield make_defect(reference, self.index.path, detail)
+
+    def _beyond(
+        self, reference: str, left: Iterator[tuple[int, Column]], problem: str
+    ) -> Iterator[Defect]:
+        """One defect of all entries that are left behind the last batch: numbers and offsets."""
+        count, first, offset = 0, 0, 0
+        for number, offsets in left:
+            if not count:
+                first, offset = number, int(offsets[0])
+            count += len(offsets)
+        if count:
+            more = f" and {count - 1} more behind it" if count > 1 else ""
+            yield make_defect(
+                reference,
+                self.index.path,
+                f"Entry {first}{more} (offset {offset}): {problem}.",
+                position=first * self.index.entry_size,
+                offset=offset,
             )
 
 
-class TimeIndexMatchesLog(SegmentCheck):
-    """Each entry's timestamp is the largest of all batches up to the one that holds its offset."""
+class _Positions(_IndexCheck):
+    """Each entry's position is the start of a batch, and no batch before it reaches its offset.
 
-    def __init__(self, log: CheckedLog) -> None:
-        super().__init__(log)
-        assert log.time_index is not None, "the check applies"
-        self._index: TimeIndex = log.time_index
-        self._entries = _Entries(time_columns(self._index))
-        self._largest = -1
-        self._last_offset = self._index.base_offset - 1
+    Entries made for a whole append by Kafka up to 3.9.0, and 4.0.0, hold the last offset of the
+    append at the position of its first batch: they are legal. The append ends before the next
+    entry's position. An entry that points into damage is not told.
+    """
 
-    @classmethod
-    def applies(cls, log: CheckedLog) -> bool:
-        """Whether the log has all that the check compares."""
-        return log.time_index is not None
+    def __init__(self, index: OffsetIndex) -> None:
+        super().__init__(index)
+        self._entries = _Entries(offset_columns(index))
+        self._offset_before = -1
 
-    def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+    def judge(self, batches: _Batches) -> Iterator[Found]:
+        """What is wrong with entries about some batches; by rising numbers."""
+        positions = batches.stretch.headers[h.POSITION]
+        for number, offsets, places in self._entries.up_to(int(positions[-1])):
+            batch = np.searchsorted(positions, places)
+            hits, highest = positions[batch] == places, batches.highest[batch]
+            misses = ~hits & (places < batches.starts[batch])
+            reached = hits & (offsets <= highest)
+            before = np.concatenate(([self._offset_before], offsets[:-1]))
+            beyond = hits & batches.is_whole[batch] & (before > highest)
+            self._offset_before = int(offsets[-1])
+            for i in np.flatnonzero(misses | reached | beyond).tolist():
+                place, offset = int(places[i]), int(offsets[i])
+                reference, entry = "index-entry-misses-batch", number + i
+                detail = f"no batch starts at position {place}"
+                if reached[i]:
+                    detail = f"a batch before position {place} reaches it"
+                elif beyond[i]:
+                    reference, entry, offset = "index-entry-offset-wrong", entry - 1, int(before[i])
+                    detail = f"no batch before position {place}, the next entry's, reaches it"
+                for defect in self._tell(reference, entry, offset, f" (offset {offset}): {detail}"):
+                    yield int(batch[i]), defect
+
+    def end(self, highest: int) -> Iterator[Defect]:
+        """Entries behind the last batch."""
+        left = ((number, one) for number, one, _ in self._entries.up_to(c.INT64_MAX))
+        problem = "no batch starts at its position"
+        yield from self._beyond("index-entry-misses-batch", left, problem)
+        yield from self._others("index-entry-misses-batch")
+
+
+class _LastOffsets(_IndexCheck):
+    """Each entry's offset is the last one of a batch.
+
+    Legal as well: the largest offset that is left in a batch, as the cleaner of Kafka up to 3.9.0,
+    and 4.0.0, wrote it; the first offset of a batch, as brokers before 2.0 wrote it, where no fewer
+    entries of the index hold a first offset than a last one.
+    """
+
+    def __init__(self, index: OffsetIndex) -> None:
+        super().__init__(index)
+        blocks = offset_columns(index)
+        self._entries = _Entries((number, two, one) for number, one, two in blocks)
+        self._firsts: list[tuple[int, int]] = []
+        self._first_count = self._last_count = 0
+
+    def judge(self, batches: _Batches) -> Iterator[Found]:
+        """What is wrong with entries about some batches; by rising numbers."""
+        stretch = batches.stretch
         headers = stretch.headers
-        # No batch before the stretch reaches an entry that is left.
-        reached = np.maximum.accumulate(headers[h.LAST_OFFSET])
-        largest = running_max(self._largest, headers[h.MAX_TIMESTAMP])
-        self._largest = int(largest[-1])
-        self._last_offset = max(self._last_offset, int(reached[-1]))
-        for number, timestamps, offsets in self._entries.up_to(int(reached[-1])):
-            batch = np.searchsorted(reached, offsets)
-            # Magic 0 has no timestamps, yet a topic with LogAppendTime indexes the broker's clock.
-            right = (timestamps == largest[1:][batch]) | (headers[h.MAGIC, batch] == 0)
-            right |= (timestamps == largest[batch]) & (offsets < headers[h.BASE_OFFSET, batch])
-            for i in np.flatnonzero(~right).tolist():
-                yield (
-                    int(batch[i]),
-                    make_defect(
-                        "time-index-entry-wrong",
-                        self._index.path,
-                        f"Entry {number + i} says {timestamps[i]} up to offset {offsets[i]}, the "
-                        f"log says {largest[batch[i] + 1]}.",
-                        position=(number + i) * self._index.entry_size,
-                        offset=int(offsets[i]),
-                    ),
-                )
+        for number, _, offsets in self._entries.up_to(int(batches.highest[-1])):
+            batch, unsure = batches.reaching(offsets)
+            is_last = offsets == headers[h.LAST_OFFSET, batch]
+            is_first = ~is_last & (offsets == _first_offsets(stretch)[batch])
+            self._last_count += int((is_last & (headers[h.COUNT, batch] > 1)).sum())
+            self._first_count += int(is_first.sum())
+            room = max(_TOLD_ONE_BY_ONE - len(self._firsts), 0)
+            for i in np.flatnonzero(is_first).tolist()[:room]:
+                self._firsts.append((number + i, int(offsets[i])))
+            odd = ~(is_last | is_first | unsure | _largest_left(stretch, batch, offsets))
+            for i in np.flatnonzero(odd).tolist():
+                offset = int(offsets[i])
+                detail = f": no batch ends at offset {offset}"
+                for defect in self._tell("index-entry-offset-wrong", number + i, offset, detail):
+                    yield int(batch[i]), defect
 
-    def end(self) -> Iterator[Defect]:
-        """Entries with an offset that the log does not reach."""
-        for number, timestamps, offsets in self._entries.up_to(INT64_MAX):
-            for i in np.flatnonzero(timestamps != self._largest).tolist():
-                yield make_defect(
-                    "index-entry-beyond-log",
-                    self._index.path,
-                    f"Entry {number + i} has offset {offsets[i]}, the log ends at "
-                    f"{self._last_offset}.",
-                    position=(number + i) * self._index.entry_size,
-                    offset=int(offsets[i]),
-                )
+    def end(self, highest: int) -> Iterator[Defect]:
+        """A last entry that the log does not reach; first offsets where others are last ones."""
+        if self._first_count < self._last_count:
+            for entry, offset in self._firsts:
+                detail = f": offset {offset} is the first one of a batch, not the last"
+                yield from self._tell("index-entry-offset-wrong", entry, offset, detail)
+        yield from self._others("index-entry-offset-wrong")
+        left = ((number, two) for number, _, two in self._entries.up_to(c.INT64_MAX))
+        problem = f"the log ends at {highest}"
+        yield from self._beyond("index-entry-beyond-log", left, problem)
+
+
+class _Timestamps(_IndexCheck):
+    """Each entry holds the largest timestamp so far, and the last offset of the batch that has it.
+
+    Brokers before 3.8 could write the offset of the record that has it. Messages of magic 0 have
+    no timestamps, yet a topic with LogAppendTime indexes the broker's clock. An index that is
+    closed ends with the largest timestamp of the segment.
+    """
+
+    def __init__(self, index: TimeIndex, *, is_closed: bool) -> None:
+        super().__init__(index)
+        self._entries = _Entries(time_columns(index))
+        self._last = index.last()
+        self._is_closed = is_closed
+        self._largest = -1
+        self._knows_times = True
+
+    def judge(self, batches: _Batches) -> Iterator[Found]:
+        """What is wrong with entries about some batches; by rising numbers."""
+        stretch = batches.stretch
+        headers = stretch.headers
+        times = np.where(stretch.crc_valid, headers[h.MAX_TIMESTAMP], -1)
+        largest = running_max(self._largest, times)
+        self._largest = int(largest[-1])
+        has_time = headers[h.MAGIC] > 0
+        self._knows_times = self._knows_times and bool(has_time.all())
+        for number, timestamps, offsets in self._entries.up_to(int(batches.highest[-1])):
+            batch, unsure = batches.reaching(offsets)
+            is_whole = batches.is_whole[batch]
+            is_right = (timestamps == largest[1:][batch]) & (timestamps > largest[batch])
+            # Behind damage there may have been a larger timestamp in it.
+            is_right = np.where(is_whole, is_right, timestamps >= largest[1:][batch])
+            is_right &= _holds_largest(stretch, batch, offsets) | ~is_whole
+            for i in np.flatnonzero(has_time[batch] & ~(is_right | unsure)).tolist():
+                offset = int(offsets[i])
+                detail = f" says {timestamps[i]} up to offset {offset}, the log says "
+                detail += f"{largest[batch[i] + 1]} up to {headers[h.LAST_OFFSET, batch[i]]}"
+                for defect in self._tell("time-index-entry-wrong", number + i, offset, detail):
+                    yield int(batch[i]), defect
+
+    def end(self, highest: int) -> Iterator[Defect]:
+        """Entries that the log does not reach, and a closed index without the largest timestamp."""
+        left = ((number, two) for number, _, two in self._entries.up_to(c.INT64_MAX))
+        problem = f"the log ends at {highest}"
+        yield from self._beyond("index-entry-beyond-log", left, problem)
+        yield from self._others("time-index-entry-wrong")
+        indexed = self._last.timestamp if self._last else -1
+        if self._is_closed and self._knows_times and indexed < self._largest:
+            ends = f"ends with timestamp {indexed}" if self._last else "is empty"
+            detail = f"The index {ends}, the largest one of the segment is {self._largest}."
+            yield make_defect("time-index-incomplete", self.index.path, detail)
+
+
+def _first_offsets(stretch: Stretch) -> Column:
+    """Of each batch; of a message of magic 0 or 1 that was not decoded the only one it says."""
+    headers, facts = stretch.headers, stretch.facts
+    if facts is None:
+        return headers[h.BASE_OFFSET]
+    is_known = (headers[h.MAGIC] < 2) & (facts[f.FOUND] > 0)
+    return np.where(is_known, facts[f.FIRST], headers[h.BASE_OFFSET])
+
+
+def _is_inside(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
+    """Whether an offset can be one of a batch, as far as its header says."""
+    headers = stretch.headers
+    is_wrapper = headers[h.MAGIC] < 2
+    is_wrapper &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
+    inside: NDArray[np.bool_] = is_wrapper[batch] | (offsets >= headers[h.BASE_OFFSET, batch])
+    return inside
+
+
+def _largest_left(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
+    """Whether each offset is, or at lower levels could be, the largest one left in its batch."""
+    if stretch.facts is not None:
+        return offsets == stretch.facts[f.LAST, batch]
+    headers = stretch.headers
+    is_cleaned = headers[h.COUNT] <= headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
+    is_cleaned |= headers[h.MAGIC] < 2
+    return is_cleaned[batch] & _is_inside(stretch, batch, offsets)
+
+
+def _holds_largest(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
+    """Whether each offset is, or could be, that of the largest timestamp of its batch."""
+    is_last = offsets == stretch.headers[h.LAST_OFFSET, batch]
+    if stretch.facts is not None:
+        holds: NDArray[np.bool_] = is_last | (offsets == stretch.facts[f.OFFSET_OF_MAX, batch])
+        return holds
+    return is_last | _is_inside(stretch, batch, offsets)

@@ -40,12 +40,17 @@ class CheckedLog:
         base_offset: of the segment, None for a log that is no live segment.
         offset_index: its entries are in order.
         time_index: its entries are in order.
+        next_base_offset: of the segment that follows, None for an active segment.
+        is_closed: whether nothing is appended to it any more: another segment follows, or the
+            broker was shut down cleanly.
     """
 
     path: str
     base_offset: int | None = None
     offset_index: OffsetIndex | None = None
     time_index: TimeIndex | None = None
+    next_base_offset: int | None = None
+    is_closed: bool = False
 
 
 @dataclass

@@ -1,13 +1,15 @@
-"""Invariants of a log's batches by their headers and checksums, without any other file."""
+"""Invariants of a batch by its own header, checksum and marker, without any other."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafkalog.check.batch_checks import CheckedLog, SegmentCheck, running_max
+from formats import constants as c
+from kafkalog.check.batch_checks import SegmentCheck
 from kafkalog.columnar import header_table as h
+from kafkalog.columnar import record_facts as f
 from kafkalog.defects import make_defect
 from kafkalog.model import Level
 from kafkalog.reader import crc_defects
@@ -15,8 +17,15 @@ from kafkalog.reader import crc_defects
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from kafkalog.check.batch_checks import Found
     from kafkalog.columnar.headers import Stretch
+    from kafkalog.model import Defect
+
+_KNOWN_ATTRIBUTES: Final = 0x7F
+_ZSTD: Final = 4
+_COMMIT: Final = 1
 
 
 class ChecksumsMatch(SegmentCheck):
@@ -39,53 +48,94 @@ class MagicIsKnown(SegmentCheck):
         """What is wrong with these batches, given those before them; by rising numbers."""
         headers = stretch.headers
         for i in np.flatnonzero(headers[h.MAGIC] > 2).tolist():
-            yield (
-                i,
-                make_defect(
-                    "magic-unknown",
-                    self.log.path,
-                    f"Magic {headers[h.MAGIC, i]} is unknown.",
-                    position=int(headers[h.POSITION, i]),
-                    offset=int(headers[h.BASE_OFFSET, i]),
-                    size_bytes=int(headers[h.SIZE, i]),
-                ),
-            )
+            detail = f"Magic {headers[h.MAGIC, i]} is unknown."
+            yield i, defect_at(self.log.path, stretch, i, "magic-unknown", detail)
 
 
-class OffsetsIncrease(SegmentCheck):
-    """Every batch starts after the one before it, and not below the segment's base offset."""
-
-    def __init__(self, log: CheckedLog) -> None:
-        super().__init__(log)
-        self._last_offset = -1
-
-    @classmethod
-    def applies(cls, log: CheckedLog) -> bool:
-        """Whether the log has all that the check compares."""
-        return log.base_offset is not None
+class AttributesAreKnown(SegmentCheck):
+    """Every batch names a codec that its version has, and no attribute that no version has."""
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
         """What is wrong with these batches, given those before them; by rising numbers."""
         headers = stretch.headers
-        last = headers[h.LAST_OFFSET]
-        first = np.where(headers[h.MAGIC] < 2, last, headers[h.BASE_OFFSET])
-        highest = running_max(self._last_offset, last)
-        self._last_offset = int(highest[-1])
-        below = first < self.log.base_offset
-        for i in np.flatnonzero(below | (first <= highest[:-1]) | (last < first)).tolist():
-            reference = "batch-offset-not-increasing"
-            detail = f"The batch has offsets {first[i]} to {last[i]}, after {highest[i]}."
-            if below[i]:
-                reference = "batch-below-base-offset"
-                detail = f"The batch starts at offset {first[i]}, the segment at "
-                detail += f"{self.log.base_offset}."
-            yield (
-                i,
-                make_defect(
-                    reference,
-                    self.log.path,
-                    detail,
-                    position=int(headers[h.POSITION, i]),
-                    offset=int(first[i]),
-                ),
-            )
+        attributes = headers[h.ATTRIBUTES]
+        codec = attributes & c.COMPRESSION_MASK
+        no_codec = codec > np.where(headers[h.MAGIC] < 2, _ZSTD - 1, _ZSTD)
+        more = attributes & ~_KNOWN_ATTRIBUTES
+        for i in np.flatnonzero((no_codec | (more != 0)) & stretch.crc_valid).tolist():
+            if no_codec[i]:
+                detail = f"Codec {codec[i]} is unknown to magic {headers[h.MAGIC, i]}."
+                yield i, defect_at(self.log.path, stretch, i, "unknown-codec", detail)
+            if more[i]:
+                detail = f"Bits {more[i] & 0xFFFF:#06x} of the attributes have no meaning."
+                yield i, defect_at(self.log.path, stretch, i, "attributes-unknown", detail)
+
+
+class HeaderFieldsAgree(SegmentCheck):
+    """Count, producer, flags and marker of a batch of magic 2 do not contradict each other.
+
+    What a client is free to send is not judged: without a producer id, epoch and sequence may be
+    anything (-1 by Java clients, 0 by some others and by Kafka's own coordinators).
+    """
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        found = [(wrong & _judged(stretch), detail) for wrong, detail in _contradictions(stretch)]
+        for i in np.flatnonzero(np.any([wrong for wrong, _ in found], axis=0)).tolist():
+            details = [detail for wrong, detail in found if wrong[i]]
+            detail = f"{'; '.join(details)}."
+            detail = detail[0].upper() + detail[1:]
+            yield i, defect_at(self.log.path, stretch, i, "batch-header-contradictory", detail)
+
+
+def _judged(stretch: Stretch) -> NDArray[np.bool_]:
+    return stretch.crc_valid & (stretch.headers[h.MAGIC] == 2)
+
+
+def _contradictions(stretch: Stretch) -> Iterator[tuple[NDArray[np.bool_], str]]:
+    """Where each of them is, and its words."""
+    headers, marker = stretch.headers, stretch.markers[f.MARKER_TYPE]
+    attributes, count = headers[h.ATTRIBUTES], headers[h.COUNT]
+    delta = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
+    producer_id, sequence = headers[h.PRODUCER_ID], headers[h.BASE_SEQUENCE]
+    has_producer = producer_id >= 0
+    is_transactional = attributes & c.TRANSACTIONAL_MASK != 0
+    is_control = attributes & c.CONTROL_MASK != 0
+    ends_transaction = (marker >= 0) & (marker <= _COMMIT)
+    yield (delta >= 0) & (count > delta + 1), "there are more records than offsets"
+    yield producer_id < -1, "the producer id is below -1"
+    yield has_producer & (headers[h.PRODUCER_EPOCH] < 0), "a producer has no epoch"
+    yield has_producer & ~is_control & (sequence < 0), "records of a producer have no sequence"
+    yield is_transactional & ~has_producer, "a transaction has no producer id"
+    yield is_control & (attributes & c.COMPRESSION_MASK != 0), "control records are compressed"
+    yield ends_transaction & ~is_transactional, "a transaction's marker is not transactional"
+    yield ends_transaction & (count != 1), "a transaction's marker is not alone in its batch"
+    yield (marker > _COMMIT) & is_transactional, "a control record of KRaft is transactional"
+    has_horizon = attributes & c.DELETE_HORIZON_MASK != 0
+    yield has_horizon & (count == 0), "a batch without records has a delete horizon"
+
+
+class ControlRecordsAreReadable(SegmentCheck):
+    """The first record of every control batch has a key that says what it is."""
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        unreadable = (stretch.markers[f.MARKER_TYPE] == f.UNREADABLE) & _judged(stretch)
+        refused = {ordinal for ordinal, _ in stretch.refusals}
+        for i in np.flatnonzero(unreadable).tolist():
+            if i not in refused:
+                detail = "The control record of the batch cannot be read."
+                yield i, defect_at(self.log.path, stretch, i, "control-record-malformed", detail)
+
+
+def defect_at(path: str, stretch: Stretch, ordinal: int, reference: str, detail: str) -> Defect:
+    """A defect of one batch of a stretch."""
+    headers = stretch.headers
+    return make_defect(
+        reference,
+        path,
+        detail,
+        position=int(headers[h.POSITION, ordinal]),
+        offset=int(headers[h.BASE_OFFSET, ordinal]),
+        size_bytes=int(headers[h.SIZE, ordinal]),
+    )

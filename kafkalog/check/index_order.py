@@ -57,6 +57,24 @@ def time_index_is_monotonic(index: TimeIndex) -> Iterator[Defect]:
         before = int(timestamps[-1]), int(offsets[-1])
 
 
+def padding_is_sound(index: OffsetIndex | TimeIndex, *, is_active: bool) -> Iterator[Defect]:
+    """Behind the entries everything is zero, and only an index that is open has such padding.
+
+    Kafka takes all slots of a file that it opens for entries, zero or not.
+    """
+    if not index.is_padded:
+        return
+    position = index.entry_count * index.entry_size
+    reference = None
+    if not index.padding_is_zero():
+        reference, detail = "index-padding-not-zero", "Behind the entries not all bytes are zero."
+    elif not is_active:
+        reference = "index-not-trimmed"
+        detail = f"{index.slot_count - index.entry_count} slots behind the entries are zero."
+    if reference is not None:
+        yield make_defect(reference, index.path, detail, position=position)
+
+
 def _shifted(before: int, column: Column) -> Column:
     """The value in front of each."""
     return np.concatenate(([before], column[:-1]))

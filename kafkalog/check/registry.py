@@ -4,9 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.check.against_log import OffsetIndexHitsBatches, TimeIndexMatchesLog
-from kafkalog.check.headers_alone import ChecksumsMatch, MagicIsKnown, OffsetsIncrease
-from kafkalog.check.in_records import RecordsDecode
+from kafkalog.check.against_log import IndexesMatchLog
+from kafkalog.check.epoch_order import LeaderEpochsDoNotDecrease
+from kafkalog.check.headers_alone import (
+    AttributesAreKnown,
+    ChecksumsMatch,
+    ControlRecordsAreReadable,
+    HeaderFieldsAgree,
+    MagicIsKnown,
+)
+from kafkalog.check.in_records import (
+    MaxTimestampsAreRight,
+    RecordOffsetsFitBatches,
+    RecordsDecode,
+)
+from kafkalog.check.offset_order import OffsetsIncrease
+from kafkalog.check.segments import (
+    OffsetsAreComplete,
+    OffsetsFitTheirSegment,
+    files_have_their_segment,
+)
 from kafkalog.model import Level
 
 if TYPE_CHECKING:
@@ -23,19 +40,30 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
 
 SEGMENT_CHECKS: Final[tuple[type[SegmentCheck], ...]] = (
+    # These judge each batch when they have seen the next: first, for the order of the file.
+    OffsetsIncrease,
+    IndexesMatchLog,
     ChecksumsMatch,
     MagicIsKnown,
-    OffsetsIncrease,
-    OffsetIndexHitsBatches,
-    TimeIndexMatchesLog,
+    AttributesAreKnown,
+    HeaderFieldsAgree,
+    ControlRecordsAreReadable,
+    OffsetsFitTheirSegment,
     RecordsDecode,
+    RecordOffsetsFitBatches,
+    MaxTimestampsAreRight,
 )
 """Of the batches of one log file."""
 
-PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = ()
+PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = (
+    OffsetsAreComplete,
+    LeaderEpochsDoNotDecrease,
+)
 """Of all batches of a partition."""
 
-DIRECTORY_CHECKS: Final[tuple[Callable[[CheckedPartition], Iterator[Defect]], ...]] = ()
+DIRECTORY_CHECKS: Final[tuple[Callable[[CheckedPartition], Iterator[Defect]], ...]] = (
+    files_have_their_segment,
+)
 """Of the files of a partition, when its batches have been walked over."""
 
 LOG_DIR_CHECKS: Final[

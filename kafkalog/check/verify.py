@@ -25,9 +25,10 @@ from kafkalog.metadata_files import (
     read_topic_id,
 )
 from kafkalog.model import Defect, Level, Severity
-from kafkalog.names import REMOTE_INDEX_CACHE, FileKind, FileState
+from kafkalog.names import REMOTE_INDEX_CACHE, DirectoryState, FileKind, FileState
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.source import Source
+from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -125,9 +126,10 @@ class Verification:
         if entry.name.kind in kinds and entry.name.state == FileState.LIVE:
             parent = open_path(os.path.dirname(os.path.abspath(entry.path)))
             if isinstance(parent, PartitionDir):
+                was_closed = _was_closed(parent)
                 for segment in parent.segments:
                     if segment.base_offset == entry.name.offset:
-                        yield from self._segment(segment)
+                        yield from self._segment(segment, was_closed=was_closed)
                         return
         yield from self._file(entry)
 
@@ -138,8 +140,9 @@ class Verification:
         partition = CheckedPartition(directory)
         checks = partition_checks(partition, self.level)
         in_segments = set()
+        was_closed = _was_closed(directory)
         for segment in directory.segments:
-            end = yield from self._segment(segment, checks)
+            end = yield from self._segment(segment, checks, was_closed=was_closed)
             partition.end_offset = max(partition.end_offset, end)
             in_segments |= {entry.path for entry in _segment_files(segment)}
         for check in checks:
@@ -180,7 +183,7 @@ class Verification:
         self._checked(entry.size_bytes)
 
     def _segment(
-        self, segment: Segment, checks: Sequence[PartitionCheck] = ()
+        self, segment: Segment, checks: Sequence[PartitionCheck] = (), *, was_closed: bool
     ) -> Generator[Defect, None, int]:
         """One live segment: its files alone, then its indexes against its log; where it ends."""
         from kafkalog.check.batch_checks import CheckedLog
@@ -188,7 +191,12 @@ class Verification:
         entries = _segment_files(segment)
         self.summary.files += len(entries)
         self.summary.bytes_expected += sum(entry.size_bytes for entry in entries)
-        log = CheckedLog(segment.log.path, segment.base_offset)
+        log = CheckedLog(
+            segment.log.path,
+            segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            is_closed=was_closed or not segment.is_active,
+        )
         end = segment.base_offset
         with ExitStack() as files:
             for entry in entries[1:]:
@@ -210,14 +218,16 @@ class Verification:
         from kafkalog.check import index_order
 
         yield from size_is_multiple(entry)
-        base_offset = log.base_offset
+        base_offset, is_active = log.base_offset, log.next_base_offset is None
         assert base_offset is not None, "an index lies beside a segment"
         if entry.name.kind == FileKind.OFFSET_INDEX:
             offsets = files.enter_context(OffsetIndex(entry.path, base_offset))
+            yield from index_order.padding_is_sound(offsets, is_active=is_active)
             if not (yield from _tell(index_order.offset_index_is_monotonic(offsets))):
                 log = replace(log, offset_index=offsets)
         elif entry.name.kind == FileKind.TIME_INDEX:
             times = files.enter_context(TimeIndex(entry.path, base_offset))
+            yield from index_order.padding_is_sound(times, is_active=is_active)
             if not (yield from _tell(index_order.time_index_is_monotonic(times))):
                 log = replace(log, time_index=times)
         else:
@@ -257,6 +267,12 @@ class Verification:
         self.summary.bytes_checked += size_bytes
         if self._progress is not None:
             self._progress(size_bytes)
+
+
+def _was_closed(directory: PartitionDir) -> bool:
+    """Whether the broker closed the log; one that is being deleted it does not."""
+    is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
+    return is_hosted and UnifiedLog(directory).was_closed
 
 
 def _tell(defects: Iterator[Defect]) -> Generator[Defect, None, bool]:

@@ -13,6 +13,8 @@ _COPY_FIRST = (
 )
 _RECOVER = "A broker that starts after an unclean shutdown cuts it off."
 _SERVED = "Recovery does not look inside a batch; it is served as it is, and consumers fail on it."
+_REPLICA = "If another replica is sound, remove this one and let it be fetched anew."
+_BITS = "A bit that changed on the disk or in memory; another program wrote into the file."
 _D, _W, _N = Severity.DAMAGE, Severity.WARNING, Severity.NOTE
 
 REFERENCES: Final = (
@@ -51,4 +53,43 @@ REFERENCES: Final = (
               "it.", "Not noticed; consumers see records again or never."),
     Reference("batch-below-base-offset", _D, "A batch starts below the offset in the name of "
               "its segment.", "Recovery cuts the log off here.", _COPY_FIRST),
+    Reference("batch-offset-displaced", _D, "The base offset of a batch does not fit between the "
+              "batches around it, where exactly one other would.",
+              "Not noticed, no checksum covers it: consumers see records with wrong offsets, again "
+              "or never.", _REPLICA, _BITS),
+    Reference("segments-overlap", _D, "A segment has offsets of the next one.",
+              "Not noticed; the offsets from the next segment's name on are read twice or from the "
+              "next segment only.", _REPLICA,
+              "A file that came from another replica or was renamed; a bit that changed."),
+    Reference("offsets-missing", _W, "Offsets are missing in a log that shows no sign of "
+              "compaction.", "Not noticed; consumers skip them.",
+              "If the topic was never compacted, records are lost: look for them on another "
+              "replica.", "Segments or batches were removed; or the cleaner removed one batch, and "
+              "its checkpoint is not there."),
+    Reference("offsets-with-gaps", _N, "Offsets are missing at several places, and nothing else "
+              "says that the log was compacted.", "Nothing: a compacted log has such gaps.",
+              arises="The copy of a compacted log without the checkpoints around it; lost "
+              "batches."),
+    Reference("segment-offset-overflow", _W, "An offset is more than 2147483647 above the base "
+              "offset of its segment, which no index can express.",
+              "The segment is split when the log is recovered; appends to it fail.", _REPLICA,
+              "A segment written by a broker before 2.0; a bit that changed in a base offset."),
+    Reference("segment-too-large", _D, "A log file is larger than 2147483647 bytes.",
+              "It cannot be opened: the log directory is taken offline.", None,
+              "Another program appended to the file."),
+    Reference("leader-epoch-decreases", _D, "A batch has a lower leader epoch than the one before "
+              "it.", "Not noticed, no checksum covers it: replicas may be cut off at the wrong "
+              "offset.", _REPLICA, _BITS),
+    Reference("batch-header-contradictory", _W, "Fields of a batch's header contradict each other "
+              "or its marker.", "Not noticed once the batch is in the log.", None,
+              "A broker or a tool with a bug: the checksum is right."),
+    Reference("attributes-unknown", _N, "A batch has attributes that no version of Kafka gave a "
+              "meaning.", "Ignored.", None,
+              "A client that sets them; a broker keeps what it does not know."),
+    Reference("record-offset-invalid", _D, "Records of a batch have offsets outside the batch, or "
+              "that do not rise.", _SERVED, None,
+              "A broker or a tool with a bug: the checksum is right."),
+    Reference("max-timestamp-wrong", _W, "The largest timestamp in a batch is not the one that "
+              "its header says.", "Lookups by time and retention go by the header.", None,
+              "A broker or a tool with a bug: the checksum is right."),
 )  # fmt: skip

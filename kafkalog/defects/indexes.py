@@ -11,7 +11,7 @@ _REBUILD = (
     "While the broker is down, delete this file and the segment's .index: a broker that finds no "
     ".index rebuilds all indexes of the segment."
 )
-_I = Severity.INDEX
+_I, _W = Severity.INDEX, Severity.WARNING
 
 REFERENCES: Final = (
     Reference("lookup-index-mismatch", _I, "`lookup-offset --no-index` found another record by "
@@ -35,4 +35,26 @@ REFERENCES: Final = (
     Reference("transaction-index-invalid", _I, "An entry of a transaction index has an unknown "
               "version, an offset below its segment, or offsets out of order.",
               "The index is rebuilt at the start if its sanity check fails.", _REBUILD),
+    Reference("index-entry-offset-wrong", _I, "The offset of an entry is the last one of no batch "
+              "between its position and the next entry's.", "Lookups through the entry may miss "
+              "records.", _REBUILD, "A bit that changed; an index of another log."),
+    Reference("time-index-incomplete", _I, "The time index of a closed segment does not end with "
+              "the largest timestamp of the segment.", "Not noticed: lookups by time miss records, "
+              "and retention goes by the last entry, without any by the time of the file.",
+              _REBUILD, "The file was removed or cut: a broker that finds no .timeindex makes an "
+              "empty one and does not rebuild it."),
+    Reference("index-padding-not-zero", _I, "Behind the entries of an index, where it is "
+              "preallocated, not all bytes are zero.", "Nothing until the index is full, if the "
+              "log is recovered; else they are taken for entries.", _REBUILD,
+              "A bit that changed, or a write that went astray."),
+    Reference("index-not-trimmed", _I, "The index of a segment that is not the active one ends "
+              "with zeros.", "They are taken for entries: lookups go wrong.", _REBUILD,
+              "A crash of the machine: the size reached the disk, the entries did not."),
+    Reference("index-missing", _I, "A log with batches has no offset index or no time index.",
+              "Without .index all indexes of the segment are rebuilt; without .timeindex an empty "
+              "one is made.", "Delete the segment's .index if it is there, while the broker is "
+              "down: all indexes are rebuilt.", "The file was removed, or not copied."),
+    Reference("index-without-log", _W, "There is an index, but no log to it.",
+              "It is removed at the next start.", "Look for the log: if it was lost, another "
+              "replica has it.", "The log was removed, renamed or not copied."),
 )  # fmt: skip

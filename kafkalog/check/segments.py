@@ -1,0 +1,181 @@
+"""What a partition's segments say together: no offset is missing, every file has its neighbours.
+
+Follows `UnifiedLog.append`, which gives out offsets without a gap, and `LogLoader.loadSegmentFiles`
+of Kafka 4.3. Only the cleaner makes gaps; a replica that copies a compacted log has them too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from formats import constants as c
+from kafkalog.check.batch_checks import PartitionCheck, SegmentCheck
+from kafkalog.check.headers_alone import defect_at
+from kafkalog.check.offset_order import FIRST, IS_KNOWN, LAST, PLACE, SPAN_FIELDS, spans_of
+from kafkalog.columnar import header_table as h
+from kafkalog.defects import make_defect
+from kafkalog.names import FileKind, FileState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, Found
+    from kafkalog.columnar.headers import Stretch
+    from kafkalog.log_dir import Segment
+    from kafkalog.model import Defect
+
+    Table = NDArray[np.int64]
+
+COMPACTED_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+_SEGMENT_SIZE_MAX: Final = c.INT32_MAX
+
+# In addition to the rows of a table of spans: 1 where nothing is between a batch and the one before
+# it, or the beginning of its segment.
+_FOLLOWS: Final = SPAN_FIELDS
+_ROWS: Final = SPAN_FIELDS + 1
+
+
+class OffsetsAreComplete(PartitionCheck):
+    """A log that was never compacted has every offset from its first segment's name on.
+
+    Signs of compaction: an entry in cleaner-offset-checkpoint, a topic that is always compacted, a
+    batch that lost records or has a delete horizon, more gaps than one. A batch that is out of
+    order or has a wrong checksum is no evidence of a gap, nor is damage between batches: they are
+    told by other checks. The first gap is kept, of the others only their number.
+    """
+
+    def __init__(self, partition: CheckedPartition) -> None:
+        super().__init__(partition)
+        cleaned_to = partition.log.checkpoint("cleaner-offset-checkpoint")
+        topic = partition.directory.topic
+        self._is_compacted = cleaned_to is not None or topic in COMPACTED_TOPICS
+        self._expected: int | None = None
+        self._is_in_order = True
+        self._held = np.empty((_ROWS, 0), np.int64)
+        self._end_position = 0
+        self._gaps = 0
+        self._first_gap: tuple[str, int, int, int] | None = None
+
+    def begin(self, log: CheckedLog) -> None:
+        """The batches of a segment follow."""
+        assert log.base_offset is not None, "it is a segment"
+        if self._expected is None:
+            self._expected = log.base_offset
+        else:
+            self._release(log.base_offset)
+        self._end_position = 0
+        super().begin(log)
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        self._is_compacted = self._is_compacted or _is_cleaned(stretch)
+        if not self._is_compacted:
+            spans, numbers = spans_of(stretch)
+            ends = stretch.headers[h.POSITION] + stretch.headers[h.SIZE]
+            if len(numbers):
+                before = np.concatenate(([self._end_position], ends[numbers[:-1]]))
+                follows = before == spans[PLACE]
+                spans = np.concatenate([self._held, np.vstack([spans, follows])], axis=1)
+                self._judge(spans[:, :-1], spans[FIRST, 1:])
+                self._held = spans[:, -1:]
+                self._end_position = int(ends[numbers[-1]])
+        return iter(())
+
+    def _release(self, following: int) -> None:
+        """Judge the last batch of a segment, which the offset `following` comes after."""
+        self._judge(self._held, np.full(self._held.shape[1], following))
+        self._held = self._held[:, :0]
+
+    def _judge(self, spans: Table, following: Table) -> None:
+        """Count the gaps in front of some batches, given the first offsets of those after them."""
+        if not spans.shape[1]:
+            return
+        assert self._expected is not None, "a segment has begun"
+        first, last = spans[FIRST], spans[LAST]
+        expected = np.concatenate(([self._expected], last[:-1] + 1))
+        in_order = (first >= expected) & (last >= first)
+        after_order = np.concatenate(([self._is_in_order], in_order[:-1]))
+        gaps = (first > expected) & in_order & after_order & (following > last)
+        gaps &= (spans[_FOLLOWS] == 1) & (spans[IS_KNOWN] == 1)
+        self._expected, self._is_in_order = int(last[-1]) + 1, bool(in_order[-1])
+        found = np.flatnonzero(gaps)
+        if len(found) and self._first_gap is None:
+            i = found[0]
+            self._first_gap = self.log.path, int(spans[PLACE, i]), int(expected[i]), int(first[i])
+        self._gaps += len(found)
+
+    def end(self) -> Iterator[Defect]:
+        """The gap of a log without any sign of compaction; a note where there are more."""
+        self._release(c.INT64_MAX)
+        if self._is_compacted or self._first_gap is None:
+            return
+        path, position, expected, first = self._first_gap
+        detail = f"Offsets {expected} to {first - 1} are missing"
+        reference = "offsets-missing"
+        if self._gaps > 1:
+            reference, detail = (
+                "offsets-with-gaps",
+                f"{detail}, and at {self._gaps - 1} more places",
+            )
+        yield make_defect(reference, path, f"{detail}.", position=position, offset=expected)
+
+
+def _is_cleaned(stretch: Stretch) -> bool:
+    """Whether the cleaner has rewritten one of the batches."""
+    headers = stretch.headers
+    lost = headers[h.COUNT] < headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET] + 1
+    lost |= headers[h.ATTRIBUTES] & c.DELETE_HORIZON_MASK != 0
+    return bool((lost & (headers[h.MAGIC] >= 2) & stretch.crc_valid).any())
+
+
+class OffsetsFitTheirSegment(SegmentCheck):
+    """Every offset is at most 2147483647 above the segment's base offset.
+
+    An index has four bytes for the difference. No broker since 2.0 writes more
+    (`LocalLog.append`, `LogSegment.canConvertToRelativeOffset`).
+    """
+
+    @classmethod
+    def applies(cls, log: CheckedLog) -> bool:
+        """Whether the log has all that the check compares."""
+        return log.base_offset is not None
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        last = stretch.headers[h.LAST_OFFSET]
+        too_far = (last - self.log.base_offset > c.INT32_MAX) & stretch.crc_valid
+        for i in np.flatnonzero(too_far).tolist():
+            detail = f"Offset {last[i]} is too far above {self.log.base_offset}."
+            yield i, defect_at(self.log.path, stretch, i, "segment-offset-overflow", detail)
+
+
+def files_have_their_segment(partition: CheckedPartition) -> Iterator[Defect]:
+    """A log with batches has both indexes, an index has a log, no log is larger than 2 GiB."""
+    directory = partition.directory
+    for segment in directory.segments:
+        yield from _missing_indexes(segment)
+        if segment.log.size_bytes > _SEGMENT_SIZE_MAX:
+            detail = f"The size {segment.log.size_bytes} is above {_SEGMENT_SIZE_MAX}."
+            yield make_defect("segment-too-large", segment.log.path, detail)
+    with_log = {segment.base_offset for segment in directory.segments}
+    # A deletion or a swap that was not finished leaves some of the files of a segment.
+    unfinished = {
+        entry.name.offset for entry in directory.files if entry.name.state != FileState.LIVE
+    }
+    for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX):
+        for entry in directory.live(kind):
+            if entry.name.offset not in with_log | unfinished:
+                detail = "There is no log to the index: it was lost, or is named otherwise."
+                yield make_defect("index-without-log", entry.path, detail)
+
+
+def _missing_indexes(segment: Segment) -> Iterator[Defect]:
+    if segment.log.size_bytes:
+        for entry, suffix in ((segment.offset_index, "index"), (segment.time_index, "timeindex")):
+            if entry is None:
+                path = f"{segment.log.path.removesuffix('log')}{suffix}"
+                yield make_defect("index-missing", path, "A log with batches has no such index.")
