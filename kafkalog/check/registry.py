@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.check.against_log import OffsetIndexHitsBatches, TimeIndexMatchesLog
 from kafkalog.check.headers_alone import ChecksumsMatch, MagicIsKnown, OffsetsIncrease
 from kafkalog.check.in_records import RecordsDecode
+from kafkalog.check.producer_history import ProducerHistory
 from kafkalog.model import Level
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ SEGMENT_CHECKS: Final[tuple[type[SegmentCheck], ...]] = (
 )
 """Of the batches of one log file."""
 
-PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = ()
+PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = (ProducerHistory,)
 """Of all batches of a partition."""
 
 DIRECTORY_CHECKS: Final[tuple[Callable[[CheckedPartition], Iterator[Defect]], ...]] = ()
