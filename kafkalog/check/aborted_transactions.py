@@ -19,6 +19,7 @@ from kafkalog.columnar import header_table as h
 from kafkalog.columnar.index_columns import aborted_columns
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
+from kafkalog.names import FileKind, FileState
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.check.batch_checks import Found
     from kafkalog.check.passages import Passage
     from kafkalog.check.producer_rows import Timeline
-    from kafkalog.log_dir import Segment
+    from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.model import Defect
 
     Column = NDArray[np.int64]
@@ -63,9 +64,15 @@ class AbortedTransactions:
     Memory: the entries of one index.
     """
 
-    def __init__(self, timeline: Timeline, log_start_offset: int) -> None:
+    def __init__(self, directory: PartitionDir, timeline: Timeline, log_start_offset: int) -> None:
         self._timeline = timeline
         self._log_start_offset = log_start_offset
+        # A swap that a crash interrupted: the index is still to be renamed, as the log has been.
+        self._swapped = {
+            entry.name.offset
+            for entry in directory.files
+            if entry.name.kind == FileKind.TRANSACTION_INDEX and entry.name.state == FileState.SWAP
+        }
         self._path: str | None = None
         self._log_path = ""
         self._entries: Column | None = None
@@ -79,8 +86,13 @@ class AbortedTransactions:
         index = segment.transaction_index
         self._log_path = segment.log.path
         self._path = None if index is None else index.path
-        self._entries = np.empty((4, 0), np.int64) if index is None else _read(index.path)
         self._used = 0
+        if segment.base_offset in self._swapped:
+            self._entries = None
+        elif index is None:
+            self._entries = np.empty((4, 0), np.int64)
+        else:
+            self._entries = _read(index.path, segment.base_offset)
 
     def close(self, limit: int) -> Iterator[Defect]:
         """What is wrong now that a segment has ended; its offsets are below the limit."""
@@ -200,7 +212,7 @@ class AbortedTransactions:
         )
 
 
-def _read(path: str) -> NDArray[np.int64] | None:
+def _read(path: str, base_offset: int) -> NDArray[np.int64] | None:
     """The entries as four rows; None where they are not in order, which is told elsewhere."""
     names = ("producer_id", "first_offset", "last_offset", "last_stable_offset", "version")
     try:
@@ -213,6 +225,7 @@ def _read(path: str) -> NDArray[np.int64] | None:
         return None
     table = np.concatenate([np.empty((5, 0), np.int64), *blocks], axis=1)
     odd = (table[-1] != 0) | (table[_FIRST] < 0) | (table[_FIRST] > table[_LAST])
+    odd |= table[_LAST] < base_offset
     return None if odd.any() or (np.diff(table[_LAST]) <= 0).any() else table[:-1]
 
 
@@ -246,6 +259,9 @@ def _ended(passage: Passage, firsts: Column, ends: Column) -> _Ended:
     which = which[np.argsort(history.row[which])]
     started, offset = history.started[which], history.base_offset[which]
     has_begun = started >= 0
+    first = np.where(has_begun, history.first_offset[started], -1)
+    # Of a transaction that only a snapshot knows compaction may have removed everything.
+    is_seen = has_begun & ~passage.timeline.removed.hold(first)
     # The first transaction that is open behind the marker is the first whose end lies behind it.
     at = np.searchsorted(np.maximum.accumulate(ends), offset, "right")
     open_first = np.append(firsts, INT64_MAX)[at]
@@ -253,7 +269,7 @@ def _ended(passage: Passage, firsts: Column, ends: Column) -> _Ended:
         rows[r.NUMBER, history.row[which]],
         history.producer_id[which],
         offset,
-        np.where(has_begun, history.first_offset[started], -1),
-        has_begun & (history.blind[started] == history.blind[which]),
+        first,
+        is_seen & (history.blind[started] == history.blind[which]),
         np.where(open_first < offset, open_first, offset + 1),
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.passages import Passage
+    from kafkalog.check.producer_rows import Timeline
     from kafkalog.check.producer_states import ProducerStates
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
@@ -65,10 +66,10 @@ class OpenTransactions:
                 heard[producer_id] = event, int(times[i])
         self._heard = heard
 
-    def end(self, directory: PartitionDir) -> Iterator[Defect]:
+    def end(self, directory: PartitionDir, timeline: Timeline) -> Iterator[Defect]:
         """The open transactions, by first offset."""
         path = directory.segments[-1].log.path if directory.segments else directory.path
-        table = self._states.table[:, self._states.table[p.TXN_FIRST] >= 0]
+        table = self._states.table[:, p.is_open(self._states.table, timeline)]
         for i in np.argsort(table[p.TXN_FIRST], kind="stable").tolist():
             state = table[:, i]
             first, event = int(state[p.TXN_FIRST]), int(state[p.EVENT_OFFSET])

@@ -51,7 +51,7 @@ class ProducerHistory(PartitionCheck):
         self._snapshots = SnapshotCheck(
             directory.live(FileKind.PRODUCER_SNAPSHOT), self._states, self._timeline
         )
-        self._aborted = AbortedTransactions(self._timeline, start)
+        self._aborted = AbortedTransactions(directory, self._timeline, start)
         self._open = OpenTransactions(self._states)
         self._of_rows = [
             sequences.epochs_never_go_back,
@@ -150,7 +150,7 @@ class ProducerHistory(PartitionCheck):
         if directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE):
             yield from self._snapshots.beyond(end_offset)
             yield from self._forgotten()
-        yield from self._open.end(directory)
+        yield from self._open.end(directory, self._timeline)
 
     def _forgotten(self) -> Iterator[Defect]:
         """A closed log with producers has a snapshot of them."""

@@ -145,7 +145,8 @@ class Timeline:
         if missing.any():
             self.removed.add(expected[missing], base[missing])
         blind = part.unknown + self._sights_lost
-        gap = self.gap + np.cumsum(missing | (np.diff(blind, prepend=self.blind) != 0))
+        emptied = part.markers[MARKER_TYPE] == EMPTIED  # its transaction has been removed
+        gap = self.gap + np.cumsum(missing | emptied | (np.diff(blind, prepend=self.blind) != 0))
         self.next_offset, self.gap, self.blind = int(end[-1]), int(gap[-1]), int(blind[-1])
         return _rows(part, gap, blind)
 
@@ -165,7 +166,7 @@ def _base_offsets(headers: Table) -> Column:
 
 def _rows(part: Believed, gap: Column, blind: Column) -> Table:
     types = part.markers[MARKER_TYPE]
-    mine = (part.headers[h.PRODUCER_ID] >= 0) & (part.headers[h.MAGIC] == 2) & (types != EMPTIED)
+    mine = (part.headers[h.PRODUCER_ID] >= 0) & (part.headers[h.MAGIC] >= 2) & (types != EMPTIED)
     if not mine.any():
         return np.empty((FIELDS, 0), np.int64)
     headers, markers = part.headers, part.markers

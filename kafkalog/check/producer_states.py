@@ -120,6 +120,17 @@ class ProducerStates:
         return history
 
 
+def is_open(states: Table, timeline: r.Timeline) -> NDArray[np.bool_]:
+    """Which states have a transaction that is surely still open.
+
+    Of one that only a snapshot knows, compaction may have removed the batches and the marker.
+    """
+    first = states[TXN_FIRST]
+    may_be_over = timeline.removed.hold(first) & (states[GAP] != timeline.gap)
+    found: NDArray[np.bool_] = (first >= 0) & ~may_be_over
+    return found
+
+
 # More rows of the table that is replayed: states have them from before, batches have none.
 (_EPOCH_GAP, _BATCH_GAP, _MARKER_GAP, _FIRST, _ORIGIN, _DELTA, _EVENT, _FIELDS) = range(
     r.FIELDS, r.FIELDS + 8

@@ -93,19 +93,18 @@ class SnapshotCheck:
         told: dict[int, str] = {}
         if known.any():
             told = self._against_log(found[:, known], self._states.table[:, at[known]], offset)
-        told |= self._against_nothing(found[:, ~known], at[~known], offset)
+        told |= self._against_nothing(found[:, ~known], offset)
         return sorted(told.items())
 
-    def _against_nothing(self, found: Table, at: NDArray[np.int64], offset: int) -> dict[int, str]:
+    def _against_nothing(self, found: Table, offset: int) -> dict[int, str]:
         """Producers whose batches the log has lost, if it ever had them."""
         told: dict[int, str] = {}
         if self._timeline.gap == 0:
             return dict.fromkeys(found[p.PRODUCER_ID].tolist(), "the log has no batch of it")
-        states = self._states.table
+        if self._timeline.blind:
+            return told
         for field in (p.TXN_FIRST, p.LAST_OFFSET):
-            mine = np.where(at >= 0, states[field, at] if states.size else -1, -1)
-            wrong = self._has_batch(found[field]) & (found[field] != mine)
-            wrong |= found[field] >= offset
+            wrong = self._has_batch(found[field]) | (found[field] >= offset)
             for i in np.flatnonzero(wrong).tolist():
                 what = f"{_NAMES[field]} {found[field, i]} is that of no batch of it"
                 told[int(found[p.PRODUCER_ID, i])] = what
@@ -114,6 +113,7 @@ class SnapshotCheck:
     def _against_log(self, found: Table, states: Table, offset: int) -> dict[int, str]:
         """Producers that the log knows, with the states it has for them."""
         wrong = _wrong_fields(found, states, self._timeline.gap, self._has_batch)
+        wrong[p.TXN_FIRST] &= (states[p.TXN_FIRST] < 0) | p.is_open(states, self._timeline)
         wrong[p.LAST_OFFSET] |= found[p.LAST_OFFSET] >= offset
         wrong[p.TXN_FIRST] |= found[p.TXN_FIRST] >= offset
         told: dict[int, str] = {}
@@ -133,7 +133,7 @@ class SnapshotCheck:
     def _missing(self, found: Table) -> list[tuple[int, str]]:
         """Producers with an open transaction never expire."""
         states = self._states.table
-        is_open = (states[p.TXN_FIRST] >= 0) & (states[p.BLIND] == self._timeline.blind)
+        is_open = p.is_open(states, self._timeline) & (states[p.BLIND] == self._timeline.blind)
         lost = states[p.PRODUCER_ID, is_open & ~np.isin(states[p.PRODUCER_ID], found[0])]
         return [(producer_id, "it has an open transaction and is missing") for producer_id in lost]
 
