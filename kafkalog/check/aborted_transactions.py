@@ -233,15 +233,16 @@ def _transactions(passage: Passage, before: NDArray[np.int64]) -> tuple[Column, 
     """All transactions of some batches by first offset: that, the number of its batch, its end."""
     history = passage.history
     assert history is not None, "there are producers"
+    started_before = history.before(history.started)
     end = np.full(len(history.row), INT64_MAX)
-    closing = (history.row >= 0) & (history.kind == r.MARKER) & (history.started >= 0)
-    end[history.started[closing]] = history.base_offset[closing]
-    begin = np.flatnonzero((history.kind == r.TRANSACTIONAL) & (history.started < 0))
+    closing = np.flatnonzero(history.is_marker & (started_before >= 0))
+    end[started_before[closing]] = passage.rows[r.BASE_OFFSET, history.row[closing]]
+    begin = np.flatnonzero((history.kind == r.TRANSACTIONAL) & (started_before < 0))
     elsewhere = (before[p.TXN_FIRST] >= 0) & ~np.isin(before[p.PRODUCER_ID], history.producer_id)
     others = before[p.TXN_FIRST, elsewhere]
     row = history.row[begin]
     number = np.where(row >= 0, passage.rows[r.NUMBER, row], -1)
-    first = np.concatenate((others, history.first_offset[begin]))
+    first = np.concatenate((others, history.get(p.FIRST_OF_TRANSACTION, begin)))
     order = np.argsort(first, kind="stable")
     number = np.concatenate((np.full(len(others), -1), number))[order]
     return (
@@ -253,23 +254,24 @@ def _transactions(passage: Passage, before: NDArray[np.int64]) -> tuple[Column, 
 
 def _ended(passage: Passage, firsts: Column, ends: Column) -> _Ended:
     """The abort markers of some batches, given all transactions around them."""
-    history, rows = passage.history, passage.rows
+    history = passage.history
     assert history is not None, "there are producers"
-    which = np.flatnonzero((history.row >= 0) & (history.type == ABORT))
+    which = np.flatnonzero(history.is_marker)
+    which = which[passage.rows[r.TYPE, history.row[which]] == ABORT]
     which = which[np.argsort(history.row[which])]
-    started, offset = history.started[which], history.base_offset[which]
-    has_begun = started >= 0
-    first = np.where(has_begun, history.first_offset[started], -1)
+    rows = passage.rows[:, history.row[which]]
+    offset, started = rows[r.BASE_OFFSET], history.before(history.started)[which]
+    first = history.get(p.FIRST_OF_TRANSACTION, started)
     # Of a transaction that only a snapshot knows compaction may have removed everything.
-    is_seen = has_begun & ~passage.timeline.removed.hold(first)
+    is_seen = (started >= 0) & ~passage.timeline.removed.hold(first)
     # The first transaction that is open behind the marker is the first whose end lies behind it.
     at = np.searchsorted(np.maximum.accumulate(ends), offset, "right")
     open_first = np.append(firsts, INT64_MAX)[at]
     return _Ended(
-        rows[r.NUMBER, history.row[which]],
-        history.producer_id[which],
+        rows[r.NUMBER],
+        rows[r.PRODUCER_ID],
         offset,
         first,
-        is_seen & (history.blind[started] == history.blind[which]),
+        is_seen & (history.blind(started) == rows[r.BLIND]),
         np.where(open_first < offset, open_first, offset + 1),
     )

@@ -34,14 +34,10 @@ is raised to hours for applications with long transactions."""
 
 
 class OpenTransactions:
-    """Watches the clocks, and tells what is open at the end.
-
-    Memory: one number per open transaction.
-    """
+    """Watches the clocks, and tells what is open at the end."""
 
     def __init__(self, states: ProducerStates) -> None:
         self._states = states
-        self._heard: dict[int, tuple[int, int]] = {}  # producer -> its last offset, the time then
         self._newest = -1
 
     def passage(self, passage: Passage) -> None:
@@ -54,17 +50,10 @@ class OpenTransactions:
             return
         offsets, times = headers[h.LAST_OFFSET, tells], headers[h.MAX_TIMESTAMP, tells]
         self._newest = max(self._newest, int(times.max()))
-        is_open = table[p.TXN_FIRST] >= 0
-        heard = {}
-        for producer_id, event in table[[p.PRODUCER_ID, p.EVENT_OFFSET]][:, is_open].T.tolist():
-            before = self._heard.get(producer_id)
-            if before is not None and before[0] == event:
-                heard[producer_id] = before
-                continue
-            i = int(np.searchsorted(offsets, event))
-            if i < len(offsets):
-                heard[producer_id] = event, int(times[i])
-        self._heard = heard
+        unheard = np.flatnonzero((table[p.TXN_FIRST] >= 0) & (table[p.HEARD_AT] < 0))
+        at = np.searchsorted(offsets, table[p.EVENT_OFFSET, unheard])
+        is_told = at < len(offsets)
+        table[p.HEARD_AT, unheard[is_told]] = times[at[is_told]]
 
     def end(self, directory: PartitionDir, timeline: Timeline) -> Iterator[Defect]:
         """The open transactions, by first offset."""
@@ -73,8 +62,8 @@ class OpenTransactions:
         for i in np.argsort(table[p.TXN_FIRST], kind="stable").tolist():
             state = table[:, i]
             first, event = int(state[p.TXN_FIRST]), int(state[p.EVENT_OFFSET])
-            heard = self._heard.get(int(state[p.PRODUCER_ID]))
-            idle_ms = self._newest - heard[1] if heard and heard[0] == event else 0
+            heard_at = int(state[p.HEARD_AT])
+            idle_ms = self._newest - heard_at if heard_at >= 0 else 0
             detail = (
                 f"Producer {state[p.PRODUCER_ID]} of epoch {state[p.PRODUCER_EPOCH]} has a "
                 f"transaction open since offset {first}; its last batch, at offset {event}, has "

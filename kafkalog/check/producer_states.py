@@ -5,8 +5,7 @@ Follows `ProducerStateEntry` and `ProducerAppendInfo` of Kafka 4.3 with origin R
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,12 +20,13 @@ if TYPE_CHECKING:
 # Rows of a table of states, one column per producer; the first eight as in a snapshot.
 (PRODUCER_ID, PRODUCER_EPOCH, LAST_SEQUENCE, LAST_OFFSET, OFFSET_DELTA, TIMESTAMP, COORDINATOR,
  TXN_FIRST, EVENT_OFFSET, EVENT, GAP, BLIND, BATCH_GAP, EPOCH_GAP, MARKER_GAP, TXN_BLIND,
- IS_THINNED, ORIGIN, ABSENT_GAP, FIELDS) = range(20)  # fmt: skip
+ IS_THINNED, ORIGIN, ABSENT_GAP, HEARD_AT, FIELDS) = range(21)  # fmt: skip
 """EVENT_OFFSET and EVENT: of the last thing that happened; GAP, BLIND: the stamps it had (see
 `producer_rows`). BATCH_GAP, MARKER_GAP, TXN_BLIND: those of the last batch, the last marker and the
 first batch of the transaction. EPOCH_GAP: that of the first batch of the epoch, -1 where that was
 not seen. ORIGIN: the snapshot that the state is from, -1: the log. ABSENT_GAP: the stamp of the
-last snapshot without the producer, -1 without such. Everything is -1 where it is not known."""
+last snapshot without the producer, -1 without such. HEARD_AT: the time by the clock of a broker
+when it was first looked at since the last event. Everything is -1 where it is not known."""
 
 SNAPSHOT_FIELDS: Final = 8
 
@@ -38,54 +38,166 @@ LONE_MARKER: Final = 2
 """EVENT: a marker without a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
+# Where a column of a history is from: the row of a table of rows, and that of a table of states.
+Field = tuple[int, int]
+LAST_SEQUENCE_OF: Final[Field] = r.LAST_SEQUENCE, LAST_SEQUENCE
+GAP_OF_BATCH: Final[Field] = r.GAP, BATCH_GAP
+COORDINATOR_OF: Final[Field] = r.COORDINATOR, COORDINATOR
+FIRST_OF_TRANSACTION: Final[Field] = r.BASE_OFFSET, TXN_FIRST
+
+
 class History:
     """Batches of producers with what came before them, by producer, then offset.
 
-    The first columns of a producer may be its state from before; `row` is -1 there. Indexes into
-    these columns are -1 where there is none.
+    The first column of a producer may be its state from before; `row` is negative there. Indexes
+    into these columns are -1 where there is none.
+
+    Args:
+        states: of the producers that are known, as far as they are among the rows.
+        rows: the batches, at least one.
 
     Attributes:
         row: number of the column in the table of rows.
-        producer_id, epoch, kind, type, base_offset, gap, blind: as in `producer_rows`; a state with
-            a transaction has the `blind` of its beginning.
-        first_sequence, sequence: of the batch.
-        batch_gap: stamp of the producer's last batch.
-        previous: index of what came before.
-        batch: index of the batch that the state holds before, as an epoch ago it holds none.
-        marker: index of the last marker before.
-        epoch_gap: stamp of the first batch of the epoch, as EPOCH_GAP.
-        started: index of the batch that began the transaction that is open before.
-        first_offset: of the transaction, where one began.
-        coordinator: epoch of the coordinator in a marker.
-        origin: the snapshot that a state is from.
+        producer_id, epoch, gap: as in `producer_rows`.
+        kind: as in `producer_rows`; of a state TRANSACTIONAL where a transaction is open, else
+            MARKER.
+        is_first: whether it is the first of its producer.
+        batch: index of the last batch; none in an epoch that has none yet.
+        started: index of the batch that began the open transaction, or of the state that has it.
     """
 
-    row: Column
-    producer_id: Column
-    epoch: Column
-    kind: Column
-    type: Column
-    base_offset: Column
-    gap: Column
-    blind: Column
-    first_sequence: Column
-    sequence: Column
-    batch_gap: Column
-    coordinator: Column
-    origin: Column
-    first_offset: Column
-    previous: Column
-    batch: Column
-    marker: Column
-    epoch_gap: Column
-    started: Column
+    def __init__(self, states: Table, rows: Table) -> None:
+        self._states, self._rows = states, rows
+        self._count = states.shape[1]
+        ids = np.concatenate((states[PRODUCER_ID], rows[r.PRODUCER_ID]))
+        self._order: Column | None = None
+        if (ids[1:] < ids[:-1]).any():
+            self._order = np.argsort(ids, kind="stable")
+            ids = ids[self._order]
+        self._index = np.arange(len(ids))
+        self.row = (self._index if self._order is None else self._order) - self._count
+        self.producer_id = ids
+        self.is_first = np.ones(len(ids), np.bool_)
+        np.not_equal(ids[1:], ids[:-1], out=self.is_first[1:])
+        self._group = np.maximum.accumulate(np.where(self.is_first, self._index, 0))
+        self.epoch = self._column(rows[r.PRODUCER_EPOCH], states[PRODUCER_EPOCH])
+        self.gap = self._column(rows[r.GAP], states[GAP])
+        is_open = states[TXN_FIRST] >= 0
+        self.kind = self._column(rows[r.KIND], np.where(is_open, r.TRANSACTIONAL, r.MARKER))
+        has_batch = self._column(rows[r.KIND] != r.MARKER, states[LAST_OFFSET] >= 0)
+        self._changes = ~self.is_first
+        self._changes[1:] &= self.epoch[1:] != self.epoch[:-1]
+        batch = self._latest(has_batch)
+        self.batch = np.where(batch >= self._latest(self._changes), batch, -1)
+        self.started = self._started()
+
+    def _column(self, of_rows: NDArray[Any], of_states: NDArray[Any]) -> NDArray[Any]:
+        column = np.concatenate((of_states, of_rows))
+        return column if self._order is None else column[self._order]
+
+    def _latest(self, mask: NDArray[np.bool_]) -> Column:
+        """Index of the last such column of the producer up to each, itself included."""
+        found = np.maximum.accumulate(np.where(mask, self._index, -1))
+        found[found < self._group] = -1
+        return found
+
+    def before(self, index: Column) -> Column:
+        """What such an index was in front of each column; -1 for the first of a producer."""
+        shifted = np.empty_like(index)
+        shifted[0], shifted[1:] = -1, index[:-1]
+        shifted[self.is_first] = -1
+        return shifted
+
+    def _started(self) -> Column:
+        is_data = self.kind == r.TRANSACTIONAL
+        if not is_data.any():
+            return np.full(len(is_data), -1)
+        event = self._latest(self.kind != r.PLAIN)
+        before = self.before(event)
+        is_start = is_data & ((before < 0) | (self.kind[before] == r.MARKER))
+        is_open = (event >= 0) & is_data[event]
+        return np.where(is_open, self._latest(is_start), -1)
+
+    @property
+    def is_marker(self) -> NDArray[np.bool_]:
+        """Which are markers in the log."""
+        found: NDArray[np.bool_] = (self.kind == r.MARKER) & (self.row >= 0)
+        return found
+
+    def get(self, field: Field, index: Column, default: int = -1) -> Column:
+        """A field of some columns, the default where the index is -1."""
+        row = self.row[index]
+        values = np.empty(len(index), np.int64)
+        is_row = row >= 0
+        values[is_row] = self._rows[field[0], row[is_row]]
+        values[~is_row] = self._states[field[1], row[~is_row] + self._count]
+        values[index < 0] = default
+        return values
+
+    def blind(self, index: Column) -> Column:
+        """The stamps of some columns; of a state with a transaction that of its beginning."""
+        is_open = self.kind[index] == r.TRANSACTIONAL
+        return np.where(
+            is_open, self.get((r.BLIND, TXN_BLIND), index), self.get((r.BLIND, BLIND), index)
+        )
+
+    def origin(self, index: int) -> int:
+        """The snapshot that a column is from, -1: the log."""
+        row = int(self.row[index])
+        return -1 if index < 0 or row >= 0 else int(self._states[ORIGIN, row + self._count])
+
+    def markers(self) -> tuple[Column, Column]:
+        """The markers, and for each the last one before it, or the state that knows of one."""
+        which = np.flatnonzero(self.is_marker)
+        return which, self.before(self._last_marker())[which]
+
+    def _last_marker(self) -> Column:
+        none = np.zeros(self._rows.shape[1], np.bool_)
+        is_known = self._column(none, self._states[COORDINATOR] >= 0)
+        return self._latest(self.is_marker | is_known)
+
+    def epoch_gap(self) -> Column:
+        """The stamp of the first batch of the epoch, -1 where that was not seen."""
+        began = self.gap.copy()
+        began[1:][self._changes[1:] & (self.gap[1:] != self.gap[:-1])] = -1
+        is_state = self.row < 0
+        began[~is_state & self.is_first & (self.gap > 0)] = -1
+        began[is_state] = self._states[EPOCH_GAP, self.row[is_state] + self._count]
+        return began[self._latest(self._changes | self.is_first)]
+
+    def after(self) -> Table:
+        """The states behind the rows, by producer id."""
+        end = np.flatnonzero(np.append(self.is_first[1:], True))
+        batch, started = self.batch[end], self.started[end]
+        states = np.full((FIELDS, len(end)), -1, np.int64)
+        states[PRODUCER_ID] = self.producer_id[end]
+        states[PRODUCER_EPOCH] = self.epoch[end]
+        states[LAST_SEQUENCE] = self.get(LAST_SEQUENCE_OF, batch)
+        states[LAST_OFFSET] = self.get((r.LAST_OFFSET, LAST_OFFSET), batch)
+        delta = self.get((r.BASE_OFFSET, OFFSET_DELTA), batch, 0)
+        is_row = (batch >= 0) & (self.row[batch] >= 0)
+        states[OFFSET_DELTA] = np.where(is_row, states[LAST_OFFSET] - delta, delta)
+        states[TIMESTAMP] = self.get((r.TIMESTAMP, TIMESTAMP), end)
+        states[TXN_FIRST] = self.get(FIRST_OF_TRANSACTION, started)
+        states[EVENT_OFFSET] = self.get((r.BASE_OFFSET, EVENT_OFFSET), end)
+        ended = np.where(self.before(self.started)[end] >= 0, END_OF_TRANSACTION, LONE_MARKER)
+        states[EVENT] = np.where(self.kind[end] == r.MARKER, ended, DATA)
+        states[GAP] = self.gap[end]
+        states[BLIND] = self.get((r.BLIND, BLIND), end)
+        states[BATCH_GAP] = self.get(GAP_OF_BATCH, batch)
+        states[EPOCH_GAP] = self.epoch_gap()[end]
+        states[TXN_BLIND] = np.where(started >= 0, self.blind(started), -1)
+        states[IS_THINNED] = self.get((r.IS_THINNED, IS_THINNED), batch, 0)
+        marker = self._last_marker()[end]
+        states[COORDINATOR] = self.get(COORDINATOR_OF, marker)
+        states[MARKER_GAP] = self.get((r.GAP, MARKER_GAP), marker)
+        return states
 
 
 class ProducerStates:
     """The state of each producer as the batches and snapshots so far tell it.
 
-    Memory: 160 bytes a producer; a broker keeps several times as much.
+    Memory: 170 bytes a producer; a broker keeps several times as much.
     """
 
     def __init__(self) -> None:
@@ -110,13 +222,9 @@ class ProducerStates:
 
     def replay(self, rows: Table) -> History:
         """Bring the states forward by rows, at least one; what came before each of them."""
-        ids = rows[r.PRODUCER_ID]
-        at = self.find(np.unique(ids))
-        carried = self.table[:, at[at >= 0]]
-        table = np.concatenate((_as_rows(carried), _extended(rows)), axis=1)
-        order = np.argsort(table[r.PRODUCER_ID], kind="stable")
-        history, states = _replayed(table[:, order], order - carried.shape[1])
-        self.put(states)
+        at = self.find(_distinct(rows[r.PRODUCER_ID]))
+        history = History(self.table[:, at[at >= 0]], rows)
+        self.put(history.after())
         return history
 
 
@@ -131,128 +239,6 @@ def is_open(states: Table, timeline: r.Timeline) -> NDArray[np.bool_]:
     return found
 
 
-# More rows of the table that is replayed: states have them from before, batches have none.
-(_EPOCH_GAP, _BATCH_GAP, _MARKER_GAP, _FIRST, _ORIGIN, _DELTA, _EVENT, _FIELDS) = range(
-    r.FIELDS, r.FIELDS + 8
-)
-
-
-def _extended(rows: Table) -> Table:
-    more = np.full((_FIELDS, rows.shape[1]), -1, np.int64)
-    more[: r.FIELDS] = rows
-    more[[_BATCH_GAP, _MARKER_GAP]] = rows[r.GAP]
-    more[_FIRST] = rows[r.BASE_OFFSET]
-    more[_DELTA] = rows[r.LAST_OFFSET] - rows[r.BASE_OFFSET]
-    return more
-
-
-def _as_rows(states: Table) -> Table:
-    """States as the first rows of their producers."""
-    table = np.full((_FIELDS, states.shape[1]), -1, np.int64)
-    for to, of in (
-        (r.PRODUCER_ID, PRODUCER_ID),
-        (r.PRODUCER_EPOCH, PRODUCER_EPOCH),
-        (r.LAST_SEQUENCE, LAST_SEQUENCE),
-        (r.LAST_OFFSET, LAST_OFFSET),
-        (r.TIMESTAMP, TIMESTAMP),
-        (r.COORDINATOR, COORDINATOR),
-        (r.IS_THINNED, IS_THINNED),
-        (r.GAP, GAP),
-        (r.BASE_OFFSET, EVENT_OFFSET),
-        (_EPOCH_GAP, EPOCH_GAP),
-        (_BATCH_GAP, BATCH_GAP),
-        (_MARKER_GAP, MARKER_GAP),
-        (_FIRST, TXN_FIRST),
-        (_ORIGIN, ORIGIN),
-        (_DELTA, OFFSET_DELTA),
-        (_EVENT, EVENT),
-    ):
-        table[to] = states[of]
-    is_open = states[TXN_FIRST] >= 0
-    table[r.KIND] = np.where(is_open, r.TRANSACTIONAL, r.MARKER)
-    table[r.BLIND] = np.where(is_open, states[TXN_BLIND], states[BLIND])
-    return table
-
-
-def _replayed(table: Table, row: Column) -> tuple[History, Table]:
-    """The history of sorted rows, and the states behind them; `row` is negative for states."""
-    count = table.shape[1]
-    is_state = row < 0
-    kind, epoch, gap = table[r.KIND], table[r.PRODUCER_EPOCH], table[r.GAP]
-    is_first = np.ones(count, np.bool_)
-    is_first[1:] = table[r.PRODUCER_ID, 1:] != table[r.PRODUCER_ID, :-1]
-    at = np.arange(count)
-    group = np.maximum.accumulate(np.where(is_first, at, 0))
-
-    def latest(mask: NDArray[np.bool_]) -> Column:
-        """Index of the last such row of the producer, the row itself included."""
-        found = np.maximum.accumulate(np.where(mask, at, -1))
-        return np.where(found < group, -1, found)
-
-    def before(index: Column) -> Column:
-        return np.where(is_first, -1, np.concatenate(([-1], index[:-1])))
-
-    is_marker = ~is_state & (kind == r.MARKER)
-    has_batch = np.where(is_state, table[r.LAST_OFFSET] >= 0, kind != r.MARKER)
-    changes = ~is_first & (epoch != np.concatenate((epoch[:1], epoch[:-1])))
-    batch = latest(has_batch)
-    # A batch of another epoch is forgotten.
-    batch = np.where(batch >= latest(changes), batch, -1)
-    began = np.where(changes & (gap != np.concatenate((gap[:1], gap[:-1]))), -1, gap)
-    began = np.where(is_state, table[_EPOCH_GAP], began)
-    began = np.where(~is_state & is_first & (gap > 0), -1, began)[latest(changes | is_first)]
-    marker = latest(is_marker | (is_state & (table[r.COORDINATOR] >= 0)))
-    event = latest(kind != r.PLAIN)
-    previous_event = before(event)
-    is_start = (kind == r.TRANSACTIONAL) & (
-        (previous_event < 0) | (kind[previous_event] == r.MARKER)
-    )
-    started = np.where((event >= 0) & (kind[event] == r.TRANSACTIONAL), latest(is_start), -1)
-    open_before = before(started)
-    happened = np.where(
-        is_marker, np.where(open_before >= 0, END_OF_TRANSACTION, LONE_MARKER), DATA
-    )
-    happened = np.where(is_state, table[_EVENT], happened)
-    history = History(
-        row, table[r.PRODUCER_ID], epoch, kind, table[r.TYPE], table[r.BASE_OFFSET], gap,
-        table[r.BLIND], table[r.BASE_SEQUENCE], table[r.LAST_SEQUENCE], table[_BATCH_GAP],
-        table[r.COORDINATOR], table[_ORIGIN], table[_FIRST],
-        before(at), before(batch), before(marker), before(began), open_before,
-    )  # fmt: skip
-    end = np.flatnonzero(np.append(is_first[1:], True))
-    return history, _states(table, end, batch[end], marker[end], started[end], began, happened)
-
-
-def _states(
-    table: Table,
-    end: Column,
-    batch: Column,
-    marker: Column,
-    started: Column,
-    began: Column,
-    happened: Column,
-) -> Table:
-    """The states behind the last rows of their producers."""
-    states = np.full((FIELDS, len(end)), -1, np.int64)
-
-    def of(field: int, index: Column, default: int = -1) -> Column:
-        return np.where(index >= 0, table[field, index], default)
-
-    states[PRODUCER_ID] = table[r.PRODUCER_ID, end]
-    states[PRODUCER_EPOCH] = table[r.PRODUCER_EPOCH, end]
-    states[LAST_SEQUENCE] = of(r.LAST_SEQUENCE, batch)
-    states[LAST_OFFSET] = of(r.LAST_OFFSET, batch)
-    states[OFFSET_DELTA] = of(_DELTA, batch, 0)
-    states[TIMESTAMP] = table[r.TIMESTAMP, end]
-    states[COORDINATOR] = of(r.COORDINATOR, marker)
-    states[TXN_FIRST] = of(_FIRST, started)
-    states[EVENT_OFFSET] = table[r.BASE_OFFSET, end]
-    states[EVENT] = happened[end]
-    states[GAP] = table[r.GAP, end]
-    states[BLIND] = table[r.BLIND, end]
-    states[BATCH_GAP] = of(_BATCH_GAP, batch)
-    states[EPOCH_GAP] = began[end]
-    states[MARKER_GAP] = of(_MARKER_GAP, marker)
-    states[TXN_BLIND] = of(r.BLIND, started)
-    states[IS_THINNED] = of(r.IS_THINNED, batch, 0)
-    return states
+def _distinct(ids: Column) -> Column:
+    """Each once, rising."""
+    return ids[:1] if (ids == ids[0]).all() else np.unique(ids)
