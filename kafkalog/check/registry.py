@@ -19,6 +19,7 @@ from kafkalog.check.in_records import (
     RecordsDecode,
 )
 from kafkalog.check.offset_order import OffsetsIncrease
+from kafkalog.check.producer_history import ProducerHistory
 from kafkalog.check.segments import (
     OffsetsAreComplete,
     OffsetsFitTheirSegment,
@@ -58,6 +59,7 @@ SEGMENT_CHECKS: Final[tuple[type[SegmentCheck], ...]] = (
 PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = (
     OffsetsAreComplete,
     LeaderEpochsDoNotDecrease,
+    ProducerHistory,
 )
 """Of all batches of a partition."""
 

@@ -1,0 +1,277 @@
+"""Transaction indexes against the aborted transactions that the log shows.
+
+Follows `ProducerStateManager.lastStableOffset`, `TransactionIndex` and, for what compaction leaves,
+`CleanedTransactionMetadata` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from formats.constants import ABORTED_TXN_SIZE, INT64_MAX
+from formats.control_record import ABORT
+from kafkalog.check import producer_rows as r
+from kafkalog.check import producer_states as p
+from kafkalog.columnar import header_table as h
+from kafkalog.columnar.index_columns import aborted_columns
+from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError
+from kafkalog.names import FileKind, FileState
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from kafkalog.check.batch_checks import Found
+    from kafkalog.check.passages import Passage
+    from kafkalog.check.producer_rows import Timeline
+    from kafkalog.log_dir import PartitionDir, Segment
+    from kafkalog.model import Defect
+
+    Column = NDArray[np.int64]
+
+(_PRODUCER_ID, _FIRST, _LAST, _STABLE) = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """Abort markers by offset.
+
+    Attributes:
+        number: of the batch in its stretch.
+        producer_id, offset: of the marker.
+        first: first offset of the transaction, -1 where the log shows none.
+        is_known: whether a broker must have known the transaction.
+        stable: the last stable offset behind the marker.
+    """
+
+    number: Column
+    producer_id: Column
+    offset: Column
+    first: Column
+    is_known: NDArray[np.bool_]
+    stable: Column
+
+
+class AbortedTransactions:
+    """The transaction indexes of a partition, segment after segment.
+
+    Memory: the entries of one index.
+    """
+
+    def __init__(self, directory: PartitionDir, timeline: Timeline, log_start_offset: int) -> None:
+        self._timeline = timeline
+        self._log_start_offset = log_start_offset
+        # A swap that a crash interrupted: the index is still to be renamed, as the log has been.
+        self._swapped = {
+            entry.name.offset
+            for entry in directory.files
+            if entry.name.kind == FileKind.TRANSACTION_INDEX and entry.name.state == FileState.SWAP
+        }
+        self._path: str | None = None
+        self._log_path = ""
+        self._entries: Column | None = None
+        self._used = 0
+        self._missing: list[tuple[int, int]] = []
+        # Entries that only the beginning of the next transaction can explain.
+        self._waiting: list[tuple[int, int, int]] = []
+
+    def begin(self, segment: Segment) -> None:
+        """The batches of a segment follow."""
+        index = segment.transaction_index
+        self._log_path = segment.log.path
+        self._path = None if index is None else index.path
+        self._used = 0
+        if segment.base_offset in self._swapped:
+            self._entries = None
+        elif index is None:
+            self._entries = np.empty((4, 0), np.int64)
+        else:
+            self._entries = _read(index.path, segment.base_offset)
+
+    def close(self, limit: int) -> Iterator[Defect]:
+        """What is wrong now that a segment has ended; its offsets are below the limit."""
+        if self._missing:
+            (producer_id, offset), count = self._missing[0], len(self._missing)
+            rest = f", and {count - 1} more are not" if count > 1 else ""
+            detail = f"The transaction of producer {producer_id} aborted at offset {offset} is not "
+            yield make_defect(
+                "aborted-transaction-missing",
+                self._path or self._log_path,
+                f"{detail}in the index{rest}.",
+                offset=offset,
+            )
+            self._missing = []
+        if self._entries is not None:
+            last = self._entries[_LAST]
+            for i in np.flatnonzero(last >= limit).tolist():
+                if i >= self._used:
+                    detail = f"Entry {i} has offset {last[i]}, the segment ends at {limit}."
+                    yield self._defect("index-entry-beyond-log", i, detail)
+        for stable, entry, marker in self._waiting:
+            yield self._wrong(entry, "last stable offset", stable, marker + 1)
+        self._waiting = []
+
+    def passage(self, passage: Passage, before: NDArray[np.int64]) -> Iterator[Found]:
+        """Compare the markers of some batches; `before`: the states of producers in front."""
+        if self._entries is None:
+            return
+        stop = int(np.searchsorted(self._entries[_LAST], self._timeline.next_offset))
+        waiting = bool(self._waiting)
+        aborts = passage.rows[r.TYPE] == ABORT
+        if passage.history is None or not (stop > self._used or waiting or aborts.any()):
+            yield from self._unexplained(passage, np.arange(self._used, stop))
+            self._used = stop
+            return
+        firsts, numbers, ends = _transactions(passage, before)
+        ended = _ended(passage, firsts, ends)
+        at = np.searchsorted(self._entries[_LAST], ended.offset)
+        hits = np.append(self._entries[_LAST], -1)[at] == ended.offset
+        must = ~hits & ended.is_known & (ended.offset >= self._log_start_offset)
+        self._missing += zip(
+            ended.producer_id[must].tolist(), ended.offset[must].tolist(), strict=True
+        )
+        yield from self._compared(ended, hits, at)
+        mine = np.arange(self._used, stop)
+        yield from self._unexplained(passage, mine[~np.isin(mine, at[hits])])
+        self._used = stop
+        yield from self._explained(firsts, numbers)
+
+    def _compared(self, ended: _Ended, hits: NDArray[np.bool_], at: Column) -> Iterator[Found]:
+        """Entries against the markers that they point to."""
+        assert self._entries is not None, "passage() looked"
+        entries = self._entries[:, at[hits]]
+        offset, first = ended.offset[hits], ended.first[hits]
+        has_batch = ~self._timeline.removed.hold(entries[_FIRST])
+        is_cut = ~has_batch & ((first < 0) | (entries[_FIRST] < first))
+        odd = (entries[_PRODUCER_ID] != ended.producer_id[hits]) | (
+            (entries[_FIRST] != first) & ~is_cut
+        )
+        stable = ended.stable[hits]
+        odd |= entries[_STABLE] != stable
+        for i in np.flatnonzero(odd).tolist():
+            entry, number = int(at[hits][i]), int(ended.number[hits][i])
+            found, wanted = int(entries[_STABLE, i]), int(stable[i])
+            if entries[_PRODUCER_ID, i] != ended.producer_id[hits][i]:
+                whose = int(ended.producer_id[hits][i])
+                yield number, self._wrong(entry, "producer", int(entries[_PRODUCER_ID, i]), whose)
+            elif entries[_FIRST, i] != first[i] and not is_cut[i]:
+                yield number, self._wrong(entry, "first offset", int(entries[_FIRST, i]), first[i])
+            elif found == wanted or self._timeline.blind:
+                continue
+            elif found > wanted == offset[i] + 1:
+                self._waiting.append((found, entry, int(offset[i])))
+            elif found > wanted or not self._timeline.removed.hold([found])[0]:
+                yield number, self._wrong(entry, "last stable offset", found, wanted)
+
+    def _unexplained(self, passage: Passage, entries: Column) -> Iterator[Found]:
+        """Entries that point to no abort marker; compaction may have left them behind."""
+        assert self._entries is not None, "passage() looked"
+        last = self._entries[_LAST, entries]
+        odd = ~self._timeline.removed.hold(last)
+        at = np.searchsorted(passage.part.headers[h.LAST_OFFSET], last[odd])
+        for entry, batch in zip(entries[odd].tolist(), at.tolist(), strict=True):
+            detail = f"Entry {entry}: no abort marker is at its last offset "
+            detail += f"{self._entries[_LAST, entry]}."
+            number = int(passage.part.numbers[min(batch, len(passage.part.numbers) - 1)])
+            yield number, self._defect("aborted-transaction-wrong", entry, detail)
+
+    def _explained(self, firsts: Column, numbers: Column) -> Iterator[Found]:
+        """Entries that a follower wrote when it had the next transaction already.
+
+        It takes all batches of a fetch into account before it completes their transactions.
+        """
+        left = []
+        for stable, entry, marker in self._waiting:
+            i = int(np.searchsorted(firsts, marker, "right"))
+            if i == len(firsts):
+                left.append((stable, entry, marker))
+            elif firsts[i] != stable:
+                yield int(numbers[i]), self._wrong(entry, "last stable offset", stable, marker + 1)
+        self._waiting = left
+
+    def _wrong(self, entry: int, field: str, found: int, wanted: int) -> Defect:
+        detail = f"Entry {entry} has {field} {found}, "
+        detail += f"the log says {wanted}." if wanted >= 0 else "the log has no batch of it."
+        return self._defect("aborted-transaction-wrong", entry, detail)
+
+    def _defect(self, name: str, entry: int, detail: str) -> Defect:
+        assert self._entries is not None, "there are entries"
+        assert self._path is not None, "they are of a file"
+        return make_defect(
+            name,
+            self._path,
+            detail,
+            position=entry * ABORTED_TXN_SIZE,
+            offset=int(self._entries[_LAST, entry]),
+        )
+
+
+def _read(path: str, base_offset: int) -> NDArray[np.int64] | None:
+    """The entries as four rows; None where they are not in order, which is told elsewhere."""
+    names = ("producer_id", "first_offset", "last_offset", "last_stable_offset", "version")
+    try:
+        with Source(path) as source:
+            blocks = [
+                np.array([block[name] for name in names], np.int64)
+                for _, block in aborted_columns(source)
+            ]
+    except KafkaLogError:
+        return None
+    table = np.concatenate([np.empty((5, 0), np.int64), *blocks], axis=1)
+    odd = (table[-1] != 0) | (table[_FIRST] < 0) | (table[_FIRST] > table[_LAST])
+    odd |= table[_LAST] < base_offset
+    return None if odd.any() or (np.diff(table[_LAST]) <= 0).any() else table[:-1]
+
+
+def _transactions(passage: Passage, before: NDArray[np.int64]) -> tuple[Column, Column, Column]:
+    """All transactions of some batches by first offset: that, the number of its batch, its end."""
+    history = passage.history
+    assert history is not None, "there are producers"
+    started_before = history.before(history.started)
+    end = np.full(len(history.row), INT64_MAX)
+    closing = np.flatnonzero(history.is_marker & (started_before >= 0))
+    end[started_before[closing]] = passage.rows[r.BASE_OFFSET, history.row[closing]]
+    begin = np.flatnonzero((history.kind == r.TRANSACTIONAL) & (started_before < 0))
+    elsewhere = (before[p.TXN_FIRST] >= 0) & ~np.isin(before[p.PRODUCER_ID], history.producer_id)
+    others = before[p.TXN_FIRST, elsewhere]
+    row = history.row[begin]
+    number = np.where(row >= 0, passage.rows[r.NUMBER, row], -1)
+    first = np.concatenate((others, history.get(p.FIRST_OF_TRANSACTION, begin)))
+    order = np.argsort(first, kind="stable")
+    number = np.concatenate((np.full(len(others), -1), number))[order]
+    return (
+        first[order],
+        number,
+        np.concatenate((np.full(len(others), INT64_MAX), end[begin]))[order],
+    )
+
+
+def _ended(passage: Passage, firsts: Column, ends: Column) -> _Ended:
+    """The abort markers of some batches, given all transactions around them."""
+    history = passage.history
+    assert history is not None, "there are producers"
+    which = np.flatnonzero(history.is_marker)
+    which = which[passage.rows[r.TYPE, history.row[which]] == ABORT]
+    which = which[np.argsort(history.row[which])]
+    rows = passage.rows[:, history.row[which]]
+    offset, started = rows[r.BASE_OFFSET], history.before(history.started)[which]
+    first = history.get(p.FIRST_OF_TRANSACTION, started)
+    # Of a transaction that only a snapshot knows compaction may have removed everything.
+    is_seen = (started >= 0) & ~passage.timeline.removed.hold(first)
+    # The first transaction that is open behind the marker is the first whose end lies behind it.
+    at = np.searchsorted(np.maximum.accumulate(ends), offset, "right")
+    open_first = np.append(firsts, INT64_MAX)[at]
+    return _Ended(
+        rows[r.NUMBER],
+        rows[r.PRODUCER_ID],
+        offset,
+        first,
+        is_seen & (history.blind(started) == rows[r.BLIND]),
+        np.where(open_first < offset, open_first, offset + 1),
+    )

@@ -1,0 +1,200 @@
+"""The batches of producers as rows, stamped with what is missing between them.
+
+Only batches that can be believed count: a right checksum, offsets that rise within the bounds of
+the segment, and no unreadable marker. What is not believed is a blind spot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from formats import constants as c
+from formats.control_record import ABORT, COMMIT
+from kafkalog.check.batch_checks import running_max
+from kafkalog.check.removed_offsets import RemovedOffsets
+from kafkalog.columnar import header_table as h
+from kafkalog.columnar.record_facts import (
+    COORDINATOR_EPOCH,
+    EMPTIED,
+    MARKER_TYPE,
+    NO_MARKER,
+    UNREADABLE,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kafkalog.columnar.headers import Stretch
+
+    Column = NDArray[np.int64]
+    Table = NDArray[np.int64]
+
+# Rows of a table of producers' batches: one column per batch.
+(NUMBER, PRODUCER_ID, PRODUCER_EPOCH, KIND, BASE_OFFSET, LAST_OFFSET, BASE_SEQUENCE, LAST_SEQUENCE,
+ TIMESTAMP, COORDINATOR, TYPE, IS_THINNED, GAP, BLIND, FIELDS) = range(15)  # fmt: skip
+
+PLAIN: Final = 0
+"""KIND of a data batch outside transactions."""
+TRANSACTIONAL: Final = 1
+"""KIND of a data batch of a transaction."""
+MARKER: Final = 2
+"""KIND of a control batch with a record; TYPE tells which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """The batches of a stretch that can be believed, in order.
+
+    Attributes:
+        headers: their columns of the header table.
+        markers: their columns of the marker table.
+        numbers: their numbers in the stretch.
+        unknown: how much lay in front of each, in the partition, that says nothing.
+    """
+
+    headers: Table
+    markers: Table
+    numbers: Column
+    unknown: Column
+
+    @property
+    def base_offsets(self) -> Column:
+        """First offsets; of a legacy message the last."""
+        return _base_offsets(self.headers)
+
+    def part(self, start: int, end: int) -> Believed:
+        """Some neighbours of them."""
+        return Believed(
+            self.headers[:, start:end],
+            self.markers[:, start:end],
+            self.numbers[start:end],
+            self.unknown[start:end],
+        )
+
+
+class Timeline:
+    """How far a partition has been read, and what was missing on the way.
+
+    Args:
+        log_start_offset: what lies below it counts as removed.
+
+    Attributes:
+        removed: the offsets that have no batch.
+        next_offset: behind what has been read.
+        gap: counts the places where offsets are missing or unknown.
+        blind: counts those of them where something is that says nothing.
+
+    Two batches with the same `gap` have nothing removed between them. Both are 0 while everything
+    from offset 0 on has been seen.
+    """
+
+    def __init__(self, log_start_offset: int) -> None:
+        self.removed = RemovedOffsets(log_start_offset)
+        self.next_offset = 0
+        self.gap = 0
+        self.blind = 0
+        self._sights_lost = 0
+        self._unknown = 0
+        self._last_offset = -1
+        self._position = 0
+
+    def begin(self, previous_size_bytes: int) -> None:
+        """The batches of a segment follow; the size of the one before it, 0 where there is none."""
+        self._unknown += previous_size_bytes != self._position
+        self._position = 0
+
+    def believed(self, stretch: Stretch, limit: int) -> Believed:
+        """Those batches of a stretch that can be believed; their offsets are below the limit."""
+        headers = stretch.headers
+        last, base = headers[h.LAST_OFFSET], _base_offsets(headers)
+        good = stretch.crc_valid & (last >= base) & (last < limit)
+        good &= ~is_malformed(headers, stretch.markers)
+        highest = running_max(self._last_offset, np.where(good, last, -1))
+        good &= base > highest[:-1]
+        ends = headers[h.POSITION] + headers[h.SIZE]
+        unseen = headers[h.POSITION] != np.concatenate(([self._position], ends[:-1]))
+        unknown = self._unknown + np.cumsum(unseen.astype(np.int64) + ~good)
+        self._last_offset, self._position = int(highest[-1]), int(ends[-1])
+        self._unknown = int(unknown[-1])
+        if good.all():
+            return Believed(headers, stretch.markers, np.arange(stretch.count), unknown)
+        numbers = np.flatnonzero(good)
+        return Believed(headers[:, good], stretch.markers[:, good], numbers, unknown[good])
+
+    def advance_to(self, offset: int) -> None:
+        """Go on to an offset up to which there is no further batch."""
+        if offset > self.next_offset:
+            self.removed.add(np.array([self.next_offset]), np.array([offset]))
+            self.gap += 1
+            self.next_offset = offset
+
+    def lose_sight(self) -> None:
+        """From here on a broker need not know what lies before."""
+        self._sights_lost += 1
+        self.blind += 1
+        self.gap += 1
+
+    def rows(self, part: Believed) -> Table:
+        """Pass some batches by; those of producers among them as a table."""
+        base, end = part.base_offsets, part.headers[h.LAST_OFFSET] + 1
+        expected = np.concatenate(([self.next_offset], end[:-1]))
+        missing = base > expected
+        if missing.any():
+            self.removed.add(expected[missing], base[missing])
+        blind = part.unknown + self._sights_lost
+        emptied = part.markers[MARKER_TYPE] == EMPTIED  # its transaction has been removed
+        gap = self.gap + np.cumsum(missing | emptied | (np.diff(blind, prepend=self.blind) != 0))
+        self.next_offset, self.gap, self.blind = int(end[-1]), int(gap[-1]), int(blind[-1])
+        return _rows(part, gap, blind)
+
+
+def is_malformed(headers: Table, markers: Table) -> NDArray[np.bool_]:
+    """Which batches are markers of transactions that cannot be read or belong to no producer."""
+    types, has_producer = markers[MARKER_TYPE], headers[h.PRODUCER_ID] >= 0
+    is_end = (types == ABORT) | (types == COMMIT)
+    odd: NDArray[np.bool_] = (types == UNREADABLE) | ((types >= 0) & (is_end != has_producer))
+    return odd
+
+
+def _base_offsets(headers: Table) -> Column:
+    base: Column = np.where(headers[h.MAGIC] < 2, headers[h.LAST_OFFSET], headers[h.BASE_OFFSET])
+    return base
+
+
+def _rows(part: Believed, gap: Column, blind: Column) -> Table:
+    types = part.markers[MARKER_TYPE]
+    mine = (part.headers[h.PRODUCER_ID] >= 0) & (part.headers[h.MAGIC] >= 2) & (types != EMPTIED)
+    if not mine.any():
+        return np.empty((FIELDS, 0), np.int64)
+    headers, markers = part.headers, part.markers
+    if not mine.all():
+        headers, markers = headers[:, mine], markers[:, mine]
+        gap, blind = gap[mine], blind[mine]
+    table = np.empty((FIELDS, headers.shape[1]), np.int64)
+    table[NUMBER] = part.numbers[mine]
+    for to, of in _COPIED:
+        table[to] = headers[of]
+    is_transactional = headers[h.ATTRIBUTES] & c.TRANSACTIONAL_MASK != 0
+    table[KIND] = np.where(markers[MARKER_TYPE] != NO_MARKER, MARKER, is_transactional)
+    delta = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
+    table[LAST_SEQUENCE] = np.where(
+        headers[h.BASE_SEQUENCE] < 0, -1, (headers[h.BASE_SEQUENCE] + delta) & c.INT32_MAX
+    )
+    table[TYPE] = markers[MARKER_TYPE]
+    table[COORDINATOR] = markers[COORDINATOR_EPOCH]
+    table[IS_THINNED] = headers[h.COUNT] <= delta
+    table[GAP], table[BLIND] = gap, blind
+    return table
+
+
+_COPIED: Final = (
+    (PRODUCER_ID, h.PRODUCER_ID),
+    (PRODUCER_EPOCH, h.PRODUCER_EPOCH),
+    (BASE_OFFSET, h.BASE_OFFSET),
+    (LAST_OFFSET, h.LAST_OFFSET),
+    (BASE_SEQUENCE, h.BASE_SEQUENCE),
+    (TIMESTAMP, h.MAX_TIMESTAMP),
+)

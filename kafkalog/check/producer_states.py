@@ -1,0 +1,244 @@
+"""The states of all producers of a partition as columns, brought forward by rows of batches.
+
+Follows `ProducerStateEntry` and `ProducerAppendInfo` of Kafka 4.3 with origin REPLICATION.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafkalog.check import producer_rows as r
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Column = NDArray[np.int64]
+    Table = NDArray[np.int64]
+
+# Rows of a table of states, one column per producer; the first eight as in a snapshot.
+(PRODUCER_ID, PRODUCER_EPOCH, LAST_SEQUENCE, LAST_OFFSET, OFFSET_DELTA, TIMESTAMP, COORDINATOR,
+ TXN_FIRST, EVENT_OFFSET, EVENT, GAP, BLIND, BATCH_GAP, EPOCH_GAP, MARKER_GAP, TXN_BLIND,
+ IS_THINNED, ORIGIN, ABSENT_GAP, HEARD_AT, FIELDS) = range(21)  # fmt: skip
+"""EVENT_OFFSET and EVENT: of the last thing that happened; GAP, BLIND: the stamps it had (see
+`producer_rows`). BATCH_GAP, MARKER_GAP, TXN_BLIND: those of the last batch, the last marker and the
+first batch of the transaction. EPOCH_GAP: that of the first batch of the epoch, -1 where that was
+not seen. ORIGIN: the snapshot that the state is from, -1: the log. ABSENT_GAP: the stamp of the
+last snapshot without the producer, -1 without such. HEARD_AT: the time by the clock of a broker
+when it was first looked at since the last event. Everything is -1 where it is not known."""
+
+SNAPSHOT_FIELDS: Final = 8
+
+DATA: Final = 0
+"""EVENT: a batch."""
+END_OF_TRANSACTION: Final = 1
+"""EVENT: a marker that ended a transaction."""
+LONE_MARKER: Final = 2
+"""EVENT: a marker without a transaction."""
+
+
+# Where a column of a history is from: the row of a table of rows, and that of a table of states.
+Field = tuple[int, int]
+LAST_SEQUENCE_OF: Final[Field] = r.LAST_SEQUENCE, LAST_SEQUENCE
+GAP_OF_BATCH: Final[Field] = r.GAP, BATCH_GAP
+COORDINATOR_OF: Final[Field] = r.COORDINATOR, COORDINATOR
+FIRST_OF_TRANSACTION: Final[Field] = r.BASE_OFFSET, TXN_FIRST
+
+
+class History:
+    """Batches of producers with what came before them, by producer, then offset.
+
+    The first column of a producer may be its state from before; `row` is negative there. Indexes
+    into these columns are -1 where there is none.
+
+    Args:
+        states: of the producers that are known, as far as they are among the rows.
+        rows: the batches, at least one.
+
+    Attributes:
+        row: number of the column in the table of rows.
+        producer_id, epoch, gap: as in `producer_rows`.
+        kind: as in `producer_rows`; of a state TRANSACTIONAL where a transaction is open, else
+            MARKER.
+        is_first: whether it is the first of its producer.
+        batch: index of the last batch; none in an epoch that has none yet.
+        started: index of the batch that began the open transaction, or of the state that has it.
+    """
+
+    def __init__(self, states: Table, rows: Table) -> None:
+        self._states, self._rows = states, rows
+        self._count = states.shape[1]
+        ids = np.concatenate((states[PRODUCER_ID], rows[r.PRODUCER_ID]))
+        self._order: Column | None = None
+        if (ids[1:] < ids[:-1]).any():
+            self._order = np.argsort(ids, kind="stable")
+            ids = ids[self._order]
+        self._index = np.arange(len(ids))
+        self.row = (self._index if self._order is None else self._order) - self._count
+        self.producer_id = ids
+        self.is_first = np.ones(len(ids), np.bool_)
+        np.not_equal(ids[1:], ids[:-1], out=self.is_first[1:])
+        self._group = np.maximum.accumulate(np.where(self.is_first, self._index, 0))
+        self.epoch = self._column(rows[r.PRODUCER_EPOCH], states[PRODUCER_EPOCH])
+        self.gap = self._column(rows[r.GAP], states[GAP])
+        is_open = states[TXN_FIRST] >= 0
+        self.kind = self._column(rows[r.KIND], np.where(is_open, r.TRANSACTIONAL, r.MARKER))
+        has_batch = self._column(rows[r.KIND] != r.MARKER, states[LAST_OFFSET] >= 0)
+        self._changes = ~self.is_first
+        self._changes[1:] &= self.epoch[1:] != self.epoch[:-1]
+        batch = self._latest(has_batch)
+        self.batch = np.where(batch >= self._latest(self._changes), batch, -1)
+        self.started = self._started()
+
+    def _column(self, of_rows: NDArray[Any], of_states: NDArray[Any]) -> NDArray[Any]:
+        column = np.concatenate((of_states, of_rows))
+        return column if self._order is None else column[self._order]
+
+    def _latest(self, mask: NDArray[np.bool_]) -> Column:
+        """Index of the last such column of the producer up to each, itself included."""
+        found = np.maximum.accumulate(np.where(mask, self._index, -1))
+        found[found < self._group] = -1
+        return found
+
+    def before(self, index: Column) -> Column:
+        """What such an index was in front of each column; -1 for the first of a producer."""
+        shifted = np.empty_like(index)
+        shifted[0], shifted[1:] = -1, index[:-1]
+        shifted[self.is_first] = -1
+        return shifted
+
+    def _started(self) -> Column:
+        is_data = self.kind == r.TRANSACTIONAL
+        if not is_data.any():
+            return np.full(len(is_data), -1)
+        event = self._latest(self.kind != r.PLAIN)
+        before = self.before(event)
+        is_start = is_data & ((before < 0) | (self.kind[before] == r.MARKER))
+        is_open = (event >= 0) & is_data[event]
+        return np.where(is_open, self._latest(is_start), -1)
+
+    @property
+    def is_marker(self) -> NDArray[np.bool_]:
+        """Which are markers in the log."""
+        found: NDArray[np.bool_] = (self.kind == r.MARKER) & (self.row >= 0)
+        return found
+
+    def get(self, field: Field, index: Column, default: int = -1) -> Column:
+        """A field of some columns, the default where the index is -1."""
+        row = self.row[index]
+        values = np.empty(len(index), np.int64)
+        is_row = row >= 0
+        values[is_row] = self._rows[field[0], row[is_row]]
+        values[~is_row] = self._states[field[1], row[~is_row] + self._count]
+        values[index < 0] = default
+        return values
+
+    def blind(self, index: Column) -> Column:
+        """The stamps of some columns; of a state with a transaction that of its beginning."""
+        is_open = self.kind[index] == r.TRANSACTIONAL
+        return np.where(
+            is_open, self.get((r.BLIND, TXN_BLIND), index), self.get((r.BLIND, BLIND), index)
+        )
+
+    def origin(self, index: int) -> int:
+        """The snapshot that a column is from, -1: the log."""
+        row = int(self.row[index])
+        return -1 if index < 0 or row >= 0 else int(self._states[ORIGIN, row + self._count])
+
+    def markers(self) -> tuple[Column, Column]:
+        """The markers, and for each the last one before it, or the state that knows of one."""
+        which = np.flatnonzero(self.is_marker)
+        return which, self.before(self._last_marker())[which]
+
+    def _last_marker(self) -> Column:
+        none = np.zeros(self._rows.shape[1], np.bool_)
+        is_known = self._column(none, self._states[COORDINATOR] >= 0)
+        return self._latest(self.is_marker | is_known)
+
+    def epoch_gap(self) -> Column:
+        """The stamp of the first batch of the epoch, -1 where that was not seen."""
+        began = self.gap.copy()
+        began[1:][self._changes[1:] & (self.gap[1:] != self.gap[:-1])] = -1
+        is_state = self.row < 0
+        began[~is_state & self.is_first & (self.gap > 0)] = -1
+        began[is_state] = self._states[EPOCH_GAP, self.row[is_state] + self._count]
+        return began[self._latest(self._changes | self.is_first)]
+
+    def after(self) -> Table:
+        """The states behind the rows, by producer id."""
+        end = np.flatnonzero(np.append(self.is_first[1:], True))
+        batch, started = self.batch[end], self.started[end]
+        states = np.full((FIELDS, len(end)), -1, np.int64)
+        states[PRODUCER_ID] = self.producer_id[end]
+        states[PRODUCER_EPOCH] = self.epoch[end]
+        states[LAST_SEQUENCE] = self.get(LAST_SEQUENCE_OF, batch)
+        states[LAST_OFFSET] = self.get((r.LAST_OFFSET, LAST_OFFSET), batch)
+        delta = self.get((r.BASE_OFFSET, OFFSET_DELTA), batch, 0)
+        is_row = (batch >= 0) & (self.row[batch] >= 0)
+        states[OFFSET_DELTA] = np.where(is_row, states[LAST_OFFSET] - delta, delta)
+        states[TIMESTAMP] = self.get((r.TIMESTAMP, TIMESTAMP), end)
+        states[TXN_FIRST] = self.get(FIRST_OF_TRANSACTION, started)
+        states[EVENT_OFFSET] = self.get((r.BASE_OFFSET, EVENT_OFFSET), end)
+        ended = np.where(self.before(self.started)[end] >= 0, END_OF_TRANSACTION, LONE_MARKER)
+        states[EVENT] = np.where(self.kind[end] == r.MARKER, ended, DATA)
+        states[GAP] = self.gap[end]
+        states[BLIND] = self.get((r.BLIND, BLIND), end)
+        states[BATCH_GAP] = self.get(GAP_OF_BATCH, batch)
+        states[EPOCH_GAP] = self.epoch_gap()[end]
+        states[TXN_BLIND] = np.where(started >= 0, self.blind(started), -1)
+        states[IS_THINNED] = self.get((r.IS_THINNED, IS_THINNED), batch, 0)
+        marker = self._last_marker()[end]
+        states[COORDINATOR] = self.get(COORDINATOR_OF, marker)
+        states[MARKER_GAP] = self.get((r.GAP, MARKER_GAP), marker)
+        return states
+
+
+class ProducerStates:
+    """The state of each producer as the batches and snapshots so far tell it.
+
+    Memory: 170 bytes a producer; a broker keeps several times as much.
+    """
+
+    def __init__(self) -> None:
+        self.table: Table = np.empty((FIELDS, 0), np.int64)
+
+    def find(self, producer_ids: Column) -> Column:
+        """Where the producers are in the table, -1 where they are not."""
+        ids = self.table[PRODUCER_ID]
+        if not len(ids):
+            return np.full(len(producer_ids), -1)
+        at = np.minimum(np.searchsorted(ids, producer_ids), len(ids) - 1)
+        return np.where(ids[at] == producer_ids, at, -1)
+
+    def put(self, states: Table) -> None:
+        """Replace or add states, by rising producer ids."""
+        at = self.find(states[PRODUCER_ID])
+        is_new = at < 0
+        self.table[:, at[~is_new]] = states[:, ~is_new]
+        if is_new.any():
+            table = np.concatenate((self.table, states[:, is_new]), axis=1)
+            self.table = table[:, np.argsort(table[PRODUCER_ID], kind="stable")]
+
+    def replay(self, rows: Table) -> History:
+        """Bring the states forward by rows, at least one; what came before each of them."""
+        at = self.find(_distinct(rows[r.PRODUCER_ID]))
+        history = History(self.table[:, at[at >= 0]], rows)
+        self.put(history.after())
+        return history
+
+
+def is_open(states: Table, timeline: r.Timeline) -> NDArray[np.bool_]:
+    """Which states have a transaction that is surely still open.
+
+    Of one that only a snapshot knows, compaction may have removed the batches and the marker.
+    """
+    first = states[TXN_FIRST]
+    may_be_over = timeline.removed.hold(first) & (states[GAP] != timeline.gap)
+    found: NDArray[np.bool_] = (first >= 0) & ~may_be_over
+    return found
+
+
+def _distinct(ids: Column) -> Column:
+    """Each once, rising."""
+    return ids[:1] if (ids == ids[0]).all() else np.unique(ids)
