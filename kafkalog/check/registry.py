@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.check.against_log import OffsetIndexHitsBatches, TimeIndexMatchesLog
+from kafkalog.check.checkpoints import checkpoints_fit_logs
 from kafkalog.check.headers_alone import ChecksumsMatch, MagicIsKnown, OffsetsIncrease
 from kafkalog.check.in_records import RecordsDecode
+from kafkalog.check.leader_epochs import EpochsMatchFile
+from kafkalog.check.small_files import (
+    partition_files_are_as_written,
+    top_files_are_as_written,
+)
 from kafkalog.model import Level
 
 if TYPE_CHECKING:
@@ -32,15 +38,17 @@ SEGMENT_CHECKS: Final[tuple[type[SegmentCheck], ...]] = (
 )
 """Of the batches of one log file."""
 
-PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = ()
+PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = (EpochsMatchFile,)
 """Of all batches of a partition."""
 
-DIRECTORY_CHECKS: Final[tuple[Callable[[CheckedPartition], Iterator[Defect]], ...]] = ()
+DIRECTORY_CHECKS: Final[tuple[Callable[[CheckedPartition], Iterator[Defect]], ...]] = (
+    partition_files_are_as_written,
+)
 """Of the files of a partition, when its batches have been walked over."""
 
 LOG_DIR_CHECKS: Final[
     tuple[Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]], ...]
-] = ()
+] = (top_files_are_as_written, checkpoints_fit_logs)
 """Of a log directory, when its partitions have been walked over."""
 
 
