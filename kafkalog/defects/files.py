@@ -95,4 +95,75 @@ REFERENCES: Final = (
               "shutdown was clean.", "The offset counts as 0, and is then moved into the log.",
               arises="A partition directory that was added while the broker was down, a changed "
               "character in a topic's name, or a broker that stopped while it was starting."),
+    Reference("directory-id-repeated", _W, "Two log directories have the same directory id.",
+              "It does not start with both of them.", "If one is a copy, never give both to a "
+              "broker; else format the newer one again.", arises="A copied log directory."),
+    Reference("directory-id-unknown", _N, "The directory id is none that the node has registered "
+              "in `__cluster_metadata`.", "It registers the directory at its next start.",
+              "Compare `meta.properties` with the other log directories of the broker.",
+              arises="A log directory that was formatted anew and not started with yet, one that "
+              "was moved from another broker, or a changed character."),
+    Reference("log-dir-of-other-broker", _W, "The directory id is registered under another node "
+              "or cluster than meta.properties says.", "It does not start on directories of "
+              "different nodes or clusters.", "Correct the file, if nobody has moved the "
+              "directory on purpose.", arises="An edited meta.properties, a directory that was "
+              "given to another broker, or a changed character."),
+    Reference("topic-id-mismatch", _W, "The topic id in partition.metadata is not the one that "
+              "the topic has in the cluster's metadata, or in its other partitions.",
+              "In KRaft mode it is a stray then: the directory gets the suffix `-stray`, and the "
+              "replica begins anew, empty.", "Put the right id into the file before the broker "
+              "starts, if the partition belongs to this topic.", arises="A directory of a topic "
+              "that was deleted and made again, one copied from another cluster, or a changed "
+              "character."),
+    Reference("topic-deleted", _N, "The partition is of a topic that was deleted.",
+              "The directory gets the suffix `-stray` or `-delete`.", arises="The broker stopped "
+              "before it had deleted its replica."),
+    Reference("partition-metadata-missing", _W, "A partition has batches, but no "
+              "partition.metadata, in a log directory of KRaft mode.", "The partition is a stray: "
+              "the directory gets the suffix `-stray`, and the replica begins anew, empty.",
+              "Write the file from that of another replica before the broker starts.",
+              arises="The file was removed, or left out of a copy: Kafka writes it before the "
+              "first batch."),
+    Reference("broker-epoch-mismatch", _W, "The mark of the clean shutdown is not of the broker "
+              "epoch with which the node registered last.", "The controller takes the shutdown "
+              "for an unclean one.", "Nothing, if the directory is a copy whose parts are of "
+              "different times; such a copy is not to be started on.", arises="A changed digit, "
+              "or a directory put together from copies."),
+    Reference("leader-epoch-beyond-metadata", _W, "The last entry of a leader-epoch-checkpoint "
+              "is an epoch that the cluster's metadata has not reached.", "Its requests with that "
+              "epoch are refused by the others.", _RESTORE_EPOCHS, arises="A changed digit, or a "
+              "directory put together from copies of different times."),
+    Reference("high-watermark-not-at-end", _W, "After a clean shutdown the high watermark of a "
+              "partition without other replicas is not its log's end.", "It is raised to the end "
+              "as soon as the broker leads the partition.", "Nothing.", arises="A changed digit, "
+              "or a log that has been replaced by a longer copy."),
+    Reference("partition-in-two-places", _W, "A broker has a partition in two log directories, "
+              "or twice in one.", "It does not start.", "Move the older one away: compare their "
+              "ends with `kafkalog ls`.", arises="A copy by hand, or a move between directories "
+              "that was stopped by a crash between two renames."),
+    Reference("leftover-directory", _N, "A partition directory that is deleted, stray, or to "
+              "become a replica.", "`-delete` is removed a minute after the start, `-stray` stays "
+              "until someone removes it, `-future` is filled up or, without its partition, fails "
+              "to become one.", arises="A broker that was stopped in between."),
+    Reference("changed-after-shutdown", _N, "A log is younger than the mark of the clean "
+              "shutdown.", "Not noticed: all is believed.", "Remove `.kafka_cleanshutdown` if "
+              "something other than a copy has written the log.", arises="A copy that gave the "
+              "files new times, or a program that writes logs while the broker is down."),
+    Reference("file-name-not-canonical", _W, "A file has the suffix of a segment's file, but not "
+              "the 20 digits in front of it.", "It does not start where the name begins with no "
+              "number; otherwise it makes a new, empty file of the right name.",
+              "Move it away, or give it its name back.", arises="A file that was renamed or "
+              "copied by hand."),
+    Reference("index-without-log", _N, "An index lies beside no log.", "It is deleted.",
+              "If the log was not deleted on purpose, look for it.", arises="A log that was "
+              "removed by hand, or a crash during a deletion."),
+    Reference("directory-in-partition", _N, "There is a directory inside a partition directory.",
+              "Ignored.", arises="A copy or a backup by hand."),
+    Reference("replicas-diverge", _D, "Replicas of a partition have different batches below the "
+              "high watermark, where all should have the same.", "A follower that starts to fetch "
+              "truncates to the end of the last leader epoch that both have; what differs below "
+              "it stays, and consumers read one or the other, by who leads.", "Let the replica "
+              "that is not with the majority be fetched anew; without a majority compare what "
+              "both have from that offset on.", arises="An unclean leader election, a disk that "
+              "lost or changed bytes, or a log that was edited or replaced on one broker."),
 )  # fmt: skip
