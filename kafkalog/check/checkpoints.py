@@ -29,6 +29,8 @@ _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _FIRST_DIRTY: Final = "cleaner-offset-checkpoint"
 _OF_EVERY_LOG: Final = (_RECOVERY_POINTS, _HIGH_WATERMARKS)
 
+_NAMED_MAX: Final = 5
+
 _Key = tuple[str, int | None]
 
 
@@ -119,12 +121,18 @@ def _missing(
     file: FileEntry, seen: set[_Key], by_key: dict[_Key, CheckedPartition]
 ) -> Iterator[Defect]:
     """A shutdown writes an entry for every log but that of the quorum."""
-    for key in by_key.keys() - seen:
-        partition = by_key[key]
-        is_live = partition.directory.state == DirectoryState.LIVE
-        if partition.log.was_closed and is_live and key[0] != CLUSTER_METADATA_TOPIC:
-            detail = f"There is no entry of {key[0]}-{key[1]}, after a clean shutdown."
-            yield make_defect("checkpoint-entry-missing", file.path, detail)
+    lost = [
+        f"{topic}-{number}"
+        for (topic, number), partition in sorted(by_key.items())
+        if (topic, number) not in seen
+        and partition.log.was_closed
+        and partition.directory.state == DirectoryState.LIVE
+        and topic != CLUSTER_METADATA_TOPIC
+    ]
+    if lost:
+        named = ", ".join(lost[:_NAMED_MAX]) + (" and others" if lost[_NAMED_MAX:] else "")
+        detail = f"After a clean shutdown {len(lost)} partitions have no entry: {named}."
+        yield make_defect("checkpoint-entry-missing", file.path, detail)
 
 
 _Judgement = tuple[str, str] | None

@@ -15,9 +15,11 @@ from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.metadata_files import (
     read_clean_shutdown,
+    read_meta_properties,
     read_properties,
     read_quorum_state,
     read_topic_id,
+    uuid_bytes,
 )
 from kafkalog.names import FileKind, FileState
 from kafkalog.source import read_file
@@ -29,10 +31,13 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import FileEntry, LogDir
     from kafkalog.model import Defect
 
-_PROPERTIES: Final = {"version", "cluster.id", "node.id", "broker.id", "directory.id"}
+_PROPERTIES: Final = {
+    0: {"version", "cluster.id", "broker.id", "directory.id"},
+    1: {"version", "cluster.id", "node.id", "directory.id"},
+}
 _DATE: Final = re.compile(
     r"#(Sun|Mon|Tue|Wed|Thu|Fri|Sat) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
-    r"(\d\d) ([01]\d|2[0-3]):[0-5]\d:[0-6]\d [!-~]+ (\d{4})"
+    r"(\d\d) ([01]\d|2[0-3]):[0-5]\d:[0-6]\d (?:[A-Z]{2,5}|GMT[+-]\d\d:\d\d) (20\d\d)"
 )
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = (
@@ -116,9 +121,14 @@ def _quorum_state(path: str) -> int | None:
 
 def _meta_properties(path: str) -> int | None:
     """The keys come in any order, below two lines of comment: an empty one and a date."""
-    lines = read_file(path).decode("iso-8859-1").splitlines(keepends=True)
-    properties = read_properties(path)
-    wanted = {f"{key}={value}" for key, value in properties.items() if key in _PROPERTIES}
+    lines = re.findall(r"[^\n]*\n|[^\n]+", read_file(path).decode("iso-8859-1"))
+    keys = _PROPERTIES[read_meta_properties(path).version]
+    wanted = {
+        f"{key}={value}"
+        for key, value in read_properties(path).items()
+        # Kafka's tools format with a cluster id that is a Uuid, and brokers made such ones.
+        if key in keys and (key != "cluster.id" or uuid_bytes(value) is not None)
+    }
     position = 0
     for number, line in enumerate(lines):
         text = line.rstrip("\r\n")
