@@ -45,7 +45,7 @@ def read_number_pairs(path: str) -> list[tuple[int, int]]:
 def _fields(path: str, count: int) -> Iterator[list[str]]:
     from formats.checkpoint import Checkpoint
 
-    lines = [_trimmed(line.fields) for line in parse(Checkpoint, read_file(path), path)]
+    lines = [line.fields for line in parse(Checkpoint, read_file(path), path)]
     if not lines:
         return
     version = _number(lines[0][0], path, 32) if len(lines[0]) == 1 else None
@@ -54,7 +54,8 @@ def _fields(path: str, count: int) -> Iterator[list[str]]:
     if len(lines) == 1:
         return
     expected = _number(lines[1][0], path, 32) if len(lines[1]) == 1 else None
-    for number, fields in enumerate(lines[2:], 3):
+    for number, line in enumerate(lines[2:], 3):
+        fields = _trimmed(line)
         if len(fields) != count:
             raise _malformed(path, f"Line {number} has {len(fields)} fields, not {count}.")
         yield fields
@@ -65,7 +66,10 @@ def _fields(path: str, count: int) -> Iterator[list[str]]:
 
 
 def _trimmed(fields: list[str]) -> list[str]:
-    """Without the empty field of trailing whitespace, which Java's split drops."""
+    """Without the empty field of trailing whitespace, which Java's split drops.
+
+    Of entries only: the two lines above them are numbers as a whole to Kafka.
+    """
     return fields[:-1] if len(fields) > 1 and not fields[-1] else fields
 
 

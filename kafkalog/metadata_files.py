@@ -6,9 +6,11 @@ Follows `MetaProperties`, `PartitionMetadataFile`, `CleanShutdownFileHandler` an
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from formats.clean_shutdown import CleanShutdown
 from formats.partition_metadata import PartitionMetadata
@@ -19,6 +21,20 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.names import FileKind
 from kafkalog.parsing import parse
 from kafkalog.source import read_file
+
+_UUID_BYTES: Final = 16
+_UUID_TEXT_MAX: Final = 24
+_QUORUM_STATE: Final[dict[int, dict[str, tuple[type, ...]]]] = {
+    0: {
+        "clusterId": (str,),
+        "leaderId": (int,),
+        "leaderEpoch": (int,),
+        "votedId": (int,),
+        "appliedOffset": (int,),
+        "currentVoters": (list, type(None)),
+    },
+    1: {"leaderId": (int,), "leaderEpoch": (int,), "votedId": (int,), "votedDirectoryId": (str,)},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +68,76 @@ def read_properties(path: str) -> dict[str, str]:
 def read_meta_properties(path: str) -> MetaProperties:
     """`meta.properties` of a log directory; raises as `read_properties`."""
     properties = read_properties(path)
-    version = _integer(properties.get("version", "0"), path)
+    version = _integer(properties.get("version", "0").strip(" \t\f"), path)
     if version not in (0, 1):
         raise _malformed(path, f"Version {version} is unknown to Kafka 4.3.")
     node = properties.get("node.id" if version else "broker.id")
-    return MetaProperties(
+    found = MetaProperties(
         version=version,
         cluster_id=properties.get("cluster.id"),
         node_id=None if node is None else _integer(node, path),
         directory_id=properties.get("directory.id"),
     )
+    if version and (found.cluster_id is None or found.node_id is None):
+        raise _malformed(path, "Version 1 needs cluster.id and node.id.")
+    if found.directory_id is not None and uuid_bytes(found.directory_id) is None:
+        raise _malformed(path, f"{found.directory_id[:40]!r} is no directory id.")
+    return found
 
 
 def read_topic_id(path: str) -> str:
-    """The topic id in `partition.metadata`, 22 characters; raises as `read_properties`."""
-    for line in parse(PartitionMetadata, read_file(path), path):
-        if line.key == "topic_id" and line.value:
-            return str(line.value)
-    raise _malformed(path, "It holds no topic id.")
+    """The topic id in `partition.metadata`, 22 characters; raises as `read_properties`.
+
+    As for Kafka, a line counts by its place and what is behind the colon, not by its key.
+    """
+    lines = parse(PartitionMetadata, read_file(path), path)
+    values = [line.value for line in lines[:2] if line.separator and ":" not in line.value]
+    if len(values) < 2:
+        raise _malformed(path, "It does not begin with a line of version and one of topic id.")
+    if _integer(values[0], path) < 0:
+        raise _malformed(path, "The version is negative.")
+    topic_id = str(values[1])
+    if not any(uuid_bytes(topic_id) or b""):
+        raise _malformed(path, f"{topic_id[:40]!r} is no topic id.")
+    return topic_id
+
+
+def uuid_bytes(text: str) -> bytes | None:
+    """The 16 bytes of an id as `Uuid.fromString` reads it, None where it is none."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,24}={0,2}", text) or len(text) > _UUID_TEXT_MAX:
+        return None
+    try:
+        decoded = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except binascii.Error:
+        return None
+    return decoded if len(decoded) == _UUID_BYTES else None
 
 
 def read_quorum_state(path: str) -> dict[str, Any]:
     """The object in `quorum-state`, Kafka's own names; raises as `read_properties`."""
-    return dict(parse(QuorumState, read_file(path), path))
+    first_line = re.split(rb"[\r\n]", read_file(path), maxsplit=1)[0]
+    state = dict(parse(QuorumState, first_line, path))
+    version = state.get("data_version")
+    fields = _QUORUM_STATE.get(version) if type(version) is int else None
+    if fields is None:
+        raise _malformed(path, "It has no data_version that Kafka 4.3 knows.")
+    for name, kinds in fields.items():
+        # A truth value is an int to Python only.
+        if name not in state or type(state[name]) not in kinds:
+            raise _malformed(path, f"The field {name} is missing or of the wrong type.")
+    for voter in state.get("currentVoters") or ():
+        if not isinstance(voter, dict) or type(voter.get("voterId")) is not int:
+            raise _malformed(path, "A voter has no voterId.")
+    return state
 
 
 def read_clean_shutdown(path: str) -> dict[str, Any]:
     """The object in `.kafka_cleanshutdown`, empty up to Kafka 3.6; raises as `read_properties`."""
-    return dict(parse(CleanShutdown, read_file(path), path) or {})
+    reference = "clean-shutdown-unreadable"
+    mark = dict(parse(CleanShutdown, read_file(path), path, reference=reference) or {})
+    if mark and type(mark.get("brokerEpoch")) is not int:
+        raise CorruptDataError("It holds no broker epoch.", reference=reference, path=path)
+    return mark
 
 
 def read_remote_log_file(path: str, kind: FileKind) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.check.against_log import IndexesMatchLog
+from kafkalog.check.checkpoints import checkpoints_fit_logs
 from kafkalog.check.epoch_order import LeaderEpochsDoNotDecrease
 from kafkalog.check.headers_alone import (
     AttributesAreKnown,
@@ -13,17 +14,33 @@ from kafkalog.check.headers_alone import (
     HeaderFieldsAgree,
     MagicIsKnown,
 )
+from kafkalog.check.identity import (
+    log_dirs_fit_together,
+    shutdown_fits_metadata,
+    topic_ids_fit,
+)
 from kafkalog.check.in_records import (
     MaxTimestampsAreRight,
     RecordOffsetsFitBatches,
     RecordsDecode,
 )
+from kafkalog.check.leader_epochs import EpochsMatchFile
+from kafkalog.check.log_dirs import (
+    leftovers_of_partitions,
+    partition_names_are_canonical,
+    partitions_are_in_one_place,
+)
 from kafkalog.check.offset_order import OffsetsIncrease
 from kafkalog.check.producer_history import ProducerHistory
+from kafkalog.check.replicas import replicas_agree
 from kafkalog.check.segments import (
     OffsetsAreComplete,
     OffsetsFitTheirSegment,
     files_have_their_segment,
+)
+from kafkalog.check.small_files import (
+    partition_files_are_as_written,
+    top_files_are_as_written,
 )
 from kafkalog.model import Level
 
@@ -37,6 +54,7 @@ if TYPE_CHECKING:
         PartitionCheck,
         SegmentCheck,
     )
+    from kafkalog.check.identity import CheckedLogDir
     from kafkalog.log_dir import LogDir
     from kafkalog.model import Defect
 
@@ -59,19 +77,31 @@ SEGMENT_CHECKS: Final[tuple[type[SegmentCheck], ...]] = (
 PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = (
     OffsetsAreComplete,
     LeaderEpochsDoNotDecrease,
+    EpochsMatchFile,
     ProducerHistory,
 )
 """Of all batches of a partition."""
 
 DIRECTORY_CHECKS: Final[tuple[Callable[[CheckedPartition], Iterator[Defect]], ...]] = (
     files_have_their_segment,
+    partition_files_are_as_written,
+    partition_names_are_canonical,
 )
 """Of the files of a partition, when its batches have been walked over."""
 
 LOG_DIR_CHECKS: Final[
     tuple[Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]], ...]
-] = ()
+] = (top_files_are_as_written, checkpoints_fit_logs, leftovers_of_partitions)
 """Of a log directory, when its partitions have been walked over."""
+
+TOGETHER_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]], ...]] = (
+    log_dirs_fit_together,
+    partitions_are_in_one_place,
+    topic_ids_fit,
+    shutdown_fits_metadata,
+    replicas_agree,
+)
+"""Of all log directories of a run, when it ends."""
 
 
 def segment_checks(log: CheckedLog, level: Level) -> list[SegmentCheck]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
+    from kafkalog.check.identity import CheckedLogDir
 
 
 @dataclass
@@ -74,6 +75,7 @@ class Verification:
         self.level = level
         self.summary = Summary()
         self._progress = progress
+        self._log_dirs: list[CheckedLogDir] = []
 
     def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
         """Every defect of a log directory, a partition directory or a file.
@@ -89,7 +91,16 @@ class Verification:
             yield defect
 
     def end(self) -> Iterator[Defect]:
-        """The defect of a run that did not check all it should; call it after the last target."""
+        """What shows when all targets have been seen; call it after the last one.
+
+        The log directories against each other, and whether the run has checked all it should.
+        """
+        from kafkalog.check.registry import TOGETHER_CHECKS
+
+        for check in TOGETHER_CHECKS if self._log_dirs else ():
+            for defect in check(self._log_dirs):
+                self.summary.defects[defect.severity] += 1
+                yield defect
         missing = self.summary.bytes_expected - self.summary.bytes_checked
         if missing > 0:
             defect = make_defect("bytes-not-checked", ".", f"{missing} bytes were not checked.")
@@ -102,6 +113,7 @@ class Verification:
         elif isinstance(target, PartitionDir):
             yield from self._partition(target)
         else:
+            from kafkalog.check.identity import CheckedLogDir
             from kafkalog.check.registry import LOG_DIR_CHECKS
 
             for path, error in target.errors.items():
@@ -119,6 +131,7 @@ class Verification:
                 walked += [(yield from self._partition(partition))]
             for check in LOG_DIR_CHECKS:
                 yield from check(target, walked)
+            self._log_dirs.append(CheckedLogDir(target, walked))
 
     def _single_file(self, entry: FileEntry) -> Iterator[Defect]:
         """A file named on its own: its segment's log and indexes are checked together."""

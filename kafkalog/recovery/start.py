@@ -5,8 +5,6 @@ Follows `LogManager.loadLog`, `UnifiedLog.create` and `LogLoader` of Kafka 4.3.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import dataclasses
 import os
 import re
@@ -18,6 +16,7 @@ from formats.constants import INT64_MAX
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
+from kafkalog.metadata_files import uuid_bytes
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.recovery.directory import LEADER_EPOCHS, PARTITION_METADATA, Directory, text_lines
 from kafkalog.recovery.epochs import LeaderEpochs
@@ -49,7 +48,6 @@ _CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
 CHECKPOINTS = (_RECOVERY_POINTS, _LOG_STARTS)
-_UUID_TEXT_MAX = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,16 +312,9 @@ def _check_partition_metadata(directory: Directory) -> None:
     if not re.fullmatch(r"\+?\d{1,9}", version):
         raise _metadata_error(f"version {version!r}")
     topic_id = _metadata_value(lines, 1)
-    try:
-        if not re.fullmatch(r"[A-Za-z0-9_-]*={0,2}", topic_id) or len(topic_id) > _UUID_TEXT_MAX:
-            raise binascii.Error
-        decoded = base64.urlsafe_b64decode(topic_id + "=" * (-len(topic_id) % 4))
-    except binascii.Error:
-        decoded = b""
-    if len(decoded) != 16:
-        raise StartRefusedError(
-            "IllegalArgumentException", f"{topic_id[:_UUID_TEXT_MAX]!r} is no topic id"
-        )
+    decoded = uuid_bytes(topic_id)
+    if decoded is None:
+        raise StartRefusedError("IllegalArgumentException", f"{topic_id[:40]!r} is no topic id")
     if not any(decoded):
         raise _metadata_error("the topic id is zero")
 

@@ -65,6 +65,8 @@ def test_texts_that_kafka_accepts(file: Path, data: bytes, entries: list[tuple[s
         b"\n",
         b"x\n",
         b"0 0\n",
+        b"0 \n1\nt 0 5\n",
+        b"0\n1\t\nt 0 5\n",
         b"0\nx\n",
         b"0\n1 1\nt 0 5\n",
         b"0\n1\n",

@@ -79,7 +79,8 @@ def test_properties_are_escaped_as_java_does(file: Path):
     "text",
     ["version=2\n", "version=x\n", "version=-1\n", "node.id=x\nversion=1\n", "broker.id=\n",
      "version=" + "1" * 5000, "a=\\u00zz\n", "version=1\nnode.id=1_0\n",
-     "version=1\nnode.id=2147483648\n"],
+     "version=1\nnode.id=2147483648\n", "version=1\nnode.id=1\n", "version=1\ncluster.id=x\n",
+     "directory.id=MkTRaEcKTPyRrQqHI1qwh\n"],
 )  # fmt: skip
 def test_properties_a_broker_refuses(file: Path, text: str):
     """Unknown versions, no numbers, numbers that are no int."""
@@ -91,7 +92,15 @@ def test_a_topic_id_is_22_characters(file: Path):
     """§6.7: two lines, no newline at the end."""
     file.write_bytes(b"version: 0\ntopic_id: MkTRaEcKTPyRrQqHI1qwhQ")
     assert read_topic_id(str(file)) == CLUSTER
-    for damaged in (b"", b"version: 0\n", b"version: 0\ntopic_id:", b"\xff"):
+    file.write_bytes(b"version: 1\nTopic id: MkTRaEcKTPyRrQqHI1qwhQ\nmore")
+    assert read_topic_id(str(file)) == CLUSTER
+    topic = b"topic_id: MkTRaEcKTPyRrQqHI1qwhQ"
+    for damaged in (
+        b"", b"version: 0\n", b"version: 0\ntopic_id:", b"\xff", b"\nversion: 0\n" + topic,
+        b"version:0\n" + topic, b"version: x\n" + topic, b"version: -1\n" + topic,
+        b"version: 0\n" + topic[:-1], b"version: 0\n" + topic + b"A",
+        b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", b"version: 0\n" + topic + b" ",
+    ):  # fmt: skip
         file.write_bytes(damaged)
         with pytest.raises(CorruptDataError):
             read_topic_id(str(file))
@@ -105,6 +114,34 @@ def test_json_files_are_objects(file: Path):
     assert read_clean_shutdown(str(file)) == {}
     with pytest.raises(CorruptDataError):
         read_quorum_state(str(file))
+
+
+STATE = {"leaderId": 1, "leaderEpoch": 2, "votedId": -1, "votedDirectoryId": CLUSTER}
+
+
+def test_the_fields_of_a_quorum_state_go_by_its_version(file: Path):
+    """§6.10: what `FileQuorumStateStore` needs, and nothing of another type; one line counts."""
+    state = {**STATE, "data_version": 1}
+    file.write_text(json.dumps(state) + "\nmore")
+    assert read_quorum_state(str(file)) == state
+    for wrong in (
+        STATE, {**STATE, "data_version": 0}, {**STATE, "data_version": 2},
+        {**STATE, "data_version": 1, "leaderId": "1"}, {**STATE, "data_version": True},
+    ):  # fmt: skip
+        file.write_text(json.dumps(wrong))
+        with pytest.raises(CorruptDataError):
+            read_quorum_state(str(file))
+
+
+def test_a_clean_shutdown_needs_its_broker_epoch_only(file: Path):
+    """`CleanShutdownFileHandler`: a file without one is a clean shutdown of an unknown epoch."""
+    file.write_bytes(b'{"brokerEpoch":77,"x":1}')
+    assert read_clean_shutdown(str(file))["brokerEpoch"] == 77
+    for wrong in (b'{"version":0}', b'{"brokerEpoch":"77"}', b"{"):
+        file.write_bytes(wrong)
+        with pytest.raises(CorruptDataError) as caught:
+            read_clean_shutdown(str(file))
+        assert caught.value.reference == "clean-shutdown-unreadable"
 
 
 @pytest.mark.parametrize(

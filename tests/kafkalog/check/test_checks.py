@@ -16,6 +16,7 @@ from kafkalog.defects import REFERENCES
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.reader import read_records
 from tests.builders import batch, copy_tree, flip, frames, healthy, message, record, write_log
+from tests.kafkalog.check import test_log_dir_checks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,7 +196,8 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
         damaged("meta.properties", lambda data: data + b"version=9\n"),
         damaged("txn-0/partition.metadata", lambda data: data[:12]),
         damaged("__cluster_metadata-0/quorum-state", lambda data: data[:-1]),
-        damaged(".kafka_cleanshutdown", lambda _: b"{"),
+        damaged("meta.properties", lambda data: data.replace(b"node.id", b"node-id")),
+        damaged("__cluster_metadata-0/quorum-state", lambda data: data.replace(b"voted", b"Voted")),
         damaged("replication-offset-checkpoint", lambda _: b"\xff\xfe"),
     ],
     "file-unreadable": [
@@ -351,4 +353,5 @@ def test_each_finding_of_a_command_has_its_name(
 def test_every_reference_is_made_by_a_test():
     """A name in the table that nothing can produce would be a promise without proof."""
     made = {*DAMAGE, *UNDECODABLE, *BY_COMMAND, "bytes-not-checked"}
+    made |= {*test_log_dir_checks.DAMAGE, *test_log_dir_checks.TOGETHER, "replicas-diverge"}
     assert made == REFERENCES.keys()

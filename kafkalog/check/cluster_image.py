@@ -1,0 +1,133 @@
+"""What `__cluster_metadata-0` says of topics, partitions and brokers: the metadata image.
+
+Follows `MetadataImage`, `PartitionRegistration.merge` and `ClusterControlManager` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from kafkalog.model import Defect
+from kafkalog.names import DirectoryState, FileKind
+from kafkalog.payloads import PayloadKind, decode
+from kafkalog.reader import Selection, read_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+
+_NO_LEADER_CHANGE: Final = -2
+
+
+@dataclass
+class BrokerRegistration:
+    """A broker as it registered last.
+
+    Attributes:
+        epoch: the broker epoch.
+        directories: the ids of its log directories, empty where it did not say.
+    """
+
+    epoch: int
+    directories: frozenset[str]
+
+
+@dataclass
+class ClusterImage:
+    """The metadata of a cluster as far as a node had it.
+
+    Attributes:
+        topics: name to topic id, of the topics there are.
+        removed: ids of topics that the log says were deleted.
+        leader_epochs: topic id and partition to the leader epoch, which only grows.
+        replicas: topic id and partition to the node ids of its replicas.
+        brokers: node id to registration.
+    """
+
+    topics: dict[str, str] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
+    leader_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
+    replicas: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
+
+    @property
+    def known(self) -> set[str]:
+        """The ids of all topics there are or were."""
+        return {*self.topics.values(), *self.removed}
+
+    def apply(self, kind: str, data: dict[str, Any]) -> None:
+        """Take one record into account."""
+        if kind == "TOPIC_RECORD":
+            self.topics[data["name"]] = data["topicId"]
+        elif kind == "REMOVE_TOPIC_RECORD":
+            self.removed.add(data["topicId"])
+            self.topics = {n: i for n, i in self.topics.items() if i != data["topicId"]}
+        elif kind == "PARTITION_RECORD":
+            key = data["topicId"], data["partitionId"]
+            self.leader_epochs[key] = data["leaderEpoch"]
+            self.replicas[key] = data["replicas"]
+        elif kind == "PARTITION_CHANGE_RECORD":
+            key = data["topicId"], data["partitionId"]
+            if data.get("leader", _NO_LEADER_CHANGE) != _NO_LEADER_CHANGE:
+                self.leader_epochs[key] = self.leader_epochs.get(key, -1) + 1
+            if data.get("replicas") is not None:
+                self.replicas[key] = data["replicas"]
+        elif kind == "REGISTER_BROKER_RECORD":
+            directories = frozenset(data.get("logDirs") or ())
+            self.brokers[data["brokerId"]] = BrokerRegistration(data["brokerEpoch"], directories)
+
+
+def read_cluster_image(log_dir: LogDir) -> ClusterImage | None:
+    """The image in a log directory: the newest snapshot, and the log from its end on.
+
+    Records that cannot be read are passed over: the checks of batches tell of them.
+
+    Returns:
+        None where there is no `__cluster_metadata-0`, or it does not reach back to the beginning
+        of the log or to a snapshot.
+
+    Cost:
+        Decodes the newest snapshot and what Kafka has not put into one yet: an hour or 20 MB.
+    """
+    directory = next(
+        (
+            partition
+            for partition in log_dir.partitions
+            if partition.topic == CLUSTER_METADATA_TOPIC and partition.state == DirectoryState.LIVE
+        ),
+        None,
+    )
+    if directory is None or not directory.segments:
+        return None
+    snapshots = directory.live(FileKind.KRAFT_SNAPSHOT)
+    start = (snapshots[-1].name.offset or 0) if snapshots else 0
+    if directory.segments[0].base_offset > start:
+        return None
+    image = ClusterImage()
+    for entry in snapshots[-1:]:
+        _apply(image, entry, Selection())
+    _apply(image, directory, Selection(from_offset=start))
+    return image
+
+
+def _apply(image: ClusterImage, target: PartitionDir | FileEntry, selection: Selection) -> None:
+    for kind, data in _values(target, selection):
+        image.apply(kind, data)
+
+
+def _values(
+    target: PartitionDir | FileEntry, selection: Selection
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        for record in read_records(target, selection):
+            if isinstance(record, Defect) or record.batch.is_control or record.value is None:
+                continue
+            value = decode(PayloadKind.CLUSTER_METADATA, record).value
+            if value is not None:
+                yield value["type"], value["data"]
+    except KafkaLogError:
+        return

@@ -1,0 +1,242 @@
+"""Whose log directories these are: ids of brokers, directories and topics against each other.
+
+Follows `MetaPropertiesEnsemble`, `LogManager` and `UnifiedLog` of Kafka 4.3. What a node knows of
+its cluster, in `__cluster_metadata-0`, is evidence for all its log directories that are given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.check.cluster_image import ClusterImage, read_cluster_image
+from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from kafkalog.metadata_files import (
+    MetaProperties,
+    read_clean_shutdown,
+    read_meta_properties,
+    read_topic_id,
+)
+from kafkalog.names import DirectoryState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.check.batch_checks import CheckedPartition
+    from kafkalog.log_dir import LogDir
+    from kafkalog.model import Defect
+
+_META_PROPERTIES: Final = "meta.properties"
+_PARTITION_METADATA: Final = "partition.metadata"
+_CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+
+
+@dataclass
+class CheckedLogDir:
+    """A log directory that was walked through.
+
+    Attributes:
+        log_dir: its listing.
+        partitions: its partition directories, walked over.
+    """
+
+    log_dir: LogDir
+    partitions: Sequence[CheckedPartition]
+
+    @cached_property
+    def properties(self) -> MetaProperties | None:
+        """What meta.properties says, None where it is missing or malformed."""
+        entry = self.log_dir.file(_META_PROPERTIES)
+        if entry is None or entry.error is not None:
+            return None
+        try:
+            return read_meta_properties(entry.path)
+        except KafkaLogError:
+            return None
+
+    @property
+    def broker(self) -> tuple[str | None, int] | None:
+        """Cluster id and node id, None where they are not known."""
+        found = self.properties
+        return None if found is None or found.node_id is None else (found.cluster_id, found.node_id)
+
+    @cached_property
+    def image(self) -> ClusterImage | None:
+        """The cluster by the `__cluster_metadata-0` in the directory, None without one."""
+        return read_cluster_image(self.log_dir)
+
+    def live(self) -> Iterator[CheckedPartition]:
+        """The partitions a broker would serve, without that of the quorum."""
+        for partition in self.partitions:
+            directory = partition.directory
+            if directory.state == DirectoryState.LIVE and directory.topic != CLUSTER_METADATA_TOPIC:
+                yield partition
+
+    def path(self, name: str) -> str:
+        """The path of a file at the top."""
+        return os.path.join(self.log_dir.path, name)
+
+
+def topic_id_of(partition: CheckedPartition) -> str | None:
+    """The id in partition.metadata, None where it is missing or malformed."""
+    for entry in partition.directory.files:
+        if entry.name.name == _PARTITION_METADATA and entry.error is None:
+            try:
+                return read_topic_id(entry.path)
+            except KafkaLogError:
+                return None
+    return None
+
+
+def log_dirs_fit_together(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
+    """Directory ids are unique, and those of one broker are what the cluster knows of it."""
+    seen: dict[str, CheckedLogDir] = {}
+    for found in log_dirs:
+        identity = found.properties.directory_id if found.properties else None
+        if identity is not None and identity in seen:
+            detail = f"The directory id {identity} is that of {seen[identity].log_dir.path}, too."
+            yield make_defect("directory-id-repeated", found.path(_META_PROPERTIES), detail)
+        elif identity is not None:
+            seen[identity] = found
+    for source in log_dirs:
+        if source.image is not None and source.broker is not None:
+            for found in log_dirs:
+                yield from _registered(source, source.image, found)
+
+
+def _registered(
+    source: CheckedLogDir, image: ClusterImage, found: CheckedLogDir
+) -> Iterator[Defect]:
+    """A directory's cluster and node are those under which its id is registered."""
+    if found.properties is None or found.properties.directory_id is None:
+        return
+    identity = found.properties.directory_id
+    nodes = {node for node, broker in image.brokers.items() if identity in broker.directories}
+    assert source.properties is not None, "its broker is known"
+    cluster = source.properties.cluster_id
+    path = found.path(_META_PROPERTIES)
+    if nodes and (found.properties.node_id not in nodes or found.properties.cluster_id != cluster):
+        yield make_defect(
+            "log-dir-of-other-broker",
+            path,
+            f"The directory id {identity} is registered by node {min(nodes)} of cluster {cluster}; "
+            f"the file says node {found.properties.node_id} of cluster "
+            f"{found.properties.cluster_id}.",
+        )
+    elif found is source and not nodes and any(found.live()):
+        registered = image.brokers.get(found.properties.node_id or 0)
+        if registered is None or registered.directories:
+            detail = f"No broker of the cluster has registered the directory id {identity}."
+            yield make_defect("directory-id-unknown", path, detail)
+
+
+def topic_ids_fit(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
+    """Every partition has the topic id that its topic has elsewhere in the cluster."""
+    clusters: dict[str | None, list[CheckedLogDir]] = defaultdict(list)
+    for found in log_dirs:
+        clusters[found.properties.cluster_id if found.properties else None].append(found)
+    for members in clusters.values():
+        images = [found.image for found in members if found.image is not None]
+        votes: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for found in members:
+            for partition in found.live():
+                if (topic_id := topic_id_of(partition)) is not None:
+                    votes[partition.directory.topic][topic_id] += 1
+        for found in members:
+            for partition in found.live():
+                yield from _topic_id(found, partition, images, votes[partition.directory.topic])
+
+
+def _topic_id(
+    found: CheckedLogDir,
+    partition: CheckedPartition,
+    images: Sequence[ClusterImage],
+    votes: dict[str, int],
+) -> Iterator[Defect]:
+    topic, path = partition.directory.topic, partition.directory.path
+    path = os.path.join(path, _PARTITION_METADATA)
+    if not os.path.lexists(path):
+        has_batches = any(segment.log.size_bytes for segment in partition.directory.segments)
+        if has_batches and found.properties is not None and found.properties.version:
+            detail = "The partition has batches, and no file that says which topic it is of."
+            yield make_defect("partition-metadata-missing", path, detail)
+        return
+    topic_id = topic_id_of(partition)
+    if topic_id is None:
+        return
+    known = {image.topics[topic] for image in images if topic in image.topics}
+    if topic_id in known or any(topic_id in image.removed for image in images):
+        if topic_id not in known:
+            detail = f"The topic with id {topic_id} was deleted."
+            yield make_defect("topic-deleted", path, detail)
+        return
+    if known:
+        detail = f"The topic id is {topic_id}, the cluster's metadata has {min(known)} for {topic}."
+        yield make_defect("topic-id-mismatch", path, detail)
+    elif len(votes) > 1 and votes[topic_id] <= max(
+        count for other, count in votes.items() if other != topic_id
+    ):
+        others = ", ".join(sorted(votes.keys() - {topic_id}))
+        detail = f"The topic id is {topic_id}, other partitions of {topic} have {others}."
+        yield make_defect("topic-id-mismatch", path, detail)
+
+
+def shutdown_fits_metadata(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
+    """What a clean shutdown left is what the cluster's metadata says of the broker then."""
+    images = {found.broker: found.image for found in log_dirs if found.image is not None}
+    for found in log_dirs:
+        image = images.get(found.broker)
+        mark = found.log_dir.file(_CLEAN_SHUTDOWN)
+        if image is None or found.broker is None or mark is None:
+            continue
+        node_id = found.broker[1]
+        yield from _broker_epoch(mark.path, image, node_id)
+        for partition in found.live():
+            topic_id = topic_id_of(partition)
+            if topic_id is not None and image.topics.get(partition.directory.topic) == topic_id:
+                key = topic_id, partition.directory.partition or 0
+                yield from _latest_epoch(partition, image.leader_epochs.get(key))
+                if image.replicas.get(key) == [node_id]:
+                    yield from _only_replica(found, partition)
+
+
+def _broker_epoch(path: str, image: ClusterImage, node_id: int) -> Iterator[Defect]:
+    try:
+        epoch = read_clean_shutdown(path).get("brokerEpoch")
+    except KafkaLogError:
+        return
+    registered = image.brokers.get(node_id)
+    if epoch is not None and registered is not None and epoch != registered.epoch:
+        detail = f"The broker epoch is {epoch}, node {node_id} registered with {registered.epoch}."
+        yield make_defect("broker-epoch-mismatch", path, detail)
+
+
+def _latest_epoch(partition: CheckedPartition, known: int | None) -> Iterator[Defect]:
+    entries = partition.log.leader_epochs
+    if known is not None and entries and entries[-1].epoch > known:
+        yield make_defect(
+            "leader-epoch-beyond-metadata",
+            os.path.join(partition.directory.path, "leader-epoch-checkpoint"),
+            f"The last leader epoch is {entries[-1].epoch}, the cluster's metadata has reached "
+            f"{known}.",
+            offset=entries[-1].start_offset,
+        )
+
+
+def _only_replica(found: CheckedLogDir, partition: CheckedPartition) -> Iterator[Defect]:
+    """What the only replica has is replicated: its high watermark is its log's end."""
+    name = "replication-offset-checkpoint"
+    offset = partition.log.checkpoint(name)
+    if offset is not None and offset < partition.end_offset:
+        yield make_defect(
+            "high-watermark-not-at-end",
+            found.path(name),
+            f"The high watermark of {os.path.basename(partition.directory.path)} is {offset}, its "
+            f"log ends at {partition.end_offset}, and it has no other replica.",
+            offset=offset,
+        )

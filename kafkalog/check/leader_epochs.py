@@ -1,0 +1,314 @@
+"""Invariants of `leader-epoch-checkpoint` against the batches of its partition.
+
+Follows `LeaderEpochFileCache` and `UnifiedLog` of Kafka 4.3: an epoch is written to the file, and
+synced, before its first batch is appended, so the file never lacks an epoch of a batch. It may
+have epochs without batches: of a leader that appended nothing, and of batches that compaction took.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from formats.constants import INT64_MAX
+from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
+from kafkalog.checkpoints import read_leader_epochs
+from kafkalog.columnar import header_table as h
+from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from kafkalog.names import DirectoryState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from kafkalog.check.batch_checks import Found
+    from kafkalog.columnar.headers import Stretch
+    from kafkalog.model import Defect, EpochEntry
+
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+_NO_EPOCH: Final = -1
+_RUNS_MAX: Final = 10_000
+
+
+@dataclass
+class _Run:
+    """Neighbouring batches of one epoch.
+
+    Attributes:
+        epoch: what they say.
+        first: base offset of the first one.
+        last: base offset of the last one.
+        count: how many they are.
+        path: the log with the first one.
+        position: of the first one.
+    """
+
+    epoch: int
+    first: int
+    last: int
+    count: int
+    path: str
+    position: int
+
+
+class EpochsMatchFile(PartitionCheck):
+    """The epoch of every batch is the one that leader-epoch-checkpoint has at its base offset.
+
+    Batches of magic 0 and 1, and those with epoch -1, have none. A batch that is not in the order
+    of its neighbours, or has a wrong checksum, is no evidence about anything else.
+
+    Cost:
+        Memory for the epochs of the file, and for as many changes of epoch among the batches, up
+        to 10,000; those behind are not compared.
+    """
+
+    def __init__(self, partition: CheckedPartition) -> None:
+        super().__init__(partition)
+        self._runs: list[_Run] = []
+        self._last_offset = -1
+        self._cut_batches: dict[int, int] = {}
+        self._held: tuple[NDArray[np.int64], NDArray[np.bool_]] | None = None
+
+    @classmethod
+    def applies(cls, partition: CheckedPartition) -> bool:
+        """Whether the partition has all that the check compares; a deleted one is not loaded."""
+        return partition.directory.state != DirectoryState.DELETE
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(self.partition.directory.path, LEADER_EPOCHS)
+
+    @cached_property
+    def _entries(self) -> Sequence[EpochEntry] | None:
+        """The entries of the file, None where it is malformed, which is told elsewhere."""
+        if not os.path.lexists(self._path):
+            return ()
+        try:
+            return read_leader_epochs(self._path)
+        except KafkaLogError:
+            return None
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.array([entry.start_offset for entry in self._entries or ()], np.int64)
+
+    @cached_property
+    def _is_ascending(self) -> bool:
+        epochs = np.array([entry.epoch for entry in self._entries or ()], np.int64)
+        sound = (np.diff(epochs) > 0).all() and (np.diff(self._starts) > 0).all()
+        return bool(sound and not (epochs < 0).any() and not (self._starts < 0).any())
+
+    def begin(self, log: CheckedLog) -> None:
+        """The batches of a segment follow: none before them reaches its base offset."""
+        self._release(INT64_MAX if log.base_offset is None else log.base_offset)
+        super().begin(log)
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """Nothing yet: the epochs of these batches, and the entries that begin inside one."""
+        headers, valid = stretch.headers, stretch.crc_valid
+        if self._held is not None:
+            headers = np.concatenate((self._held[0], headers), axis=1)
+            valid = np.concatenate((self._held[1], valid))
+        base = headers[h.BASE_OFFSET]
+        following = np.minimum.accumulate(base[::-1])[-2::-1]
+        self._take(headers[:, :-1], valid[:-1], following)
+        self._held = headers[:, -1:].copy(), valid[-1:].copy()
+        return iter(())
+
+    def _release(self, limit: int) -> None:
+        """Take the batch that was held back until it is known what follows it."""
+        if self._held is not None:
+            headers, valid = self._held
+            self._held = None
+            self._take(headers, valid, np.array([limit], np.int64))
+
+    def _take(
+        self, headers: NDArray[np.int64], valid: NDArray[np.bool_], following: NDArray[np.int64]
+    ) -> None:
+        """Batches, and the lowest base offset after each."""
+        base, last = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
+        speaks = valid & (headers[h.MAGIC] >= 2) & (headers[h.EPOCH] != _NO_EPOCH)
+        speaks &= (base > self._last_offset) & (base < following) & (last >= base)
+        of = np.flatnonzero(speaks)
+        if len(of):
+            self._last_offset = int(base[of[-1]])
+            self._add_runs(headers[:, of])
+            self._find_cuts(base[of], last[of])
+
+    def _add_runs(self, headers: NDArray[np.int64]) -> None:
+        epochs = headers[h.EPOCH]
+        edges = np.flatnonzero(np.diff(epochs)) + 1
+        for begin, end in zip((0, *edges.tolist()), (*edges.tolist(), len(epochs)), strict=True):
+            epoch, last = int(epochs[begin]), int(headers[h.BASE_OFFSET, end - 1])
+            if self._runs and self._runs[-1].epoch == epoch:
+                self._runs[-1].last = last
+                self._runs[-1].count += end - begin
+            elif len(self._runs) < _RUNS_MAX:
+                first, position = headers[h.BASE_OFFSET, begin], headers[h.POSITION, begin]
+                run = _Run(epoch, int(first), last, end - begin, self.log.path, int(position))
+                self._runs.append(run)
+            else:
+                return
+
+    def _find_cuts(self, base: NDArray[np.int64], last: NDArray[np.int64]) -> None:
+        """Entries that begin behind the first offset of a batch, up to its last."""
+        batch = np.searchsorted(base, self._starts) - 1
+        inside = (batch >= 0) & (self._starts <= last[batch])
+        for i in np.flatnonzero(inside).tolist():
+            self._cut_batches[i] = int(base[batch[i]])
+
+    def end(self) -> Iterator[Defect]:
+        """What file and batches say against each other."""
+        self._release(INT64_MAX)
+        entries = self._entries
+        if entries is None or not self._is_ascending:
+            if entries is not None:
+                yield from self._disorder(entries)
+            yield from self._falling_epochs()
+        elif not entries:
+            yield from self._no_entries()
+        else:
+            yield from self._contradictions(entries)
+            yield from self._ends(entries)
+
+    def _disorder(self, entries: Sequence[EpochEntry]) -> Iterator[Defect]:
+        """Kafka drops the entries that a later one does not follow; negative ones stop it."""
+        before: EpochEntry | None = None
+        for number, entry in enumerate(entries):
+            wrong = None
+            if entry.epoch < 0 or entry.start_offset < 0:
+                wrong = "is negative"
+            elif before and not (
+                entry.epoch > before.epoch and entry.start_offset > before.start_offset
+            ):
+                wrong = f"follows epoch {before.epoch} from offset {before.start_offset}"
+            if wrong:
+                yield make_defect(
+                    "leader-epochs-invalid",
+                    self._path,
+                    f"Entry {number} (epoch {entry.epoch} from offset {entry.start_offset}) "
+                    f"{wrong}.",
+                    offset=entry.start_offset,
+                )
+                return
+            before = entry
+
+    def _falling_epochs(self) -> Iterator[Defect]:
+        """Without a file to tell, epochs must not fall."""
+        for before, run in zip(self._runs, self._runs[1:], strict=False):
+            if run.epoch < before.epoch:
+                yield self._batch_defect(run, f"after epoch {before.epoch}")
+
+    def _no_entries(self) -> Iterator[Defect]:
+        yield from self._falling_epochs()
+        if self._runs and self._runs[-1].epoch >= 0:
+            yield make_defect(
+                "leader-epochs-missing",
+                self._path,
+                f"The file has no entry, or is not there; the batches from offset "
+                f"{self._runs[0].first} on have epochs up to {self._runs[-1].epoch}.",
+                offset=self._runs[0].first,
+            )
+
+    def _contradictions(self, entries: Sequence[EpochEntry]) -> Iterator[Defect]:
+        told: set[int] = set()
+        for number, run in enumerate(self._runs):
+            first, last = (
+                np.searchsorted(self._starts, (run.first, run.last), "right") - 1
+            ).tolist()
+            if self._agrees(entries, run, first, last):
+                continue
+            entry = entries[max(first, last, 0)]
+            if self._is_odd(number):
+                said = f"leader-epoch-checkpoint has epoch {entries[max(first, 0)].epoch} there"
+                yield self._batch_defect(run, said)
+            elif last not in told:
+                told |= {first, last}
+                yield make_defect(
+                    "leader-epochs-contradict-log",
+                    self._path,
+                    f"Epoch {entry.epoch} begins at offset {entry.start_offset} by the file; the "
+                    f"{run.count} batches from {run.first} to {run.last} have epoch {run.epoch}.",
+                    offset=run.first,
+                )
+        for number, base_offset in self._cut_batches.items():
+            if number and not {number, number - 1} & told:
+                entry = entries[number]
+                yield make_defect(
+                    "leader-epochs-contradict-log",
+                    self._path,
+                    f"Epoch {entry.epoch} begins at offset {entry.start_offset} by the file, "
+                    f"inside the batch at offset {base_offset}.",
+                    offset=entry.start_offset,
+                )
+
+    def _agrees(self, entries: Sequence[EpochEntry], run: _Run, first: int, last: int) -> bool:
+        """Whether the file says the same; before its first entry it only says no more."""
+        if last < 0:
+            return 0 <= run.epoch <= entries[0].epoch
+        return max(first, 0) == last and run.epoch == entries[last].epoch
+
+    def _is_odd(self, number: int) -> bool:
+        """Whether it is this run that is wrong, rather than the file."""
+        run = self._runs[number]
+        before = self._runs[number - 1].epoch if number else None
+        after = self._runs[number + 1].epoch if number + 1 < len(self._runs) else None
+        if run.epoch < 0 or (before is not None and before == after):
+            return True
+        if run.count == 1:
+            return True
+        falls = (before is not None and run.epoch < before) or (
+            after is not None and after < run.epoch
+        )
+        neighbours = [other.count for other in self._runs[max(number - 1, 0) : number + 2]]
+        return falls and run.count < max(neighbours)
+
+    def _ends(self, entries: Sequence[EpochEntry]) -> Iterator[Defect]:
+        """Entries behind the log's end, and a first one that is not at the log's start."""
+        end = self.partition.end_offset
+        for entry in entries:
+            if entry.start_offset > end:
+                yield make_defect(
+                    "leader-epoch-beyond-log",
+                    self._path,
+                    f"Epoch {entry.epoch} begins at offset {entry.start_offset}, the log ends at "
+                    f"{end}.",
+                    offset=entry.start_offset,
+                )
+                return
+        is_live = self.partition.directory.state == DirectoryState.LIVE
+        if (
+            not is_live
+            or self.partition.directory.topic == CLUSTER_METADATA_TOPIC
+            or not self._runs
+        ):
+            return
+        start, first = self.partition.log.log_start_offset, entries[0]
+        lacks = any(run.first < first.start_offset and run.first >= start for run in self._runs)
+        if first.start_offset < start or lacks:
+            yield make_defect(
+                "leader-epochs-start-elsewhere",
+                self._path,
+                f"The first entry (epoch {first.epoch}) begins at offset {first.start_offset}, the "
+                f"log at {start}.",
+                offset=first.start_offset,
+            )
+
+    def _batch_defect(self, run: _Run, said: str) -> Defect:
+        return make_defect(
+            "batch-leader-epoch-wrong",
+            run.path,
+            f"{run.count} batches from offset {run.first} to {run.last} have leader epoch "
+            f"{run.epoch}, {said}."
+            if run.count > 1
+            else f"The batch has leader epoch {run.epoch}, {said}.",
+            position=run.position,
+            offset=run.first,
+        )

@@ -1,0 +1,178 @@
+"""Whether the small files of text are byte for byte as Kafka writes them.
+
+Follows `CheckpointFile`, `PartitionMetadataFile`, `PropertiesUtils`, `CleanShutdownFileHandler` and
+`FileQuorumStateStore` of Kafka 4.3. They read more than they write; the difference is a note.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
+from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError
+from kafkalog.metadata_files import (
+    read_clean_shutdown,
+    read_meta_properties,
+    read_properties,
+    read_quorum_state,
+    read_topic_id,
+    uuid_bytes,
+)
+from kafkalog.names import FileKind, FileState
+from kafkalog.source import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.check.batch_checks import CheckedPartition
+    from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog.model import Defect
+
+_PROPERTIES: Final = {
+    0: {"version", "cluster.id", "broker.id", "directory.id"},
+    1: {"version", "cluster.id", "node.id", "directory.id"},
+}
+_DATE: Final = re.compile(
+    r"#(Sun|Mon|Tue|Wed|Thu|Fri|Sat) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
+    r"(\d\d) ([01]\d|2[0-3]):[0-5]\d:[0-6]\d (?:[A-Z]{2,5}|GMT[+-]\d\d:\d\d) (20\d\d)"
+)
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = (
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+)  # fmt: skip
+
+
+def partition_files_are_as_written(partition: CheckedPartition) -> Iterator[Defect]:
+    """The small files of a partition are as Kafka writes them."""
+    yield from _as_written(partition.directory.files)
+
+
+def top_files_are_as_written(
+    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+) -> Iterator[Defect]:
+    """The small files of a log directory are as Kafka writes them."""
+    del partitions  # each has been asked itself
+    yield from _as_written(log_dir.files)
+
+
+def _as_written(files: Sequence[FileEntry]) -> Iterator[Defect]:
+    for entry in files:
+        judge = _JUDGES.get(entry.name.kind)
+        if judge is None or entry.error is not None or entry.name.state != FileState.LIVE:
+            continue
+        try:
+            position = judge(entry.path)
+        except (KafkaLogError, UnicodeDecodeError):
+            continue  # told where the file was read
+        if position is not None:
+            yield make_defect(
+                "file-not-as-written",
+                entry.path,
+                f"Kafka writes other bytes from position {position} on.",
+                position=position,
+            )
+
+
+def _offset_checkpoint(path: str) -> int | None:
+    entries = read_offset_checkpoint(path)
+    return _checkpoint(path, [f"{e.topic} {e.partition} {e.offset}" for e in entries])
+
+
+def _leader_epochs(path: str) -> int | None:
+    return _checkpoint(path, [f"{e.epoch} {e.start_offset}" for e in read_leader_epochs(path)])
+
+
+def _checkpoint(path: str, lines: list[str]) -> int | None:
+    """A file without entries may be empty, as it is before it is first written."""
+    data = read_file(path)
+    if not data:
+        return None
+    return _difference(data, _text(["0", str(len(lines)), *lines], data))
+
+
+def _text(lines: list[str], like: bytes) -> bytes:
+    """Lines with the ends of the platform that the file comes from."""
+    end = "\r\n" if b"\r\n" in like else "\n"
+    return "".join(line + end for line in lines).encode()
+
+
+def _partition_metadata(path: str) -> int | None:
+    data = read_file(path)
+    written = _text(["version: 0", f"topic_id: {read_topic_id(path)}"], data)
+    return _difference(data, written.rstrip(b"\r\n"))
+
+
+def _clean_shutdown(path: str) -> int | None:
+    data = read_file(path)
+    mark = read_clean_shutdown(path)
+    if not mark:
+        return 0 if data else None
+    return _difference(data, b'{"version":0,"brokerEpoch":%d}' % mark["brokerEpoch"])
+
+
+def _quorum_state(path: str) -> int | None:
+    from formats.quorum_state import QuorumState
+
+    return _difference(read_file(path), QuorumState.build(read_quorum_state(path)))
+
+
+def _meta_properties(path: str) -> int | None:
+    """The keys come in any order, below two lines of comment: an empty one and a date."""
+    lines = re.findall(r"[^\n]*\n|[^\n]+", read_file(path).decode("iso-8859-1"))
+    keys = _PROPERTIES[read_meta_properties(path).version]
+    wanted = {
+        f"{key}={value}"
+        for key, value in read_properties(path).items()
+        # Kafka's tools format with a cluster id that is a Uuid, and brokers made such ones.
+        if key in keys and (key != "cluster.id" or uuid_bytes(value) is not None)
+    }
+    position = 0
+    for number, line in enumerate(lines):
+        text = line.rstrip("\r\n")
+        if number == 0:
+            is_sound = text == "#"
+        elif number == 1:
+            is_sound = _is_date(text)
+        else:
+            is_sound = text.replace("\\", "") in wanted
+            wanted.discard(text.replace("\\", ""))
+        if not is_sound or line == text:
+            return position
+        position += len(line)
+    return position if wanted else None
+
+
+def _is_date(line: str) -> bool:
+    """`Date.toString` behind the sign of a comment; day and date go together."""
+    match = _DATE.fullmatch(line)
+    if match is None:
+        return False
+    weekday, month, day, _, year = match.groups()
+    try:
+        date = dt.date(int(year), _MONTHS.index(month) + 1, int(day))
+    except ValueError:
+        return False
+    return _DAYS[date.weekday()] == weekday
+
+
+def _difference(data: bytes, written: bytes) -> int | None:
+    """Position of the first byte that differs, None where none does."""
+    if data == written:
+        return None
+    pairs = zip(data, written, strict=False)
+    return next(
+        (i for i, (one, other) in enumerate(pairs) if one != other), min(len(data), len(written))
+    )
+
+
+_JUDGES: Final[dict[FileKind, Callable[[str], int | None]]] = {
+    FileKind.OFFSET_CHECKPOINT: _offset_checkpoint,
+    FileKind.LEADER_EPOCH_CHECKPOINT: _leader_epochs,
+    FileKind.PARTITION_METADATA: _partition_metadata,
+    FileKind.CLEAN_SHUTDOWN: _clean_shutdown,
+    FileKind.QUORUM_STATE: _quorum_state,
+    FileKind.META_PROPERTIES: _meta_properties,
+}

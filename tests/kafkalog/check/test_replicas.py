@@ -1,0 +1,207 @@
+"""Replicas of several brokers: the same are the same, and where they part is told exactly."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.check.replicas import truncation_offset
+from kafkalog.check.verify import Verification
+from kafkalog.model import EpochEntry
+from tests.builders import batch, copy_tree, flip, frames, write_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafkalog.model import Defect
+
+EPOCHS = {0: 2, 60: 4}
+LOG = "orders-0/00000000000000000000.log"
+
+
+def made(base: int, epoch: int, timestamp: int = 1) -> bytes:
+    """Five offsets from `base` on, without records."""
+    return batch(
+        base, payload=b"", count=5, last_delta=4, epoch=epoch, base_time=timestamp,
+        max_time=timestamp,
+    )  # fmt: skip
+
+
+def broker(
+    root: Path,
+    node_id: int,
+    batches: dict[int, tuple[int, int]],
+    *,
+    high_watermark: int | None = 100,
+    cleaned: int | None = None,
+    start: int = 0,
+) -> Path:
+    """A log directory with one partition: base offset of each batch to its epoch and timestamp."""
+    directory = root / f"broker-{node_id}"
+    shutil.rmtree(directory, ignore_errors=True)
+    log = write_log(
+        directory / "orders-0",
+        *(made(base, *what) for base, what in sorted(batches.items()) if base < 80),
+    )
+    second = write_log(
+        directory / "orders-0",
+        *(made(base, *what) for base, what in sorted(batches.items()) if base >= 80),
+        name=f"{80:020d}",
+    )
+    for path in (log, second):
+        path.with_suffix(".index").touch()
+        path.with_suffix(".timeindex").write_bytes(b"")
+    firsts: dict[int, int] = {}
+    for base, (epoch, _) in sorted(batches.items()):
+        firsts.setdefault(epoch, base)
+    lines = [f"{epoch} {base}" for epoch, base in sorted(firsts.items())]
+    text = "\n".join(["0", str(len(lines)), *lines, ""])
+    (log.parent / "leader-epoch-checkpoint").write_text(text)
+    (log.parent / "partition.metadata").write_text("version: 0\ntopic_id: MkTRaEcKTPyRrQqHI1qwhQ")
+    identity = f"AAAAAAAAAAAAAAAAAAAA{node_id}Q"
+    (directory / "meta.properties").write_text(
+        "#\n#Sat Nov 21 03:13:47 UTC 2026\ncluster.id=T7PuzAb0F7LvNRRL-C_sgw\n"
+        f"version=1\nnode.id={node_id}\ndirectory.id={identity}\n"
+    )
+    for name, offset in (
+        ("replication-offset-checkpoint", high_watermark),
+        ("cleaner-offset-checkpoint", cleaned),
+        ("log-start-offset-checkpoint", start or None),
+    ):
+        entry = "" if offset is None else f"0\n1\norders 0 {offset}\n"
+        (directory / name).write_text(entry)
+    return directory
+
+
+def batches(**changed: tuple[int, int] | None) -> dict[int, tuple[int, int]]:
+    """Twenty batches in two epochs, some of them (`at_60`) changed or left out."""
+    found = {base: (2 if base < 60 else 4, 1) for base in range(0, 100, 5)}
+    for name, what in changed.items():
+        base = int(name.removeprefix("at_"))
+        del found[base]
+        if what is not None:
+            found[base] = what
+    return found
+
+
+def diverging(*targets: Path) -> list[Defect]:
+    run = Verification()
+    found = [*(defect for target in targets for defect in run.verify(target)), *run.end()]
+    return [defect for defect in found if defect.reference == "replicas-diverge"]
+
+
+def test_equal_replicas_give_no_finding(tmp_path: Path):
+    """Alone, two, three; segments may roll elsewhere, retention may have gone further."""
+    all_of_them = [broker(tmp_path, node, batches()) for node in (1, 2, 3)]
+    for count in (1, 2, 3):
+        assert diverging(*all_of_them[:count]) == []
+    shorter = broker(tmp_path, 4, {b: w for b, w in batches().items() if b >= 80}, start=80)
+    (shorter / LOG).unlink()
+    assert diverging(*all_of_them, shorter) == []
+
+
+def test_what_is_not_replicated_yet_may_differ(tmp_path: Path):
+    """The tail above the smallest high watermark: a follower lags, or was not in sync."""
+    one = broker(tmp_path, 1, batches(), high_watermark=90)
+    lagging = broker(tmp_path, 2, {b: w for b, w in batches().items() if b < 90}, high_watermark=85)
+    other = broker(tmp_path, 3, batches(at_95=(4, 7)), high_watermark=95)
+    assert diverging(one, lagging, other) == []
+    unknown = broker(tmp_path, 4, batches(at_5=(2, 7)), high_watermark=None)
+    assert diverging(unknown, broker(tmp_path, 5, batches(), high_watermark=None)) == []
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("at", [0, 35, 60, 80, 95])
+def test_a_batch_that_is_another_is_told(tmp_path: Path, at: int, count: int):
+    """With its offset and both epochs; with a majority it is the odd one that is named."""
+    sound = [broker(tmp_path, node, batches()) for node in range(1, count)]
+    odd = broker(tmp_path, count, batches(**{f"at_{at}": (4 if at >= 60 else 2, 7)}))
+    found = diverging(*sound, odd)
+    assert len(found) == 1
+    assert found[0].offset == at
+    assert found[0].position == (at % 80) // 5 * 61
+    assert f"leader epoch {4 if at >= 60 else 2}" in found[0].detail
+    assert ("majority. By" in found[0].detail) == (count > 2) or count == 2
+    if count > 2:
+        assert found[0].path.startswith(str(odd))
+
+
+@pytest.mark.parametrize("at", [5, 55, 80, 90])
+def test_a_batch_that_is_missing_is_told(tmp_path: Path, at: int):
+    """Without compaction every replica has every batch."""
+    whole, other = broker(tmp_path, 1, batches()), broker(tmp_path, 3, batches())
+    found = diverging(whole, broker(tmp_path, 2, batches(**{f"at_{at}": None})), other)
+    assert [defect.offset for defect in found] == [at]
+    assert "no batch of node 2" in found[0].detail
+
+
+def test_every_bit_outside_of_the_checksum_is_contradicted(tmp_path: Path):
+    """Base offset and leader epoch of a batch, by another replica."""
+    one, other = broker(tmp_path, 1, batches()), broker(tmp_path, 2, batches())
+    data = (other / LOG).read_bytes()
+    at = 8 * frames(data)[7][0]
+    for bit in [*range(7 * 8, 8 * 8), *range(12 * 8, 16 * 8)]:
+        (other / LOG).write_bytes(flip(data, at + bit))
+        run = Verification()
+        found = [*run.verify(one), *run.verify(other), *run.end()]
+        assert any("orders-0" in d.path and d.severity == "damage" for d in found), bit
+
+
+def test_compaction_goes_on_in_each_replica(tmp_path: Path):
+    """Below the active segment of a cleaned partition batches may lack or be rewritten."""
+    one = broker(tmp_path, 1, batches(at_5=None, at_10=(2, 9)), cleaned=40)
+    other = broker(tmp_path, 2, batches(at_70=None), cleaned=None)
+    assert diverging(one, other) == []
+    active = broker(tmp_path, 2, batches(at_90=(4, 9)), cleaned=40)
+    assert [defect.offset for defect in diverging(one, active)] == [90]
+    epoch = broker(tmp_path, 2, batches(at_55=(4, 1)), cleaned=40)
+    assert [defect.offset for defect in diverging(one, epoch)] == [55]
+
+
+def test_brokers_of_other_clusters_and_topics_are_not_compared(tmp_path: Path):
+    """Same name, other topic id or cluster: another partition."""
+    one = broker(tmp_path, 1, batches())
+    other = broker(tmp_path, 2, batches(at_5=(2, 9)))
+    assert len(diverging(one, other)) == 1
+    path = other / "meta.properties"
+    text = path.read_text()
+    path.write_text(text.replace("T7Pu", "U7Pu"))
+    assert diverging(one, other) == []
+    path.write_text(text)
+    (other / "orders-0" / "partition.metadata").write_text(
+        "version: 0\ntopic_id: NkTRaEcKTPyRrQqHI1qwhQ"
+    )
+    assert diverging(one, other) == []
+
+
+def test_a_truncation_is_that_of_the_largest_common_epoch():
+    """KIP-279: followers go back to where both know the same epoch to end."""
+
+    def epochs(*pairs: tuple[int, int]) -> list[EpochEntry]:
+        return [EpochEntry(*pair) for pair in pairs]
+
+    leader = epochs((0, 0), (2, 50), (4, 80))
+    assert truncation_offset(leader, 100, epochs((0, 0), (2, 50), (4, 80)), 95) == 95
+    assert truncation_offset(leader, 100, epochs((0, 0), (2, 50), (3, 70)), 90) == 70
+    assert truncation_offset(leader, 100, epochs((0, 0), (1, 40)), 90) == 40
+    assert truncation_offset(leader, 100, epochs((0, 0)), 60) == 50
+    assert truncation_offset(leader, 100, epochs((1, 0)), 60) is None
+    assert truncation_offset(leader, 100, [], 60) is None
+
+
+def test_real_replicas_agree_and_part(corpus_dir: Path, tmp_path: Path):
+    """A broker's directory twice, the second as of another node, with one batch of other bytes."""
+    one = copy_tree(corpus_dir / "kafka-4.3" / "txn", tmp_path / "one")
+    other = copy_tree(one, tmp_path / "other")
+    path = other / "meta.properties"
+    path.write_text(path.read_text().replace("node.id=1", "node.id=2"))
+    assert diverging(one, other) == []
+    log = other / "txn-0" / "00000000000000000119.log"
+    data = log.read_bytes()
+    log.write_bytes(flip(data, 8 * (frames(data)[3][0] + 17)))
+    found = diverging(one, other)
+    assert len(found) == 1
+    assert found[0].path == str(log)
+    assert found[0].position == frames(data)[3][0]
