@@ -227,7 +227,8 @@ def _load(
         recovery_point=around.recovery_point,
         log_start_checkpoint=around.log_start,
     )
-    loader.load(is_deleted=partition.state == DirectoryState.DELETE)
+    for _ in loader.load(is_deleted=partition.state == DirectoryState.DELETE):
+        pass
     _check_partition_metadata(directory)
     return loader
 
