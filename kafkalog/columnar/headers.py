@@ -110,7 +110,7 @@ def header_stretches(
 def plain_stretches(
     source: Source, level: Level, position: int, end: int, threads: int | None = None
 ) -> Generator[Stretch, None, None]:
-    """The batches from a position on, as far as nothing is odd; for those who judge that themselves.
+    """The batches from a position on, as far as nothing is odd; its readers judge what is.
 
     They end in front of the first frame that is no batch of magic 0 to 2, the first wrong checksum
     (unless the level is quick), the first byte that cannot be read, or at `end`. Nothing is

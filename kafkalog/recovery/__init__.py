@@ -21,7 +21,8 @@ from kafkalog.recovery.model import (
     Verdict,
     WriteFile,
 )
-from kafkalog.recovery.start import predict_start, start_line
+from kafkalog.recovery.start import StartInProgress, predict_start
+from kafkalog.recovery.words import start_line
 
 __all__ = [
     "Action",
@@ -39,6 +40,7 @@ __all__ = [
     "SegmentPart",
     "SplitSegment",
     "StartConfig",
+    "StartInProgress",
     "StartMode",
     "TruncateLog",
     "Verdict",

@@ -220,7 +220,7 @@ class TimeSlots(IndexSlots):
             self.last = (timestamp, offset)
 
     def extend(self, entries: bytes, last: tuple[int, int]) -> None:
-        """Add entries that `maybe_append` would take, the last of them with timestamp and offset."""
+        """Add entries that `maybe_append` would take; timestamp and offset of the last of them."""
         self._extend(entries)
         self.last = last
 

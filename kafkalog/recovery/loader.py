@@ -57,7 +57,7 @@ class Loader:
         is_clean: whether the broker was shut down cleanly.
         recovery_point: from the checkpoint.
         log_start_checkpoint: from the checkpoint.
-        check_checksums: whether scans compare checksums, as a broker's do.
+        check_crc: whether scans compare checksums, as a broker's do.
 
     After `load`, `segments`, `producers`, `log_end_offset` and `recovery_point` hold the outcome.
     """
@@ -72,7 +72,7 @@ class Loader:
         is_clean: bool,
         recovery_point: int,
         log_start_checkpoint: int,
-        check_checksums: bool = True,
+        check_crc: bool = True,
     ) -> None:
         self.directory = directory
         self.epochs = epochs
@@ -81,7 +81,7 @@ class Loader:
         self.is_clean = is_clean
         self.recovery_point = recovery_point
         self.log_start_checkpoint = log_start_checkpoint
-        self.check_checksums = check_checksums
+        self.check_crc = check_crc
         self.producers = ProducerStates(directory, config, now_ms)
         self.segments: dict[int, SegmentState] = {}
         self._made: dict[int, SegmentState] = {}  # those with indexes that are not on disk
@@ -227,9 +227,7 @@ class Loader:
             segment.base_offset,
             is_clean=False,
         )
-        recovery = SegmentRecovery(
-            segment, producers, self.epochs, check_crc=self.check_checksums
-        )
+        recovery = SegmentRecovery(segment, producers, self.epochs, check_crc=self.check_crc)
         yield recovery
         truncated = recovery.end(why)
         producers.take_snapshot()

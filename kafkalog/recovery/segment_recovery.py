@@ -119,7 +119,11 @@ class SegmentRecovery(Walker):
             raise stopped.refusal from stopped
         self._note_epochs(part)
         self._valid += part.size_bytes
-        self._next_offset = self._producers.end_offset = int(headers[h.LAST_OFFSET, -1]) + 1
+        self._next_offset = int(headers[h.LAST_OFFSET, -1]) + 1
+        # Legacy messages have no producers: the states stay where they are.
+        of_producers = headers[h.LAST_OFFSET, headers[h.MAGIC] >= 2]
+        if len(of_producers):
+            self._producers.end_offset = int(of_producers[-1]) + 1
         return count
 
     def _note_epochs(self, part: Stretch) -> None:

@@ -276,7 +276,9 @@ class SegmentState:
         if content is None or content.path is None:
             return True
         with Source(content.path) as source:
-            for position in range(0, content.size_bytes - ABORTED_ENTRY.size + 1, ABORTED_ENTRY.size):
+            for position in range(
+                0, content.size_bytes - ABORTED_ENTRY.size + 1, ABORTED_ENTRY.size
+            ):
                 entry = source.read(position, ABORTED_ENTRY.size)
                 version = int.from_bytes(entry[:1], "big", signed=True)
                 if version > 0:
@@ -357,9 +359,10 @@ class SegmentState:
         self.directory.contents[self.name(LOG)] = self.log
 
     def write_indexes(self, aborted: bytes | None, why: str) -> None:
-        """Write all anew; the transaction index is made for its first entry, and emptied where it is there.
+        """Write all anew.
 
-        With None it is left alone.
+        The transaction index is made for its first entry, and emptied where it is there. With None
+        it is left alone.
         """
         assert self._offset_index, "made by who calls"
         assert self._time_index, "made by who calls"
