@@ -225,6 +225,12 @@ def _usual_config(partition: PartitionDir) -> StartConfig:
     return dataclasses.replace(usual, segment_index_bytes=max([usual.segment_index_bytes, *sizes]))
 
 
+def start_mode(log_dir: str) -> StartMode:
+    """How a broker comes to the partitions of a log directory: it looks for a mark."""
+    is_clean = os.path.lexists(os.path.join(log_dir, _CLEAN_SHUTDOWN))
+    return StartMode.CLEAN if is_clean else StartMode.UNCLEAN
+
+
 def _circumstances(
     partition: PartitionDir,
     mode: StartMode | None,
@@ -239,8 +245,7 @@ def _circumstances(
     if log_start is None:
         log_start = _checkpointed(parent, _LOG_STARTS, partition) or 0
     if mode is None:
-        is_clean = os.path.lexists(os.path.join(parent, _CLEAN_SHUTDOWN))
-        mode = StartMode.CLEAN if is_clean else StartMode.UNCLEAN
+        mode = start_mode(parent)
     if recovery_point is None and mode != StartMode.FULL:
         recovery_point = _checkpointed(parent, _RECOVERY_POINTS, partition)
         if recovery_point is None and mode == StartMode.UNCLEAN:

@@ -14,15 +14,14 @@ from kafkalog.recovery.model import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.recovery.model import PredictedStart
+    from kafkalog.recovery.model import PredictedStart, Refusal
 
 
 def start_line(predicted: PredictedStart) -> str:
     """One line for people: what the start comes to."""
     verdict = predicted.verdict
     if predicted.refusal is not None:
-        refusal = predicted.refusal
-        return f"refuse: {refusal.error}: {refusal.message}; {refusal.consequence}"
+        return refusal_line(predicted.refusal)
     if verdict == Verdict.TRUNCATE:
         return _truncation_line(predicted)
     if verdict == Verdict.REBUILD:
@@ -30,6 +29,11 @@ def start_line(predicted: PredictedStart) -> str:
     if verdict == Verdict.TIDY:
         return f"tidy up: {_tidying_words(predicted)}"
     return "nothing"
+
+
+def refusal_line(refusal: Refusal) -> str:
+    """One line for people: why a log or a log directory is refused."""
+    return f"refuse: {refusal.error}: {refusal.message}; {refusal.consequence}"
 
 
 def _tidying_words(predicted: PredictedStart) -> str:
