@@ -92,7 +92,7 @@ class LeaderEpochs:
             if start < end_offset or end_offset < 0:
                 self._starts[epoch] = start
                 break
-            removed.append(epoch)
+            removed.append(start)
         if removed:
             is_usual = max(removed) == end_offset
             self._write("epochs at or above the log's end", routine=is_usual)
