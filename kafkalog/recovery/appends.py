@@ -158,7 +158,7 @@ class AppendsOneByOne(Appends):
 
     def opened(self, producer_id: int, first_offset: int) -> None:
         """A transaction has begun."""
-        self.producers.open[first_offset] = producer_id
+        self.producers.open.begin(first_offset, producer_id)
 
     def completed(self, transaction: CompletedTransaction) -> None:
         """A transaction has come to its end."""
@@ -196,6 +196,7 @@ class AppendsTogether(Appends):
         """
         for producer_id, info in self._infos.items():
             self.producers.states[producer_id] = info.merged_state()
-        self.producers.open.update(self._opened)
+        for first_offset, producer_id in self._opened:
+            self.producers.open.begin(first_offset, producer_id)
         for transaction in self._completed:
             self.producers.complete(transaction)

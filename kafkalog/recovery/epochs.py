@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.recovery.directory import Directory
 
 _HEADER_LINES = 2
+_WHITE_SPACE = re.compile(r"[ \t\v\f]+")
 
 
 class LeaderEpochs:
@@ -150,7 +151,7 @@ def unparsable_line(path: str, field_count: int) -> str | None:
     except UnicodeDecodeError:
         return None
     for line in lines[_HEADER_LINES:]:
-        fields = line.split()
+        fields = _WHITE_SPACE.split(line.rstrip(" \t\v\f"))  # an empty first field counts in Java
         if len(fields) != field_count:
             return None
         if not all(re.fullmatch(r"[+-]?[0-9]{1,18}", field) for field in fields[-2:]):

@@ -18,6 +18,7 @@ from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.recovery.batches import wrap_int64
 from kafkalog.recovery.directory import SNAPSHOT, offset_from_name, segment_file
 from kafkalog.recovery.model import StartRefusedError
+from kafkalog.recovery.open_transactions import OpenTransactions
 
 if TYPE_CHECKING:
     from kafkalog.recovery.directory import Directory
@@ -172,7 +173,7 @@ class ProducerStates:
         self._config = config
         self._now_ms = now_ms
         self.states: dict[int, ProducerState] = {}
-        self.open: dict[int, int] = {}  # first offset -> producer id
+        self.open = OpenTransactions()
         self.unreplicated: dict[int, int] = {}  # first offset -> offset of the marker
         self.end_offset = 0
         self._snapshot_offset = 0
@@ -189,7 +190,8 @@ class ProducerStates:
     @property
     def first_unstable_offset(self) -> int | None:
         """First offset of the earliest transaction that is open or not replicated."""
-        return min([*self.open, *self.unreplicated], default=None)
+        first = self.open.first()
+        return min([*([] if first is None else [first]), *self.unreplicated], default=None)
 
     def prepare(self, producer_id: int) -> AppendInfo:
         """The state of a producer, to be changed by batches; the new one goes into `states`."""
@@ -197,8 +199,8 @@ class ProducerStates:
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
         """The last stable offset at the end of a transaction that is not yet marked completed."""
-        others = (first for first, who in self.open.items() if who != completed.producer_id)
-        return min(others, default=wrap_int64(completed.last_offset + 1))
+        first = self.open.first(without=completed.producer_id)
+        return wrap_int64(completed.last_offset + 1) if first is None else first
 
     def complete(self, completed: CompletedTransaction) -> None:
         """Mark a transaction completed.
@@ -206,7 +208,7 @@ class ProducerStates:
         Raises:
             StartRefusedError: it is not open, as in a log that holds the same bytes twice.
         """
-        if self.open.pop(completed.first_offset, None) is None:
+        if not self.open.end(completed.first_offset):
             raise StartRefusedError(
                 "IllegalArgumentException",
                 f"Attempted to complete transaction of producer {completed.producer_id} from "
@@ -244,7 +246,7 @@ class ProducerStates:
                     if not self._is_expired(state):
                         self.states[state.producer_id] = state
                         if state.current_txn_first_offset is not None:
-                            self.open[state.current_txn_first_offset] = state.producer_id
+                            self.open.begin(state.current_txn_first_offset, state.producer_id)
                 self._snapshot_offset = self.end_offset = offset
                 return
             self._delete(offset, "a corrupt producer snapshot", routine=False)

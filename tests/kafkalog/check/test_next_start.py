@@ -31,7 +31,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 EXCLUDED = {
     "nothing, tidy and rebuild": "told apart by whether an index changes, which hangs on the "
     "topic's index.interval.bytes: 200 in these logs, Kafka's default to who is not told",
-    "duplicated_content": "its offsets go back, which is noticed where an index entry is due: as above",
+    "duplicated_content": "its offsets go back, noticed where an index entry is due: as above",
     "size_huge": "its records_lost: Kafka's count ends at the wrong length, ours finds the batches "
     "behind it",
 }
