@@ -291,6 +291,29 @@ OBJECT_TYPES = {
             "hint": (maybe(TEXT), "what to do"),
         },
     ),
+    "next_start": ObjectType(
+        "`verify`",
+        "What the next start of a broker would do with a partition, or why it would stop at a log "
+        "directory. A start that would do nothing, and leaves nothing to say, has no row.",
+        {
+            "path": (TEXT, "the partition directory or the log directory"),
+            "topic": (maybe(TEXT), "topic; null for a log directory"),
+            "partition": (maybe(INT), "partition number; null for a log directory, or without one"),
+            "mode": (TEXT, ("`clean` after a clean shutdown, `unclean` without its mark: what is "
+                     "behind the recovery point is scanned; `full`: everything is")),
+            "verdict": (TEXT, ("the gravest of what it does: `nothing`, `tidy` up files without "
+                        "records, `rebuild` indexes, `truncate` the log, `refuse` to load it")),
+            "truncate_to": (maybe(INT), "the log end offset after the log is cut; null otherwise"),
+            "records_lost": (INT, "records that are dropped, by their batches' headers"),
+            "bytes_lost": (INT, "bytes of logs that are dropped"),
+            "rebuilt_segments": ("array", "base offsets of segments whose indexes change"),
+            "error": (maybe(TEXT), "the exception with which Kafka refuses; null otherwise"),
+            "consequence": (maybe(TEXT), "how far a refusal reaches; null without one"),
+            "detail": (TEXT, "all that in one line"),
+            "assumptions": ("array", "what could not be read and was assumed"),
+            "notes": ("array", "what the start would not notice, and someone should know"),
+        },
+    ),
     "summary": ObjectType(
         "`verify`",
         "The last object of a run: what was checked, and how much was found.",

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
     from kafkalog.check.identity import CheckedLogDir
+    from kafkalog.names import DirectoryState
+    from kafkalog.recovery import NextStart
 
 
 @dataclass
@@ -67,6 +69,11 @@ class Verification:
     Args:
         level: how much is read.
         progress: called with the number of bytes checked since the last call.
+
+    Attributes:
+        summary: what was looked at and found so far.
+        next_starts: what the next start of a broker would do with the partitions and log
+            directories so far, where there is something to say.
     """
 
     def __init__(
@@ -74,6 +81,7 @@ class Verification:
     ) -> None:
         self.level = level
         self.summary = Summary()
+        self.next_starts: list[NextStart] = []
         self._progress = progress
         self._log_dirs: list[CheckedLogDir] = []
 
@@ -114,8 +122,10 @@ class Verification:
             yield from self._partition(target)
         else:
             from kafkalog.check.identity import CheckedLogDir
+            from kafkalog.check.next_start import log_dir_starts
             from kafkalog.check.registry import LOG_DIR_CHECKS
 
+            before = self._grave
             for path, error in target.errors.items():
                 yield make_defect("file-unreadable", path, error.message)
             for name in target.others:
@@ -126,12 +136,17 @@ class Verification:
             for entry in target.files:
                 if entry.name.kind != FileKind.UNKNOWN:
                     yield from self._file(entry)
+            of_files = self._grave - before
             walked: list[CheckedPartition] = []
             for partition in target.partitions:
                 walked += [(yield from self._partition(partition))]
+            in_partitions = self._grave
             for check in LOG_DIR_CHECKS:
                 yield from check(target, walked)
             self._log_dirs.append(CheckedLogDir(target, walked))
+            is_explained = self._grave - in_partitions + of_files > 0
+            for start in log_dir_starts(target):
+                yield from self._next_start(start, is_explained=is_explained)
 
     def _single_file(self, entry: FileEntry) -> Iterator[Defect]:
         """A file named on its own: its segment's log and indexes are checked together."""
@@ -148,10 +163,13 @@ class Verification:
 
     def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
         from kafkalog.check.batch_checks import CheckedPartition
+        from kafkalog.check.next_start import PartitionStart
         from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
 
+        before = self._grave
         partition = CheckedPartition(directory)
-        checks = partition_checks(partition, self.level)
+        start = PartitionStart(partition, self.level)
+        checks = [*partition_checks(partition, self.level), start]
         in_segments = set()
         was_closed = _was_closed(directory)
         for segment in directory.segments:
@@ -165,7 +183,28 @@ class Verification:
                 yield from self._file(entry)
         for check_directory in DIRECTORY_CHECKS:
             yield from check_directory(partition)
+        predicted = start.predicted()
+        if predicted is not None:
+            yield from self._next_start(
+                predicted, directory.state, is_explained=self._grave > before
+            )
         return partition
+
+    def _next_start(
+        self, start: NextStart, state: DirectoryState | None = None, *, is_explained: bool
+    ) -> Iterator[Defect]:
+        """Note a prediction; a defect where it is bad and no other defect says why."""
+        from kafkalog.check.next_start import unexplained
+
+        if start.is_remarkable:
+            self.next_starts.append(start)
+        if not is_explained:
+            yield from unexplained(start, state)
+
+    @property
+    def _grave(self) -> int:
+        """How many defects are more than notes."""
+        return self.summary.defects.total() - self.summary.defects[Severity.NOTE]
 
     def _file(self, entry: FileEntry) -> Iterator[Defect]:
         """A file outside the live segments."""

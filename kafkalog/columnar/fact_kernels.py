@@ -52,9 +52,9 @@ def gather_facts(rows, count, facts):
             facts[_OFFSET_OF_MAX, batch] = offset
 
 
-@kernel("bytes ints ints ints ints")
-def read_markers(data, starts, ends, types, epochs):
-    """Types and coordinator epochs of transaction markers.
+@kernel("bytes ints ints ints ints ints")
+def read_markers(data, starts, ends, types, epochs, deltas):
+    """Types, coordinator epochs and timestamps of transaction markers.
 
     Args:
         data: the bytes that `starts` and `ends` point into.
@@ -62,6 +62,7 @@ def read_markers(data, starts, ends, types, epochs):
         types: becomes the type; UNREADABLE where the first record is no ABORT and no COMMIT, for
             the reference decoder to look at.
         epochs: becomes the coordinator epoch.
+        deltas: becomes the timestamp, as a difference to the base timestamp of the batch.
     """
     for i in range(len(starts)):
         types[i] = _UNREADABLE
@@ -69,7 +70,7 @@ def read_markers(data, starts, ends, types, epochs):
         length, at = varint(data, starts[i], end)
         if at < 0 or length != end - at or length < 1:
             continue
-        _, at = varlong(data, at + 1, end)
+        delta, at = varlong(data, at + 1, end)
         if at < 0:
             continue
         _, at = varint(data, at, end)
@@ -90,3 +91,4 @@ def read_markers(data, starts, ends, types, epochs):
             continue
         types[i] = kind
         epochs[i] = np.int64(epoch)
+        deltas[i] = delta

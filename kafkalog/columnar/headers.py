@@ -22,7 +22,7 @@ from kafkalog.framing import Frames, read_batch, scan_batches
 from kafkalog.model import Batch, Defect, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -65,9 +65,24 @@ class Stretch:
         first, last = self.headers[:, 0], self.headers[:, -1]
         return int(last[h.POSITION] + last[h.SIZE] - first[h.POSITION])
 
+    def part(self, start: int, end: int) -> Stretch:
+        """Its batches from ordinal `start` up to `end`, which are numbered anew."""
+        return Stretch(
+            self.headers[:, start:end],
+            self.crc_valid[start:end],
+            self.markers[:, start:end],
+            None if self.facts is None else self.facts[:, start:end],
+            tuple((i - start, why) for i, why in self.refusals if start <= i < end),
+        )
+
 
 def header_stretches(
-    source: Source, level: Level, threads: int | None = None
+    source: Source,
+    level: Level,
+    threads: int | None = None,
+    *,
+    position: int = 0,
+    end: int | None = None,
 ) -> Iterator[Stretch | Defect]:
     """Every batch and every defect of a log; together they cover every byte.
 
@@ -76,6 +91,8 @@ def header_stretches(
         level: quick reads headers and control records, standard compares checksums, deep decodes
             every record of every batch whose checksum is right.
         threads: how many check; as many as there are processors, up to 8, where None.
+        position: where to begin.
+        end: where the log ends; the end of the file where None.
 
     Raises:
         UnreadableError: the log cannot be read on; what came before has been yielded.
@@ -83,20 +100,49 @@ def header_stretches(
     Cost:
         Some 6 MB a thread, however large the log is; deep also what a batch is decompressed into.
     """
-    if rule.is_worth_it(source.stored_bytes) and (level != Level.QUICK or _is_dense(source)):
-        return _by_chunks(source, level, threads or rule.default_threads())
-    return _by_reference(source, level)
+    end = source.size_bytes if end is None else min(end, source.size_bytes)
+    is_worth_it = rule.is_worth_it(min(source.stored_bytes, end - position))
+    if is_worth_it and (level != Level.QUICK or _is_dense(source, position, end)):
+        return _by_chunks(source, level, threads or rule.default_threads(), position, end)
+    return _by_reference(source, level, position, end)
 
 
-def _is_dense(source: Source) -> bool:
-    first = read_batch(source, 0, source.size_bytes)
+def plain_stretches(
+    source: Source, level: Level, position: int, end: int, threads: int | None = None
+) -> Generator[Stretch, None, None]:
+    """The batches from a position on, as far as nothing is odd; its readers judge what is.
+
+    They end in front of the first frame that is no batch of magic 0 to 2, the first wrong checksum
+    (unless the level is quick), the first byte that cannot be read, or at `end`. Nothing is
+    searched for. The kernels do it; cost as that of `header_stretches`.
+
+    Args:
+        source: the log.
+        level: as that of `header_stretches`.
+        position: where a batch begins.
+        end: where the log ends.
+        threads: as those of `header_stretches`.
+    """
+    threads = threads or rule.default_threads()
+    with ThreadPoolExecutor(threads, "kafkalog-headers") as pool:
+        walk = _Walk(source, level, pool, threads + 1, position, end)
+        try:
+            yield from walk.plain()
+        finally:
+            walk.stop()
+
+
+def _is_dense(source: Source, position: int, end: int) -> bool:
+    first = read_batch(source, position, end)
     return isinstance(first, Batch) and first.size_bytes < _WORTH_A_SEEK
 
 
-def _by_reference(source: Source, level: Level, position: int = 0) -> Iterator[Stretch | Defect]:
+def _by_reference(
+    source: Source, level: Level, position: int, end: int
+) -> Iterator[Stretch | Defect]:
     batches: list[Batch] = []
     try:
-        for found in scan_batches(source, position, check_crc=level != Level.QUICK):
+        for found in scan_batches(source, position, end, check_crc=level != Level.QUICK):
             if isinstance(found, Batch):
                 batches.append(found)
             if batches and (isinstance(found, Defect) or len(batches) == _BATCHES_AT_ONCE):
@@ -122,9 +168,11 @@ def _stretch_of(source: Source, batches: Sequence[Batch], level: Level) -> Stret
     return found
 
 
-def _by_chunks(source: Source, level: Level, threads: int) -> Iterator[Stretch | Defect]:
+def _by_chunks(
+    source: Source, level: Level, threads: int, position: int, end: int
+) -> Iterator[Stretch | Defect]:
     with ThreadPoolExecutor(threads, "kafkalog-headers") as pool:
-        walk = _Walk(source, level, pool, threads + 1)
+        walk = _Walk(source, level, pool, threads + 1, position, end)
         try:
             yield from walk.stretches()
         finally:
@@ -143,21 +191,18 @@ def _judge(chunk: Chunk, level: Level) -> Stretch:
     return found
 
 
-def _cut(found: Stretch, count: int) -> Stretch:
-    """Its first batches."""
-    return Stretch(
-        found.headers[:, :count],
-        found.crc_valid[:count],
-        found.markers[:, :count],
-        None if found.facts is None else found.facts[:, :count],
-        tuple(refusal for refusal in found.refusals if refusal[0] < count),
-    )
-
-
 class _Walk:
     """One log: chunks whose checksums are on their way through the pool, in order."""
 
-    def __init__(self, source: Source, level: Level, pool: ThreadPoolExecutor, depth: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        level: Level,
+        pool: ThreadPoolExecutor,
+        depth: int,
+        position: int,
+        end: int,
+    ) -> None:
         from kafkalog.columnar.chunks import ChunkReader
 
         self._source = source
@@ -165,8 +210,8 @@ class _Walk:
         self._rows = _ROWS_AT_ONCE if level == Level.DEEP else 0
         self._pool = pool
         self._depth = depth
-        self._frames = Frames(source, check_crc=level != Level.QUICK)
-        self._reader = ChunkReader(source, 0, self._frames.end)
+        self._frames = Frames(source, position, end, check_crc=level != Level.QUICK)
+        self._reader = ChunkReader(source, position, self._frames.end)
         self._spaces: list[Workspace] = []
         self._tasks: deque[tuple[Chunk, Future[Stretch]]] = deque()
         self._is_odd = False  # what is at the reader's position is for the reference scanner
@@ -180,7 +225,9 @@ class _Walk:
                 yield from self._finish(*self._tasks.popleft())
             elif self._is_failing:
                 # The reference scanner reads in smaller steps: it tells where the failure is.
-                yield from _by_reference(self._source, self._level, self._reader.position)
+                yield from _by_reference(
+                    self._source, self._level, self._reader.position, self._frames.end
+                )
                 return
             elif self._is_odd:
                 self._is_odd = False
@@ -189,6 +236,22 @@ class _Walk:
                 yield found if isinstance(found, Defect) else self._odd(found)
             else:
                 return
+
+    def plain(self) -> Iterator[Stretch]:
+        """Batches, up to whatever is odd."""
+        while True:
+            self._fill()
+            if not self._tasks:
+                return
+            chunk, future = self._tasks.popleft()
+            found = future.result()
+            bad = np.flatnonzero(~found.crc_valid)
+            if len(bad):
+                if bad[0]:
+                    yield found.part(0, int(bad[0]))
+                return
+            yield found
+            self._spaces.append(chunk.workspace)
 
     def _odd(self, batch: Batch) -> Stretch:
         return _stretch_of(self._source, [batch], self._level)
@@ -235,7 +298,7 @@ class _Walk:
             if not isinstance(again, Batch):
                 wrong = again
                 self.stop()
-                found = _cut(found, ordinal)
+                found = found.part(0, ordinal)
                 break
         if found.count:
             yield found

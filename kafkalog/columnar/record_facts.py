@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 the largest offset, ordinal of the first record that does not follow the one before it (-1: all do),
 the largest timestamp and the first offset that has it."""
 
-(MARKER_TYPE, COORDINATOR_EPOCH, MARKER_FIELDS) = range(3)
-"""Rows of a table of markers: the type of a control batch's first record, and the epoch that a
-transaction marker carries (-1 in other batches)."""
+(MARKER_TYPE, COORDINATOR_EPOCH, MARKER_TIMESTAMP, MARKER_FIELDS) = range(4)
+"""Rows of a table of markers: the type of a control batch's first record, the epoch that a
+transaction marker carries and its timestamp in milliseconds (both -1 in other batches)."""
 
 NO_MARKER: Final = -1
 """In the row MARKER_TYPE: this is no control batch."""
@@ -84,7 +84,7 @@ def markers_of_chunk(chunk: Chunk) -> Table:
         (headers[k.ATTRIBUTES, which] & c.COMPRESSION_MASK == 0) & (headers[k.COUNT, which] == 1)
     ]
     table[MARKER_TYPE, which] = UNREADABLE
-    types, epochs = np.empty((2, len(plain)), np.int64)
+    types, epochs, deltas = np.empty((3, len(plain)), np.int64)
     starts = headers[k.POSITION, plain] - chunk.position
     fk.read_markers(
         chunk.workspace.arena,
@@ -92,10 +92,14 @@ def markers_of_chunk(chunk: Chunk) -> Table:
         starts + headers[k.SIZE, plain],
         types,
         epochs,
+        deltas,
     )
     table[MARKER_TYPE, plain] = types
-    known = types != UNREADABLE
-    table[COORDINATOR_EPOCH, plain[known]] = epochs[known]
+    known = plain[types != UNREADABLE]
+    table[COORDINATOR_EPOCH, known] = epochs[types != UNREADABLE]
+    by_broker = headers[k.ATTRIBUTES, known] & c.TIMESTAMP_TYPE_MASK != 0
+    times = headers[k.BASE_TIMESTAMP, known] + deltas[types != UNREADABLE]
+    table[MARKER_TIMESTAMP, known] = np.where(by_broker, headers[k.MAX_TIMESTAMP, known], times)
     for i in np.flatnonzero(table[MARKER_TYPE] == UNREADABLE).tolist():
         table[:, i] = _marker_of(chunk, chunk.batch(i))
     return table
@@ -128,17 +132,19 @@ def _no_facts(count: int) -> Table:
     return np.full((FACT_FIELDS, count), -1, np.int64)
 
 
-def _marker_of(source: Readable, batch: Batch) -> tuple[int, int]:
+def _marker_of(source: Readable, batch: Batch) -> tuple[int, int, int]:
     if batch.count == 0:
-        return EMPTIED, -1
+        return EMPTIED, -1, -1
     with suppress(KafkaLogError):
         record = next(decode_records(source, batch), None)
         if record is not None:
             marker = control_record(record)
             epoch = marker.coordinator_epoch
             if marker.type_id >= 0:
-                return marker.type_id, -1 if epoch is None else epoch
-    return UNREADABLE, -1
+                if epoch is None:
+                    return marker.type_id, -1, -1
+                return marker.type_id, epoch, record.timestamp
+    return UNREADABLE, -1, -1
 
 
 def _add(facts: Table, offset: int, timestamp: int) -> None:

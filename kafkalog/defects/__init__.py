@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.defects import batches, files, indexes, producers
+from kafkalog.defects import batches, files, indexes, producers, starts
 from kafkalog.model import Defect
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 REFERENCES: Final[dict[str, Reference]] = {
     reference.name: reference
-    for table in (batches, indexes, producers, files)
+    for table in (batches, indexes, producers, files, starts)
     for reference in table.REFERENCES
 }
 

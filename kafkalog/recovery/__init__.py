@@ -1,6 +1,10 @@
 """What a broker's next start would make of a partition directory, step by step."""
 
-from kafkalog.recovery.log_dir_start import PredictedLogDirStart, predict_log_dir_start
+from kafkalog.recovery.log_dir_start import (
+    PredictedLogDirStart,
+    log_dir_refusals,
+    predict_log_dir_start,
+)
 from kafkalog.recovery.model import (
     Action,
     Consequence,
@@ -21,7 +25,9 @@ from kafkalog.recovery.model import (
     Verdict,
     WriteFile,
 )
-from kafkalog.recovery.start import predict_start, start_line
+from kafkalog.recovery.next_start import NextStart
+from kafkalog.recovery.start import StartInProgress, predict_start, start_mode
+from kafkalog.recovery.words import start_line
 
 __all__ = [
     "Action",
@@ -30,6 +36,7 @@ __all__ = [
     "DeleteSegment",
     "LoadedLog",
     "LoadedSegment",
+    "NextStart",
     "PredictedLogDirStart",
     "PredictedStart",
     "RebuildIndexes",
@@ -39,11 +46,14 @@ __all__ = [
     "SegmentPart",
     "SplitSegment",
     "StartConfig",
+    "StartInProgress",
     "StartMode",
     "TruncateLog",
     "Verdict",
     "WriteFile",
+    "log_dir_refusals",
     "predict_log_dir_start",
     "predict_start",
     "start_line",
+    "start_mode",
 ]

@@ -16,7 +16,7 @@ from kafkalog.records import resolve_batch
 from kafkalog.recovery.model import StartRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from kafkalog.source import Source
 
@@ -90,7 +90,7 @@ class Frame:
         """Offset after the last; it wraps as a Java long does."""
         return wrap_int64(self.last_offset + 1)
 
-    def ensure_valid(self) -> None:
+    def ensure_valid(self, *, check_crc: bool = True) -> None:
         """Raise `CorruptRecordError` unless size and checksum are right."""
         if self.magic >= 2 and self.size_bytes < c.RECORD_BATCH_OVERHEAD:
             raise CorruptRecordError(
@@ -98,7 +98,7 @@ class Frame:
                 f"Record batch is corrupt (the size {self.size_bytes} is smaller than the minimum "
                 f"allowed overhead {c.RECORD_BATCH_OVERHEAD})",
             )
-        if not crc_valid(self._source, self.batch):
+        if check_crc and not crc_valid(self._source, self.batch):
             raise CorruptRecordError(
                 "CorruptRecordException",
                 f"Record is corrupt (stored crc = {self.batch.crc})",
@@ -159,19 +159,6 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
         frame = Frame(source, position, c.LOG_OVERHEAD + length, offset, magic)
         position = frame.end_position
         yield frame
-
-
-def find_offset(batches: Iterable[Frame], offset: int) -> Frame | None:
-    """The batch that holds `offset`, or the next one: `searchForOffsetFromPosition`."""
-    previous: Frame | None = None
-    for frame in batches:
-        base_offset = frame.base_offset
-        if base_offset == offset:
-            return frame
-        if base_offset > offset:
-            return previous if previous and previous.last_offset >= offset else frame
-        previous = frame
-    return previous if previous and previous.last_offset >= offset else None
 
 
 def wrap_int64(number: int) -> int:

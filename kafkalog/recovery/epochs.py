@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafkalog.recovery.directory import Directory
 
 _HEADER_LINES = 2
+_WHITE_SPACE = re.compile(r"[ \t\v\f]+")
 
 
 class LeaderEpochs:
@@ -30,8 +31,9 @@ class LeaderEpochs:
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
-        self._starts: dict[int, int] = {}
+        self._starts: dict[int, int] = {}  # ascending in both
         self._data = b""
+        self._is_changed = False
         content = directory.contents.get(LEADER_EPOCHS)
         if content is None or content.path is None:
             directory.write(LEADER_EPOCHS, b"", "it is missing", routine=True)
@@ -43,16 +45,24 @@ class LeaderEpochs:
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         """The entries by epoch."""
-        return tuple(EpochEntry(epoch, self._starts[epoch]) for epoch in sorted(self._starts))
+        return tuple(EpochEntry(epoch, start) for epoch, start in self._starts.items())
 
     @property
     def latest(self) -> int | None:
         """The largest epoch."""
-        return max(self._starts, default=None)
+        return next(reversed(self._starts), None)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Record that an epoch begins at an offset."""
-        if self._assign(epoch, start_offset):
+        """Note that an epoch begins at an offset; `write` puts it into the file.
+
+        Raises:
+            StartRefusedError: one of them is negative.
+        """
+        self._is_changed |= self._assign(epoch, start_offset)
+
+    def write(self) -> None:
+        """Write the file, if epochs have been noted."""
+        if self._is_changed:
             self._write("epochs found in the log", routine=False)
 
     def _assign(self, epoch: int, start_offset: int) -> bool:
@@ -64,10 +74,11 @@ class LeaderEpochs:
         latest = self.latest
         if latest is not None and epoch == latest and start_offset >= self._starts[latest]:
             return False
-        for other in sorted(self._starts, reverse=True):
-            if other < epoch and self._starts[other] < start_offset:
+        while self._starts:
+            other, start = self._starts.popitem()
+            if other < epoch and start < start_offset:
+                self._starts[other] = start
                 break
-            del self._starts[other]
         self._starts[epoch] = start_offset
         return True
 
@@ -77,10 +88,12 @@ class LeaderEpochs:
         One that begins at the end is that of a leader without appends, which is usual.
         """
         removed = []
-        for epoch in sorted(self._starts, reverse=True):
-            if self._starts[epoch] < end_offset or end_offset < 0:
+        while self._starts:
+            epoch, start = self._starts.popitem()
+            if start < end_offset or end_offset < 0:
+                self._starts[epoch] = start
                 break
-            removed.append(self._starts.pop(epoch))
+            removed.append(start)
         if removed:
             is_usual = max(removed) == end_offset
             self._write("epochs at or above the log's end", routine=is_usual)
@@ -88,13 +101,13 @@ class LeaderEpochs:
     def truncate_from_start(self, start_offset: int) -> None:
         """Drop the epochs before the one that the log starts in, and let that one begin there."""
         first = None
-        for epoch in sorted(self._starts):
+        for epoch in list(self._starts):
             if self._starts[epoch] > start_offset:
                 break
             del self._starts[epoch]
             first = epoch
         if first is not None:
-            self._starts[first] = start_offset
+            self._starts = {first: start_offset, **self._starts}
             self._write("epochs before the log's start", routine=True)
 
     def clear(self) -> None:
@@ -103,6 +116,7 @@ class LeaderEpochs:
         self._write("the log starts anew", routine=True)
 
     def _write(self, why: str, *, routine: bool) -> None:
+        self._is_changed = False
         lines = ["0", str(len(self._starts))]
         lines += [f"{entry.epoch} {entry.start_offset}" for entry in self.entries]
         data = "".join(f"{line}\n" for line in lines).encode()
@@ -137,7 +151,7 @@ def unparsable_line(path: str, field_count: int) -> str | None:
     except UnicodeDecodeError:
         return None
     for line in lines[_HEADER_LINES:]:
-        fields = line.split()
+        fields = _WHITE_SPACE.split(line.rstrip(" \t\v\f"))  # an empty first field counts in Java
         if len(fields) != field_count:
             return None
         if not all(re.fullmatch(r"[+-]?[0-9]{1,18}", field) for field in fields[-2:]):

@@ -79,10 +79,13 @@ class IndexSlots:
         if self._content is None:
             self._written = bytearray()
 
-    def _append(self, first: int, second: int) -> None:
+    def _extend(self, entries: bytes) -> None:
         assert self._content is None, "only indexes made anew grow"
-        self._written += self.entry.pack(first, second)
-        self.entry_count += 1
+        self._written += entries
+        self.entry_count += len(entries) // self.entry.size
+
+    def _append(self, first: int, second: int) -> None:
+        self._extend(self.entry.pack(first, second))
 
     def _keep(self, count: int) -> None:
         self.entry_count = count
@@ -167,6 +170,11 @@ class OffsetSlots(IndexSlots):
         self._append(self._relative(offset), position)
         self.last_offset = offset
 
+    def extend(self, entries: bytes, last_offset: int) -> None:
+        """Add entries that `append` would take, the last of them with that offset."""
+        self._extend(entries)
+        self.last_offset = last_offset
+
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at and above the offset."""
         self._keep(self._count_below(offset, self.offset))
@@ -210,6 +218,11 @@ class TimeSlots(IndexSlots):
         if timestamp > self.last[0]:
             self._append(timestamp, self._relative(offset))
             self.last = (timestamp, offset)
+
+    def extend(self, entries: bytes, last: tuple[int, int]) -> None:
+        """Add entries that `maybe_append` would take; timestamp and offset of the last of them."""
+        self._extend(entries)
+        self.last = last
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at and above the offset."""

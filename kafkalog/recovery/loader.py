@@ -32,10 +32,11 @@ from kafkalog.recovery.model import (
 )
 from kafkalog.recovery.producer_replay import rebuild_producers, segments_between
 from kafkalog.recovery.producers import ProducerStates
-from kafkalog.recovery.segment_state import OffsetOverflowError, SegmentState
+from kafkalog.recovery.segment_recovery import OffsetOverflowError, SegmentRecovery
+from kafkalog.recovery.segment_state import SegmentState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterator
 
     from kafkalog.recovery.directory import Directory
     from kafkalog.recovery.epochs import LeaderEpochs
@@ -56,6 +57,7 @@ class Loader:
         is_clean: whether the broker was shut down cleanly.
         recovery_point: from the checkpoint.
         log_start_checkpoint: from the checkpoint.
+        check_crc: whether scans compare checksums, as a broker's do.
 
     After `load`, `segments`, `producers`, `log_end_offset` and `recovery_point` hold the outcome.
     """
@@ -70,6 +72,7 @@ class Loader:
         is_clean: bool,
         recovery_point: int,
         log_start_checkpoint: int,
+        check_crc: bool = True,
     ) -> None:
         self.directory = directory
         self.epochs = epochs
@@ -78,6 +81,7 @@ class Loader:
         self.is_clean = is_clean
         self.recovery_point = recovery_point
         self.log_start_checkpoint = log_start_checkpoint
+        self.check_crc = check_crc
         self.producers = ProducerStates(directory, config, now_ms)
         self.segments: dict[int, SegmentState] = {}
         self._made: dict[int, SegmentState] = {}  # those with indexes that are not on disk
@@ -86,20 +90,23 @@ class Loader:
         self.log_end_offset = 0
         self.log_start_offset = log_start_checkpoint
 
-    def load(self, *, is_deleted: bool) -> None:
+    def load(self, *, is_deleted: bool) -> Iterator[SegmentRecovery]:
         """Go through all steps; `is_deleted` for a directory that awaits its deletion.
+
+        Yields:
+            Each scan of a segment before it is made: who reads the log anyway may feed it.
 
         Raises:
             StartRefusedError: Kafka would throw.
         """
         self._complete_swap(self._remove_temporary())
-        self._until_no_overflow(self._load_segments)
+        yield from self._until_no_overflow(self._load_segments)
         if is_deleted:
             if not self.segments:
                 self._create_segment(0)
             self.recovery_point = self.log_end_offset = 0
         else:
-            self._until_no_overflow(self._recover_log)
+            yield from self._until_no_overflow(self._recover_log)
             active = self.segments[max(self.segments)]
             active.offset_index.resize()
             active.time_index.resize()
@@ -164,7 +171,7 @@ class Loader:
         )
         index_name = segment_file(base_offset, OFFSET_INDEX + SWAP)
         index = self.directory.contents.get(index_name)
-        segment.use_index(OffsetSlots(base_offset, index, self.config.segment_index_bytes))
+        segment.use_indexes(OffsetSlots(base_offset, index, self.config.segment_index_bytes))
         if index is None:
             capacity = self.config.segment_index_bytes // OffsetSlots.entry.size
             zeros = bytes(capacity * OffsetSlots.entry.size)
@@ -172,16 +179,18 @@ class Loader:
             self.directory.write(index_name, zeros, why, keep=True)
         return segment.next_offset()
 
-    def _until_no_overflow(self, step: Callable[[], None]) -> None:
+    def _until_no_overflow(
+        self, step: Callable[[], Iterator[SegmentRecovery]]
+    ) -> Iterator[SegmentRecovery]:
         while True:
             try:
-                step()
+                yield from step()
             except OffsetOverflowError as overflow:
                 self._split(overflow.segment, overflow.aborted)
             else:
                 return
 
-    def _load_segments(self) -> None:
+    def _load_segments(self) -> Iterator[SegmentRecovery]:
         """Take up the segments; recover those whose indexes are missing or below the base."""
         self.segments = {}
         for name in self.directory.names():
@@ -189,24 +198,27 @@ class Loader:
                 if segment_file(offset_from_name(name), LOG) not in self.directory:
                     self.directory.remove(name, "an index without a log")
             elif name.endswith(LOG):
-                self._load_segment(offset_from_name(name))
+                yield from self._load_segment(offset_from_name(name))
 
-    def _load_segment(self, base_offset: int) -> None:
+    def _load_segment(self, base_offset: int) -> Iterator[SegmentRecovery]:
         segment = self._made.get(base_offset)
         if segment is None:
             segment = SegmentState(self.directory, base_offset, self.config, None)
         if segment.name(LOG) not in self.directory:
             self.directory.write(segment.name(LOG), b"", "a .log whose name has no 20 digits")
         if segment.name(OFFSET_INDEX) not in self.directory:
-            self._recover_segment(segment, "its offset index is missing")
+            yield from self._recover_segment(segment, "its offset index is missing")
         else:
             if segment.name(TIME_INDEX) not in self.directory:
                 self.directory.write(segment.name(TIME_INDEX), b"", "it is missing", keep=True)
             if not segment.check_transaction_index():
-                self._recover_segment(segment, "its transaction index has entries below the base")
+                why = "its transaction index has entries below the base"
+                yield from self._recover_segment(segment, why)
         self.segments[base_offset] = segment
 
-    def _recover_segment(self, segment: SegmentState, why: str) -> int:
+    def _recover_segment(
+        self, segment: SegmentState, why: str
+    ) -> Generator[SegmentRecovery, None, int]:
         producers = ProducerStates(self.directory, self.config, self.now_ms)
         rebuild_producers(
             producers,
@@ -215,7 +227,9 @@ class Loader:
             segment.base_offset,
             is_clean=False,
         )
-        truncated = segment.recover(producers, self.epochs, why)
+        recovery = SegmentRecovery(segment, producers, self.epochs, check_crc=self.check_crc)
+        yield recovery
+        truncated = recovery.end(why)
         producers.take_snapshot()
         self._made[segment.base_offset] = segment
         self._recent.append(segment)
@@ -223,10 +237,10 @@ class Loader:
             self._recent.popleft().forget_entries()
         return truncated
 
-    def _recover_log(self) -> None:
+    def _recover_log(self) -> Iterator[SegmentRecovery]:
         """Scan what may not be on disk, then find the log's end."""
         if not self.is_clean:
-            self._recover_unflushed()
+            yield from self._recover_unflushed()
         end_offset = self._end_offset()
         if not self.segments:
             self._create_segment(self.log_start_checkpoint)
@@ -238,11 +252,12 @@ class Loader:
         self.log_end_offset = end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
 
-    def _recover_unflushed(self) -> None:
+    def _recover_unflushed(self) -> Iterator[SegmentRecovery]:
         unflushed = segments_between(self.segments, self.recovery_point, INT64_MAX)
         for number, segment in enumerate(unflushed):
             try:
-                truncated = self._recover_segment(segment, "it may not have been flushed")
+                why = "it may not have been flushed"
+                truncated = yield from self._recover_segment(segment, why)
             except InvalidOffsetError as error:
                 truncated = segment.truncate_to_base(f"{error.error}: {error.message}")
             if truncated > 0:
@@ -337,7 +352,7 @@ class Loader:
         log = segment.log
         bounds: list[tuple[int, int]] = []  # base offset and position
         end = log.start
-        for _, frame in segment.frames():
+        for frame in segment.frames():
             if not bounds or not _fits(frame.last_offset, bounds[-1][0]):
                 bounds.append((frame.base_offset, frame.position))
                 if not _fits(frame.last_offset, frame.base_offset):

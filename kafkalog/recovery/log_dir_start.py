@@ -67,9 +67,14 @@ def predict_log_dir_start(
     """
     return PredictedLogDirStart(
         log_dir.path,
-        (*_checkpoint_refusals(log_dir), *_name_refusals(log_dir)),
+        log_dir_refusals(log_dir),
         tuple(predict_start(partition, mode, config=config) for partition in log_dir.partitions),
     )
+
+
+def log_dir_refusals(log_dir: LogDir) -> tuple[Refusal, ...]:
+    """What stops a start on a log directory and belongs to no partition."""
+    return (*_checkpoint_refusals(log_dir), *_name_refusals(log_dir))
 
 
 def _checkpoint_refusals(log_dir: LogDir) -> Iterator[Refusal]:

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.recovery.appends import AppendsTogether, StoppedError
 from kafkalog.recovery.directory import LOG
 from kafkalog.recovery.model import StartRefusedError
+from kafkalog.recovery.walk import Walker
 
 if TYPE_CHECKING:
-    from kafkalog.recovery.producers import AppendInfo, CompletedTransaction, ProducerStates
+    from kafkalog.columnar.headers import Stretch
+    from kafkalog.recovery.batches import Frame
+    from kafkalog.recovery.producers import ProducerStates
     from kafkalog.recovery.segment_state import SegmentState
+    from kafkalog.source import Source
 
 
 def rebuild_producers(
@@ -77,19 +82,31 @@ def _replay(producers: ProducerStates, segment: SegmentState, start: int, end: i
             "IllegalArgumentException",
             f"Invalid size: {end - found.position} in read from {segment.name(LOG)}",
         )
-    infos: dict[int, AppendInfo] = {}
-    completed: list[CompletedTransaction] = []
-    for source, frame in segment.frames(found.position, end):
-        # A legacy message has no producer; of others only those of producers matter.
-        if frame.magic < 2 or frame.batch.producer_id < 0:
-            continue
-        info = infos.get(frame.batch.producer_id)
-        if info is None:
-            info = infos[frame.batch.producer_id] = producers.prepare(frame.batch.producer_id)
-        transaction = info.append(source, frame.batch)
-        if transaction is not None:
-            completed.append(transaction)
-    for info in infos.values():
-        producers.update(info)
-    for transaction in completed:
-        producers.complete(transaction)
+    replay = _Replay(AppendsTogether(producers))
+    segment.walk(replay, found.position, end)
+    replay.appends.finish()
+
+
+class _Replay(Walker):
+    """Batches of producers; checksums are not looked at."""
+
+    def __init__(self, appends: AppendsTogether) -> None:
+        self.appends = appends
+
+    def columns(self, stretch: Stretch) -> int:
+        """Take in batches; how many."""
+        from kafkalog.recovery.producer_columns import readable_markers
+
+        plain = readable_markers(stretch)
+        count = stretch.count if plain.all() else int(plain.argmin())
+        try:
+            if count:
+                self.appends.columns(stretch.part(0, count))
+        except StoppedError as stopped:
+            raise stopped.refusal from stopped
+        return count
+
+    def frame(self, source: Source, frame: Frame) -> bool:
+        """Take in one batch."""
+        self.appends.frame(source, frame)
+        return True

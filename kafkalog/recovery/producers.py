@@ -12,20 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.checksums import crc32c
-from kafkalog.control_records import control_record
 from kafkalog.errors import CorruptDataError
-from kafkalog.model import ProducerState
+from kafkalog.model import ProducerState, increment_sequence
 from kafkalog.producer_snapshot import read_producer_snapshot
-from kafkalog.records import decode_records
-from kafkalog.recovery.batches import CorruptRecordError, wrap_int64
+from kafkalog.recovery.batches import wrap_int64
 from kafkalog.recovery.directory import SNAPSHOT, offset_from_name, segment_file
 from kafkalog.recovery.model import StartRefusedError
+from kafkalog.recovery.open_transactions import OpenTransactions
 
 if TYPE_CHECKING:
-    from kafkalog.model import Batch
     from kafkalog.recovery.directory import Directory
     from kafkalog.recovery.model import StartConfig
-    from kafkalog.source import Source
 
 _ENTRY = struct.Struct(">qhiqiqiq")
 _HEAD = struct.Struct(">hI")
@@ -44,78 +41,119 @@ class CompletedTransaction:
 
 
 class AppendInfo:
-    """What batches of one producer change in its state."""
+    """What batches of one producer change in its state.
+
+    Attributes:
+        current: the state before them, None without one.
+        has_batch: whether the last batch that the state remembers is one of these.
+    """
+
+    __slots__ = (
+        "_coordinator_epoch",
+        "_epoch",
+        "_last",
+        "_last_timestamp",
+        "_producer_id",
+        "_txn_first_offset",
+        "current",
+        "has_batch",
+    )
 
     def __init__(self, producer_id: int, current: ProducerState | None) -> None:
         before = current or _NONE
-        # No batch is remembered yet: what stays of the current ones is decided when it is merged.
-        self.state = dataclasses.replace(
-            before, producer_id=producer_id, last_sequence=-1, last_offset=-1, offset_delta=0
-        )
+        self.current = current
         self.has_batch = False
-        self.started: list[int] = []
+        self._producer_id = producer_id
+        self._epoch = before.producer_epoch
+        self._last = before.last_sequence, before.last_offset, before.offset_delta
+        self._last_timestamp = before.last_timestamp
+        self._coordinator_epoch = before.coordinator_epoch
+        self._txn_first_offset = before.current_txn_first_offset
 
-    def append(self, source: Source, batch: Batch) -> CompletedTransaction | None:
-        """Take a batch into account; the transaction that it completes, if it does.
+    def state(self) -> ProducerState:
+        """The state after all of them, where each was merged before the next came."""
+        return ProducerState(
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            last_sequence=self._last[0],
+            last_offset=self._last[1],
+            offset_delta=self._last[2],
+            last_timestamp=self._last_timestamp,
+            coordinator_epoch=self._coordinator_epoch,
+            current_txn_first_offset=self._txn_first_offset,
+        )
+
+    def merged_state(self) -> ProducerState:
+        """The state after all of them, where they are merged together.
+
+        The batches that the current state remembers stay where the epoch is the same in the end.
+        """
+        current, state = self.current, self.state()
+        if current is None or self.has_batch or current.producer_epoch != self._epoch:
+            return state
+        return dataclasses.replace(
+            state,
+            last_sequence=current.last_sequence,
+            last_offset=current.last_offset,
+            offset_delta=current.offset_delta,
+        )
+
+    def append_data(
+        self,
+        epoch: int,
+        sequence: int,
+        base_offset: int,
+        last_offset: int,
+        timestamp: int,
+        *,
+        is_transactional: bool,
+    ) -> bool:
+        """Take a batch of data into account; whether a transaction begins with it.
+
+        Args:
+            epoch: of the producer.
+            sequence: of its first record.
+            base_offset: of the batch.
+            last_offset: of the batch.
+            timestamp: the largest.
+            is_transactional: whether it is part of a transaction.
 
         Raises:
-            StartRefusedError: a marker is no marker, or a batch is outside an open transaction.
+            StartRefusedError: it is not, and a transaction is open.
         """
-        if batch.is_control:
-            return self._append_marker(source, batch)
-        state = self.state
+        delta = wrap_int64(last_offset - base_offset)
+        last_sequence = -1 if sequence == -1 else increment_sequence(sequence, delta)
         self.has_batch = True
-        self.state = dataclasses.replace(
-            state,
-            producer_epoch=batch.producer_epoch,
-            last_sequence=_wrap_int32(batch.last_sequence),
-            last_offset=batch.last_offset,
-            offset_delta=_wrap_int32(batch.last_offset - batch.base_offset),
-            last_timestamp=batch.max_timestamp,
-        )
-        if state.current_txn_first_offset is not None and not batch.is_transactional:
+        self._epoch = epoch
+        self._last = _wrap_int32(last_sequence), last_offset, _wrap_int32(delta)
+        self._last_timestamp = timestamp
+        if is_transactional:
+            if self._txn_first_offset is not None:
+                return False
+            self._txn_first_offset = base_offset
+            return True
+        if self._txn_first_offset is not None:
             raise StartRefusedError(
                 "InvalidTxnStateException",
-                f"Expected transactional write from producer {batch.producer_id} at offset "
-                f"{batch.base_offset}",
+                f"Expected transactional write from producer {self._producer_id} at offset "
+                f"{base_offset}",
             )
-        if state.current_txn_first_offset is None and batch.is_transactional:
-            self.started.append(batch.base_offset)
-            self.state = dataclasses.replace(self.state, current_txn_first_offset=batch.base_offset)
-        return None
+        return False
 
-    def _append_marker(self, source: Source, batch: Batch) -> CompletedTransaction | None:
-        try:
-            record = next(decode_records(source, batch), None)
-            if record is None:
-                return None  # the cleaner has removed the whole transaction
-            marker = control_record(record)
-        except CorruptDataError as error:
-            raise CorruptRecordError("InvalidRecordException", error.message) from error
-        if marker.coordinator_epoch is None:
-            raise StartRefusedError(
-                "IllegalArgumentException",
-                f"Invalid control record type for end transaction marker {marker.type_name}",
-            )
-        state = self.state
-        if state.producer_epoch != batch.producer_epoch:
+    def append_marker(
+        self, epoch: int, coordinator_epoch: int, timestamp: int, offset: int, *, is_abort: bool
+    ) -> CompletedTransaction | None:
+        """Take a transaction marker into account; the transaction that it completes, if any."""
+        if self._epoch != epoch:
             self.has_batch = False
-            state = dataclasses.replace(state, last_sequence=-1, last_offset=-1, offset_delta=0)
-        self.state = dataclasses.replace(
-            state,
-            producer_epoch=batch.producer_epoch,
-            coordinator_epoch=marker.coordinator_epoch,
-            last_timestamp=record.timestamp,
-            current_txn_first_offset=None,
-        )
-        if state.current_txn_first_offset is None:
+            self._last = -1, -1, 0
+        self._epoch = epoch
+        self._coordinator_epoch = coordinator_epoch
+        self._last_timestamp = timestamp
+        first_offset, self._txn_first_offset = self._txn_first_offset, None
+        if first_offset is None:
             return None
-        return CompletedTransaction(
-            batch.producer_id,
-            state.current_txn_first_offset,
-            batch.base_offset,
-            marker.type_name == "ABORT",
-        )
+        return CompletedTransaction(self._producer_id, first_offset, offset, is_abort)
 
 
 class ProducerStates:
@@ -135,7 +173,7 @@ class ProducerStates:
         self._config = config
         self._now_ms = now_ms
         self.states: dict[int, ProducerState] = {}
-        self.open: dict[int, int] = {}  # first offset -> producer id
+        self.open = OpenTransactions()
         self.unreplicated: dict[int, int] = {}  # first offset -> offset of the marker
         self.end_offset = 0
         self._snapshot_offset = 0
@@ -152,30 +190,17 @@ class ProducerStates:
     @property
     def first_unstable_offset(self) -> int | None:
         """First offset of the earliest transaction that is open or not replicated."""
-        return min([*self.open, *self.unreplicated], default=None)
+        first = self.open.first()
+        return min([*([] if first is None else [first]), *self.unreplicated], default=None)
 
     def prepare(self, producer_id: int) -> AppendInfo:
-        """The state of a producer, to be changed by batches and given back with `update`."""
+        """The state of a producer, to be changed by batches; the new one goes into `states`."""
         return AppendInfo(producer_id, self.states.get(producer_id))
-
-    def update(self, info: AppendInfo) -> None:
-        """Merge what batches changed."""
-        new = info.state
-        current = self.states.get(new.producer_id)
-        if current and not info.has_batch and current.producer_epoch == new.producer_epoch:
-            new = dataclasses.replace(
-                new,
-                last_sequence=current.last_sequence,
-                last_offset=current.last_offset,
-                offset_delta=current.offset_delta,
-            )
-        self.states[new.producer_id] = new
-        self.open.update(dict.fromkeys(info.started, new.producer_id))
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
         """The last stable offset at the end of a transaction that is not yet marked completed."""
-        others = (first for first, who in self.open.items() if who != completed.producer_id)
-        return min(others, default=wrap_int64(completed.last_offset + 1))
+        first = self.open.first(without=completed.producer_id)
+        return wrap_int64(completed.last_offset + 1) if first is None else first
 
     def complete(self, completed: CompletedTransaction) -> None:
         """Mark a transaction completed.
@@ -183,7 +208,7 @@ class ProducerStates:
         Raises:
             StartRefusedError: it is not open, as in a log that holds the same bytes twice.
         """
-        if self.open.pop(completed.first_offset, None) is None:
+        if not self.open.end(completed.first_offset):
             raise StartRefusedError(
                 "IllegalArgumentException",
                 f"Attempted to complete transaction of producer {completed.producer_id} from "
@@ -221,7 +246,7 @@ class ProducerStates:
                     if not self._is_expired(state):
                         self.states[state.producer_id] = state
                         if state.current_txn_first_offset is not None:
-                            self.open[state.current_txn_first_offset] = state.producer_id
+                            self.open.begin(state.current_txn_first_offset, state.producer_id)
                 self._snapshot_offset = self.end_offset = offset
                 return
             self._delete(offset, "a corrupt producer snapshot", routine=False)

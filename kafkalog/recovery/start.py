@@ -7,41 +7,38 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from formats.constants import INT64_MAX
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
-from kafkalog.metadata_files import uuid_bytes
 from kafkalog.names import DirectoryState, FileKind
-from kafkalog.recovery.directory import LEADER_EPOCHS, PARTITION_METADATA, Directory, text_lines
+from kafkalog.recovery.directory import LEADER_EPOCHS, PARTITION_METADATA, Directory
 from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.loader import Loader
 from kafkalog.recovery.model import (
-    CreateSegment,
-    DeleteSegment,
     LoadedLog,
     LoadedSegment,
     PredictedStart,
     RebuildIndexes,
-    RemoveFile,
-    RenameFile,
     StartConfig,
     StartMode,
     StartRefusedError,
-    Verdict,
-    WriteFile,
 )
+from kafkalog.recovery.partition_metadata import check_partition_metadata
 from kafkalog.recovery.producer_replay import segments_between
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from kafkalog.columnar.headers import Stretch
     from kafkalog.log_dir import PartitionDir
+    from kafkalog.recovery.model import Refusal
+    from kafkalog.recovery.segment_recovery import SegmentRecovery
     from kafkalog.recovery.segment_state import SegmentState
 
 _CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -91,37 +88,133 @@ def predict_start(
         does not cover; else each byte from the recovery point on. Memory for the producers and the
         indexes of a few segments.
     """
-    found = open_partition(partition) if isinstance(partition, str) else partition
-    around = _circumstances(found, mode, recovery_point, log_start_checkpoint)
-    wanted = config or _usual_config(found)
-    directory = Directory(found, tell)
-    refusal, loaded = None, None
-    notes: list[str] = []
-    assumptions = list(around.assumptions)
-    try:
-        loader = _load(directory, found, around, wanted)
-        loaded = _loaded(loader)
-        if found.state != DirectoryState.DELETE:
-            notes = _notes(loader)
-    except StartRefusedError as error:
-        refusal = error.refusal()
-    if PARTITION_METADATA not in directory:
-        notes.append(
-            f"{PARTITION_METADATA} is missing: a KRaft broker takes the partition for a stray"
+    return StartInProgress(
+        open_partition(partition) if isinstance(partition, str) else partition,
+        mode,
+        recovery_point=recovery_point,
+        log_start_checkpoint=log_start_checkpoint,
+        config=config,
+        tell=tell,
+    ).end()
+
+
+class StartInProgress:
+    """A prediction that waits for the batches of the segments that a start scans.
+
+    Who reads the whole log anyway gives them, segment after segment by base offset; what is not
+    given is read here.
+
+    Args:
+        partition: the directory.
+        mode, recovery_point, log_start_checkpoint, config, tell: as those of `predict_start`.
+        check_crc: whether the scans compare checksums, as those of a broker do. Without, they are
+            taken to be right, which is told as an assumption.
+
+    Raises:
+        UnreadableError: a file cannot be read.
+    """
+
+    def __init__(
+        self,
+        partition: PartitionDir,
+        mode: StartMode | None = None,
+        *,
+        recovery_point: int | None = None,
+        log_start_checkpoint: int | None = None,
+        config: StartConfig | None = None,
+        tell: Callable[[str, bytes], None] | None = None,
+        check_crc: bool = True,
+    ) -> None:
+        self._partition = partition
+        self._around = _circumstances(partition, mode, recovery_point, log_start_checkpoint)
+        self._config = config
+        self._check_crc = check_crc
+        self._directory = Directory(partition, tell)
+        self._loader: Loader | None = None
+        self._refusal: Refusal | None = None
+        self._path: str | None = None
+        self._steps = self._load()
+        self._scan: SegmentRecovery | None = None
+        self._has_scanned = False
+        self._go_on()
+
+    def begin(self, path: str, base_offset: int) -> None:
+        """The batches of a segment follow; raises as `end`."""
+        self._path = path
+        while self._scan is not None and self._scan.segment.base_offset < base_offset:
+            self._go_on()
+
+    def feed(self, stretch: Stretch) -> None:
+        """The next batches of the segment, from its first on, with their checksums compared.
+
+        They may end anywhere, and what is odd among them may be left out.
+        """
+        if self._scan is not None and self._scan.segment.log.path == self._path:
+            self._scan.feed(stretch)
+
+    def end(self) -> PredictedStart:
+        """The prediction, now that no more batches come.
+
+        Raises:
+            UnreadableError: a file cannot be read.
+        """
+        while self._scan is not None:
+            self._go_on()
+        notes: list[str] = []
+        loaded = None
+        if self._loader is not None and self._refusal is None:
+            loaded = _loaded(self._loader)
+            if self._partition.state != DirectoryState.DELETE:
+                notes = _notes(self._loader)
+        return self._prediction(loaded, notes)
+
+    def _go_on(self) -> None:
+        """To the next scan, or to the end."""
+        try:
+            self._scan = next(self._steps, None)
+        except StartRefusedError as error:
+            self._scan, self._refusal = None, error.refusal()
+        self._has_scanned |= self._scan is not None
+
+    def _load(self) -> Iterator[SegmentRecovery]:
+        config, around = self._config or _usual_config(self._partition), self._around
+        loader = Loader(
+            self._directory,
+            LeaderEpochs(self._directory),
+            config,
+            now_ms=time.time_ns() // 1_000_000 if config.now_ms is None else config.now_ms,
+            is_clean=around.mode == StartMode.CLEAN,
+            recovery_point=around.recovery_point,
+            log_start_checkpoint=around.log_start,
+            check_crc=self._check_crc,
         )
-    if config is None and any(isinstance(action, RebuildIndexes) for action in directory.actions):
-        assumptions.append("index.interval.bytes and segment.index.bytes are Kafka's defaults")
-    return PredictedStart(
-        found.path,
-        around.mode,
-        around.recovery_point,
-        around.log_start,
-        tuple(assumptions),
-        tuple(notes),
-        tuple(directory.actions),
-        refusal,
-        loaded,
-    )
+        yield from loader.load(is_deleted=self._partition.state == DirectoryState.DELETE)
+        check_partition_metadata(self._directory)
+        self._loader = loader
+
+    def _prediction(self, loaded: LoadedLog | None, notes: list[str]) -> PredictedStart:
+        directory = self._directory
+        if PARTITION_METADATA not in directory:
+            notes.append(
+                f"{PARTITION_METADATA} is missing: a KRaft broker takes the partition for a stray"
+            )
+        assumptions = list(self._around.assumptions)
+        is_rebuilt = any(isinstance(action, RebuildIndexes) for action in directory.actions)
+        if self._config is None and is_rebuilt:
+            assumptions.append("index.interval.bytes and segment.index.bytes are Kafka's defaults")
+        if self._has_scanned and not self._check_crc:
+            assumptions.append("all checksums are right: they were not compared")
+        return PredictedStart(
+            self._partition.path,
+            self._around.mode,
+            self._around.recovery_point,
+            self._around.log_start,
+            tuple(assumptions),
+            tuple(notes),
+            tuple(directory.actions),
+            self._refusal,
+            loaded,
+        )
 
 
 def _usual_config(partition: PartitionDir) -> StartConfig:
@@ -132,47 +225,10 @@ def _usual_config(partition: PartitionDir) -> StartConfig:
     return dataclasses.replace(usual, segment_index_bytes=max([usual.segment_index_bytes, *sizes]))
 
 
-def start_line(predicted: PredictedStart) -> str:
-    """One line for people: what the start comes to."""
-    verdict = predicted.verdict
-    if predicted.refusal is not None:
-        refusal = predicted.refusal
-        return f"refuse: {refusal.error}: {refusal.message}; {refusal.consequence}"
-    if verdict == Verdict.TRUNCATE:
-        return _truncation_line(predicted)
-    if verdict == Verdict.REBUILD:
-        return f"rebuild the indexes of {_counted(len(set(predicted.rebuilt)), 'segment')}"
-    if verdict == Verdict.TIDY:
-        return f"tidy up: {_tidying_words(predicted)}"
-    return "nothing"
-
-
-def _tidying_words(predicted: PredictedStart) -> str:
-    actions = predicted.tidying
-    removed = sum(isinstance(action, RemoveFile) for action in actions)
-    renamed = sum(isinstance(action, RenameFile) for action in actions)
-    words = []
-    if removed:
-        words.append(f"remove {_counted(removed, 'file')}")
-    if renamed:
-        words.append(f"complete a swap of {_counted(renamed, 'file')}")
-    words += sorted({f"write {action.name}" for action in actions if isinstance(action, WriteFile)})
-    words += ["create an empty segment" for action in actions if isinstance(action, CreateSegment)]
-    return ", ".join(words)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _truncation_line(predicted: PredictedStart) -> str:
-    assert predicted.loaded, "a log that is cut is loaded"
-    end = predicted.loaded.log_end_offset
-    segments = sum(isinstance(cut, DeleteSegment) for cut in predicted.cuts)
-    size = _counted(predicted.bytes_lost, "byte")
-    if segments:
-        size += f", with {_counted(segments, 'whole segment')}"
-    return f"truncate to offset {end}, losing {_counted(predicted.records_lost, 'record')} ({size})"
+def start_mode(log_dir: str) -> StartMode:
+    """How a broker comes to the partitions of a log directory: it looks for a mark."""
+    is_clean = os.path.lexists(os.path.join(log_dir, _CLEAN_SHUTDOWN))
+    return StartMode.CLEAN if is_clean else StartMode.UNCLEAN
 
 
 def _circumstances(
@@ -189,8 +245,7 @@ def _circumstances(
     if log_start is None:
         log_start = _checkpointed(parent, _LOG_STARTS, partition) or 0
     if mode is None:
-        is_clean = os.path.lexists(os.path.join(parent, _CLEAN_SHUTDOWN))
-        mode = StartMode.CLEAN if is_clean else StartMode.UNCLEAN
+        mode = start_mode(parent)
     if recovery_point is None and mode != StartMode.FULL:
         recovery_point = _checkpointed(parent, _RECOVERY_POINTS, partition)
         if recovery_point is None and mode == StartMode.UNCLEAN:
@@ -202,32 +257,22 @@ def _circumstances(
 
 def _checkpointed(log_dir: str, name: str, partition: PartitionDir) -> int | None:
     """The partition's entry in a checkpoint; None without one, or where the file is malformed."""
+    path = os.path.join(log_dir, name)
     try:
-        entries = read_offset_checkpoint(os.path.join(log_dir, name))
-    except (NotFoundError, CorruptDataError):
+        modified_ns = os.stat(path).st_mtime_ns
+    except OSError:
         return None
-    for entry in reversed(entries):
-        if (entry.topic, entry.partition) == (partition.topic, partition.partition):
-            return entry.offset
-    return None
+    return _entries(path, modified_ns).get((partition.topic, partition.partition))
 
 
-def _load(
-    directory: Directory, partition: PartitionDir, around: _Circumstances, config: StartConfig
-) -> Loader:
-    epochs = LeaderEpochs(directory)
-    loader = Loader(
-        directory,
-        epochs,
-        config,
-        now_ms=time.time_ns() // 1_000_000 if config.now_ms is None else config.now_ms,
-        is_clean=around.mode == StartMode.CLEAN,
-        recovery_point=around.recovery_point,
-        log_start_checkpoint=around.log_start,
-    )
-    loader.load(is_deleted=partition.state == DirectoryState.DELETE)
-    _check_partition_metadata(directory)
-    return loader
+@lru_cache(len(CHECKPOINTS))
+def _entries(path: str, _modified_ns: int) -> dict[tuple[str, int | None], int]:
+    """The entries of a checkpoint, which all partitions of a log directory ask for."""
+    try:
+        found = read_offset_checkpoint(path)
+    except (NotFoundError, CorruptDataError):
+        return {}
+    return {(entry.topic, entry.partition): entry.offset for entry in found}
 
 
 def _loaded(loader: Loader) -> LoadedLog:
@@ -297,43 +342,3 @@ def _notes(loader: Loader) -> list[str]:
     if active.has_epochs and not loader.epochs.entries:
         notes.append(f"{LEADER_EPOCHS} is empty, and a clean start does not fill it from the log")
     return notes
-
-
-def _check_partition_metadata(directory: Directory) -> None:
-    """Raise `StartRefusedError` where Kafka cannot read partition.metadata."""
-    content = directory.contents.get(PARTITION_METADATA)
-    if content is None or content.path is None:
-        return
-    try:
-        lines = text_lines(content.path)
-    except UnicodeDecodeError as error:
-        raise _metadata_error("it is not UTF-8") from error
-    version = _metadata_value(lines, 0)
-    if not re.fullmatch(r"\+?\d{1,9}", version):
-        raise _metadata_error(f"version {version!r}")
-    topic_id = _metadata_value(lines, 1)
-    decoded = uuid_bytes(topic_id)
-    if decoded is None:
-        raise StartRefusedError("IllegalArgumentException", f"{topic_id[:40]!r} is no topic id")
-    if not any(decoded):
-        raise _metadata_error("the topic id is zero")
-
-
-def _metadata_value(lines: list[str], number: int) -> str:
-    """What a line says behind its colon."""
-    if number >= len(lines):
-        raise StartRefusedError(
-            "NullPointerException", f"{PARTITION_METADATA} ends before line {number + 1}"
-        )
-    fields = re.split(r":\s+", lines[number])
-    if len(fields) != 2 or not fields[1]:
-        raise _metadata_error(f"line {number + 1} is malformed")
-    return fields[1]
-
-
-def _metadata_error(detail: str) -> StartRefusedError:
-    return StartRefusedError(
-        "KafkaStorageException",
-        f"Error while reading partition metadata file {PARTITION_METADATA}: {detail}",
-        is_storage=True,
-    )

@@ -33,7 +33,13 @@ def verify(
     """
     from kafkalog.check.verify import Verification
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.findings import defect_view, print_summary, summary_row
+    from kafkalog_cli.render.findings import (
+        defect_view,
+        next_start_row,
+        print_next_starts,
+        print_summary,
+        summary_row,
+    )
     from kafkalog_cli.render.progress import byte_progress
     from kafkalog_cli.render.writer import Writer
 
@@ -51,7 +57,10 @@ def verify(
                 writer.write(defect)
                 outcome.fail_if(defect.severity in failing)
             if form in (Format.NDJSON, Format.JSON):
+                for start in run.next_starts:
+                    writer.write_row(next_start_row(start))
                 writer.write_row(summary_row(run.summary, level))
     if form == Format.TABLE and targets:
+        print_next_starts(run.next_starts)
         print_summary(run.summary, level)
     return outcome.status

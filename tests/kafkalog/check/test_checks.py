@@ -17,6 +17,7 @@ from kafkalog.model import Defect, Level, Severity
 from kafkalog.reader import read_records
 from tests.builders import batch, copy_tree, flip, frames, healthy, message, record, write_log
 from tests.kafkalog.check import test_log_dir_checks
+from tests.kafkalog.check.test_next_start import BY_START
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -352,6 +353,6 @@ def test_each_finding_of_a_command_has_its_name(
 
 def test_every_reference_is_made_by_a_test():
     """A name in the table that nothing can produce would be a promise without proof."""
-    made = {*DAMAGE, *UNDECODABLE, *BY_COMMAND, "bytes-not-checked"}
+    made = {*DAMAGE, *UNDECODABLE, *BY_COMMAND, *BY_START, "bytes-not-checked"}
     made |= {*test_log_dir_checks.DAMAGE, *test_log_dir_checks.TOGETHER, "replicas-diverge"}
     assert made == REFERENCES.keys()

@@ -17,7 +17,7 @@ from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.records import decode_records
 from kafkalog.source import Source
-from tests.builders import batch, record, write_log
+from tests.builders import BASE_TIME, batch, record, write_log
 from tests.kafkalog.check.test_check_twins import ALWAYS, NEVER, sized
 from tests.kafkalog.columnar.test_twins import logs
 
@@ -116,14 +116,19 @@ MARKERS = {
 
 
 def test_what_control_batches_say(tmp_path: Path):
-    """Types and coordinator epochs, whatever the record holds; other batches have no marker."""
+    """Types, coordinator epochs and times, whatever is there; other batches have no marker."""
     log = [
-        batch(i, [record(key=key, value=value)], attributes=0x30, producer=(5, 0, -1))
+        batch(i, [record(key=key, value=value, time_delta=-i)], attributes=0x30 | append_time << 3)
+        for append_time in (False, True)
         for i, (key, value, _) in enumerate(MARKERS.values())
     ]
     emptied = batch(len(log), [], attributes=0x30, producer=(5, 0, -1))
     data = batch(len(log) + 1, [record(key=b"\0\0\0\1", value=b"\0\0\0\0\0\7")])
     path = write_log(tmp_path, *log, emptied, data)
-    wanted = [list(said) for _, _, said in MARKERS.values()]
-    wanted += [[f.EMPTIED, -1], [f.NO_MARKER, -1]]
+    wanted = [
+        [*said, time if said[0] in (0, 1) else -1]
+        for times in ([BASE_TIME - i for i in range(len(MARKERS))], [BASE_TIME] * len(MARKERS))
+        for (_, _, said), time in zip(MARKERS.values(), times, strict=True)
+    ]
+    wanted += [[f.EMPTIED, -1, -1], [f.NO_MARKER, -1, -1]]
     assert [row[1] for row in assert_twins(path)] == wanted

@@ -1,0 +1,193 @@
+"""The scan that recovers one segment: it ends at the first thing that is wrong.
+
+Follows `LogSegment.recover` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from formats.constants import INT32_MAX, INT64_MAX
+from kafkalog.model import Level
+from kafkalog.recovery.aborted_list import AbortedList
+from kafkalog.recovery.appends import AppendsOneByOne, StoppedError
+from kafkalog.recovery.batches import CorruptRecordError
+from kafkalog.recovery.index_build import IndexBuild
+from kafkalog.recovery.model import StartRefusedError
+from kafkalog.recovery.walk import Walker, walk
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from kafkalog.columnar.headers import Stretch
+    from kafkalog.recovery.batches import Frame
+    from kafkalog.recovery.epochs import LeaderEpochs
+    from kafkalog.recovery.producers import ProducerStates
+    from kafkalog.recovery.segment_state import SegmentState
+
+
+class OffsetOverflowError(Exception):
+    """A batch does not fit into its segment: Kafka splits the segment and begins again.
+
+    `aborted` is what the transaction index has got until then.
+    """
+
+    def __init__(self, segment: SegmentState, aborted: bytes) -> None:
+        super().__init__(segment.base_offset)
+        self.segment = segment
+        self.aborted = aborted
+
+
+class SegmentRecovery(Walker):
+    """One scan. Who reads the log anyway may feed it; what is missing then, it reads itself.
+
+    Args:
+        segment: what is scanned; it gets the new indexes.
+        producers: their states at the base offset; brought up to the end.
+        epochs: gets the epochs of the batches.
+        check_crc: whether checksums are compared; they are taken to be right where not.
+    """
+
+    def __init__(
+        self,
+        segment: SegmentState,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        *,
+        check_crc: bool = True,
+    ) -> None:
+        self.segment = segment
+        self._producers = producers
+        self._epochs = epochs
+        self._check_crc = check_crc
+        self._indexes = IndexBuild(segment.base_offset, segment.config)
+        self._aborted = AbortedList()
+        self._appends = AppendsOneByOne(producers, self._aborted)
+        self._valid = 0  # bytes of sound batches
+        self._next_offset = segment.base_offset
+        self._is_fed = segment.log.path is not None and not segment.log.start
+        self._refusal: StartRefusedError | None = None
+        segment.use_indexes(self._indexes.offsets, self._indexes.times)
+
+    def feed(self, stretch: Stretch) -> None:
+        """Take in batches that somebody else has read, with their checksums.
+
+        They are of the file from its beginning on, stretch after stretch; from the first thing
+        that is odd on, nothing more is taken.
+        """
+        if not self._is_fed or self._refusal is not None:
+            return
+        size_bytes = self.segment.size_bytes
+        from kafkalog.columnar import header_table as h
+
+        positions = stretch.headers[h.POSITION]
+        ends = positions + stretch.headers[h.SIZE]
+        wanted = stretch.crc_valid & (ends <= size_bytes)
+        count = stretch.count if wanted.all() else int(wanted.argmin())
+        self._is_fed = count == stretch.count and int(positions[0]) == self._valid
+        if not count or int(positions[0]) != self._valid:
+            return
+        try:
+            self._is_fed &= self.columns(stretch.part(0, count)) == count == stretch.count
+        except StartRefusedError as error:
+            self._refusal = error
+
+    def columns(self, stretch: Stretch) -> int:
+        """Take in batches with right checksums; how many."""
+        from kafkalog.columnar import header_table as h
+        from kafkalog.recovery.producer_columns import readable_markers
+
+        base_offset = self.segment.base_offset
+        last_offsets = stretch.headers[h.LAST_OFFSET]
+        plain = readable_markers(stretch)
+        plain &= (last_offsets >= base_offset) & (stretch.headers[h.BASE_OFFSET] >= 0)
+        plain &= last_offsets <= min(base_offset + INT32_MAX, INT64_MAX - 1)
+        count = stretch.count if plain.all() else int(plain.argmin())
+        if not count:
+            return 0
+        part = stretch.part(0, count)
+        headers = part.headers
+        if not self._indexes.columns(
+            headers[h.MAX_TIMESTAMP],
+            headers[h.LAST_OFFSET],
+            headers[h.POSITION] - self.segment.log.start,
+        ):
+            return 0
+        try:
+            self._appends.columns(part)
+        except StoppedError as stopped:
+            self._note_epochs(part.part(0, stopped.ordinal + 1))
+            raise stopped.refusal from stopped
+        self._note_epochs(part)
+        self._valid += part.size_bytes
+        self._next_offset = int(headers[h.LAST_OFFSET, -1]) + 1
+        # Legacy messages have no producers: the states stay where they are.
+        of_producers = headers[h.LAST_OFFSET, headers[h.MAGIC] >= 2]
+        if len(of_producers):
+            self._producers.end_offset = int(of_producers[-1]) + 1
+        return count
+
+    def _note_epochs(self, part: Stretch) -> None:
+        import numpy as np
+
+        from kafkalog.columnar import header_table as h
+
+        epochs, latest = part.headers[h.EPOCH], self._epochs.latest
+        before = np.maximum.accumulate(np.concatenate(([-1 if latest is None else latest], epochs)))
+        for i in np.flatnonzero(epochs > before[:-1]).tolist():
+            self._epochs.assign(int(epochs[i]), int(part.headers[h.BASE_OFFSET, i]))
+
+    def frame(self, source: Source, frame: Frame) -> bool:
+        """Take in one batch, whose checksum has not been looked at."""
+        frame.ensure_valid(check_crc=self._check_crc)
+        if not self.segment.fits(frame.last_offset):
+            raise OffsetOverflowError(self.segment, bytes(self._aborted.data))
+        self._indexes.batch(frame.batch.max_timestamp, frame.last_offset, self._valid)
+        self._valid += frame.size_bytes
+        self._next_offset = frame.next_offset
+        if frame.magic >= 2:
+            epoch, latest = frame.batch.partition_leader_epoch, self._epochs.latest
+            if epoch >= 0 and (latest is None or epoch > latest):
+                self._epochs.assign(epoch, frame.batch.base_offset)
+            self._appends.frame(source, frame)
+            self._producers.end_offset = frame.next_offset
+        return True
+
+    def end(self, why: str) -> int:
+        """Scan what has not been fed, cut the log at what is wrong, write the indexes.
+
+        Args:
+            why: what made the broker do it.
+
+        Returns:
+            How many bytes are cut off.
+
+        Raises:
+            OffsetOverflowError: an offset does not fit into the segment.
+            StartRefusedError: anything Kafka does not catch; `InvalidOffsetError` among them.
+        """
+        segment = self.segment
+        reason = "the last batch is not complete"
+        try:
+            self._scan()
+        except CorruptRecordError as error:
+            reason = f"{error.error}: {error.message}"
+        finally:
+            self._epochs.write()
+        self._appends.finish()
+        truncated = segment.size_bytes - self._valid
+        if truncated > 0:
+            segment.truncate(self._valid, self._next_offset, reason)
+        self._indexes.end()
+        segment.write_indexes(bytes(self._aborted.data), why)
+        segment.set_max_timestamp(self._indexes.max_timestamp)
+        return truncated
+
+    def _scan(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        log = self.segment.log
+        if log.path is None or self._valid == log.size_bytes:
+            return  # a new log has no batches
+        level = Level.STANDARD if self._check_crc else Level.QUICK
+        with Source(log.path) as source:
+            walk(source, log.start + self._valid, log.end, level, self)

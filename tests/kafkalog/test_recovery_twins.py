@@ -1,0 +1,160 @@
+"""A start is predicted the same from columns, from single batches, and from what others read."""
+
+from __future__ import annotations
+
+import random
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkalog.columnar import chunks, headers, rule
+from kafkalog.columnar.headers import header_stretches
+from kafkalog.log_dir import open_partition
+from kafkalog.model import Defect, Level
+from kafkalog.recovery import StartConfig, StartInProgress, StartMode, predict_start, walk
+from kafkalog.source import Source
+from tests.builders import batch, record, write_log
+from tests.kafka.damaged_logs import Damage
+from tests.kafkalog.columnar.test_twins import logs
+from tests.kafkalog.test_recovery import CONFIG, PARTITION, Scenario, scenarios
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kafkalog.recovery import PredictedStart
+    from tests.conftest import State
+
+__all__ = ["scenarios"]
+
+GENERATED = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+Told = list[tuple[str, bytes]]
+
+
+@contextmanager
+def in_columns(*, small: bool) -> Iterator[None]:
+    """Columns from the first batch on; with small chunks if wanted."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rule, "FAST_SIZE_MIN", 0)
+        patch.setattr(walk, "_ONE_BY_ONE", 1)
+        if small:
+            patch.setattr(chunks, "CHUNK_SIZE_MIN", 300)
+            patch.setattr(chunks, "_BATCHES_MAX", 3)
+            patch.setattr(headers, "_BATCHES_AT_ONCE", 2)
+        yield
+
+
+def predicted(partition: Path, mode: StartMode, **options: Any) -> tuple[PredictedStart, Told]:
+    told: Told = []
+    start = predict_start(str(partition), mode, tell=lambda *file: told.append(file), **options)
+    return start, told
+
+
+def fed(partition: Path, mode: StartMode, **options: Any) -> tuple[PredictedStart, Told]:
+    """As `verify` does it: batches come from its own walk over the segments."""
+    told: Told = []
+    directory = open_partition(str(partition))
+    start = StartInProgress(directory, mode, tell=lambda *file: told.append(file), **options)
+    for segment in directory.segments:
+        start.begin(segment.log.path, segment.base_offset)
+        with Source(segment.log.path) as source:
+            for found in header_stretches(source, Level.STANDARD):
+                if not isinstance(found, Defect):
+                    start.feed(found)
+    return start.end(), told
+
+
+def assert_twins(partition: Path, mode: StartMode, **options: Any) -> PredictedStart:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rule, "FAST_SIZE_MIN", 1 << 40)
+        wanted = predicted(partition, mode, **options)
+    for small in (True, False):
+        with in_columns(small=small):
+            assert predicted(partition, mode, **options) == wanted
+            assert fed(partition, mode, **options) == wanted
+    assert fed(partition, mode, **options) == wanted
+    return wanted[0]
+
+
+@pytest.mark.parametrize("mode", StartMode)
+def test_the_golden_scenarios(scenarios: list[Scenario], mode: StartMode) -> None:
+    """What Kafka's own loader was compared with."""
+    for scenario in scenarios:
+        assert_twins(scenario.path / PARTITION, mode, config=CONFIG)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damaged_scenarios(scenarios: list[Scenario], seed: int, tmp_path: Path) -> None:
+    """Bits, cuts, exchanged and renamed files."""
+    rng = random.Random(seed)
+    partition = rng.choice(scenarios).copy(tmp_path)
+    for directory in [path for path in partition.iterdir() if path.is_dir()]:
+        directory.rmdir()
+    Damage(partition, rng)
+    for mode in StartMode:
+        assert_twins(partition, mode, config=CONFIG, recovery_point=rng.randrange(60))
+
+
+def test_partitions_that_a_broker_left(any_state: State) -> None:
+    """Transactions, old formats, compacted logs."""
+    for partition in any_state.partitions():
+        if partition.name != "lost+found":
+            assert_twins(partition, StartMode.FULL, config=CONFIG)
+
+
+MARKS = {"ABORT": b"\0\0\0\0", "COMMIT": b"\0\0\0\1", "LEADER_CHANGE": b"\0\0\0\2", "short": b"\0"}
+
+
+@st.composite
+def transactions(draw: st.DrawFn) -> bytes:
+    """Batches of few producers with markers, epochs and gaps, in an order that may be none."""
+    log, offset = [], 0
+    for _ in range(draw(st.integers(0, 40))):
+        producer = draw(st.sampled_from([-1, 5, 6]))
+        epoch = draw(st.sampled_from([0, 0, 0, 1]))
+        kind = draw(st.sampled_from(["data", "data", "txn", "txn", "empty", *MARKS]))
+        leader = draw(st.sampled_from([-1, 0, 0, 0, 1, 2]))
+        time = draw(st.integers(0, 9))
+        options: dict[str, Any] = {"epoch": leader, "base_time": time, "max_time": time}
+        attributes, records = 0, [record(0, b"k"), record(1, b"l")]
+        if kind == "txn":
+            attributes = 0x10
+        elif kind == "empty":
+            attributes, records = 0x30, []
+        elif kind in MARKS:
+            attributes = 0x30
+            value = b"\0\0\0\0\0\3"
+            records = [record(0, MARKS[kind], value, time_delta=draw(st.integers(-1, 1)))]
+        sequence = -1 if attributes & 0x20 else draw(st.sampled_from([0, 7, 2**31 - 1]))
+        options |= {"attributes": attributes, "producer": (producer, epoch, sequence)}
+        log.append(batch(offset, records, **options))
+        offset += draw(st.sampled_from([2, 2, 2, 2, 2, 2, 3, 1, 0, -3]))
+        offset = max(offset, 0)
+    return b"".join(log)
+
+
+@GENERATED
+@given(data=st.one_of(transactions(), logs()), interval=st.sampled_from([0, 100, 300, 4096]))
+def test_generated_logs(tmp_path: Path, data: bytes, interval: int) -> None:
+    """Whatever the batches say; sizes at which indexes are full are among them."""
+    path = write_log(tmp_path / "t-0", data)
+    for size in (24, 65536):
+        config = StartConfig(
+            index_interval_bytes=interval, segment_index_bytes=size, now_ms=1_700_000_000_000
+        )
+        for mode in (StartMode.FULL, StartMode.CLEAN):
+            assert_twins(path.parent, mode, config=config)
+
+
+def test_short_timestamps_do_not_stop_the_scan(tmp_path: Path) -> None:
+    """Batches without timestamps leave the time index empty."""
+    log = [batch(i, [record()], base_time=-1, max_time=-1) for i in range(300)]
+    path = write_log(tmp_path / "t-0", *log)
+    start = assert_twins(path.parent, StartMode.FULL, config=CONFIG)
+    assert start.loaded is not None
+    assert start.loaded.segments[0].time_index_entries == 0
