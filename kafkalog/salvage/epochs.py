@@ -28,6 +28,8 @@ class EpochsInLog:
     def add(self, pieces: Table) -> None:
         """Some batches more; an epoch that goes back, between segments, is passed over."""
         dated = pieces[:, pieces[EPOCH] >= 0]
+        if not dated.shape[1]:
+            return
         epochs = dated[EPOCH]
         starts = np.flatnonzero(np.diff(epochs, prepend=-1))
         ends = np.append(starts[1:], len(epochs)) - 1

@@ -204,7 +204,7 @@ def lose_file(
 
 
 def _check_snapshot(entry: FileEntry) -> None:
-    """Raise `CorruptDataError` unless every byte of a KRaft snapshot is sound: half of one is none."""
+    """Raise `CorruptDataError` unless all of a KRaft snapshot is sound: half of one is none."""
     with Source(entry.path) as source:
         for found in header_stretches(source, Level.DEEP):
             if isinstance(found, Defect):
