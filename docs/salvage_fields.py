@@ -7,6 +7,10 @@ from docs.object_types import BOOL, INT, TEXT, ObjectType, maybe
 _LOG = (TEXT, "the log of the source")
 _TARGET = "relative to the new directory"
 _TOPIC = (TEXT, "topic, from the directory's name")
+_LAST_LOST = (
+    "last offset that may be lost, before the batch or the segment behind the range; null without "
+    "one, and at the end of a log where no checkpoint says where it ended"
+)
 _PARTITION = (maybe(INT), "partition number; null where the directory's name has none")
 
 SALVAGE_TYPES = {
@@ -26,8 +30,8 @@ SALVAGE_TYPES = {
     ),
     "lost_range": ObjectType(
         "`salvage`",
-        "Bytes between two copied batches, or between one and an end of the log. The copied and the "
-        "lost ranges of a log cover it without a gap.",
+        "Bytes between two copied batches, or between one and an end of the log. The copied and "
+        "the lost ranges of a log cover it without a gap.",
         {
             "path": _LOG,
             "position": (INT, "byte position in it"),
@@ -38,14 +42,11 @@ SALVAGE_TYPES = {
             "defects": (INT, "batches and stretches without one that are left out"),
             "first_offset": (
                 maybe(INT),
-                "first offset that may be lost: the one behind the batch before the range; null "
-                "where the batches around it leave none out",
+                "first offset that may be lost, behind the batch before the range; null without one",
             ),
             "last_offset": (
                 maybe(INT),
-                "last offset that may be lost: the one before the batch, or the segment, behind the "
-                "range; null where there is none, and at the end of a log without a checkpoint "
-                "that says where it ended",
+                _LAST_LOST,
             ),
         },
     ),
@@ -90,8 +91,7 @@ SALVAGE_TYPES = {
             "log_end_offset": (INT, "offset the next record would get"),
             "first_unstable_offset": (
                 maybe(INT),
-                "where the first transaction begins that nothing in the new log ends; null without "
-                "one, and in a dry run",
+                "first offset of a transaction without an end; null without one, and in a dry run",
             ),
         },
     ),
