@@ -42,7 +42,7 @@ SALVAGE_TYPES = {
             "defects": (INT, "batches and stretches without one that are left out"),
             "first_offset": (
                 maybe(INT),
-                "first offset that may be lost, behind the batch before the range; null without one",
+                "first offset that may be lost, behind the batch before; null without one",
             ),
             "last_offset": (
                 maybe(INT),
