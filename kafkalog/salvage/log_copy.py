@@ -83,11 +83,17 @@ class LogCopy:
         self._lost: LostRange | None = None
         self._next_offset = log.base_offset
         self._written = self._batches = self._records = 0
+        self._ends_in_loss = False
 
     @property
     def next_offset(self) -> int:
         """The offset behind the last batch that was copied; the base offset without one."""
         return self._next_offset
+
+    @property
+    def ends_in_loss(self) -> bool:
+        """Whether more than padding is lost behind the last batch that was copied."""
+        return self._ends_in_loss
 
     def run(self, epochs: EpochsInLog) -> SalvagedSegment:
         """Copy it; `epochs` is told the batches.
@@ -111,7 +117,7 @@ class LogCopy:
                         self._lose(source, pieces, decided)
                     self._progress(_size_of(pieces))
             self._end_copied()
-            self._end_lost(source, self._end_offset)
+            self._ends_in_loss = self._end_lost(source, self._end_offset)
             size = source.size_bytes
         return SalvagedSegment(
             path=self._log.path,
@@ -176,11 +182,11 @@ class LogCopy:
             self._tell(self._copied)
         self._copied = None
 
-    def _end_lost(self, source: Source, next_offset: int | None) -> None:
-        """A lost range ends in front of a batch, or at the end of the log."""
+    def _end_lost(self, source: Source, next_offset: int | None) -> bool:
+        """A lost range ends in front of a batch, or at the end; whether there was a real one."""
         lost, self._lost = self._lost, None
         if lost is None:
-            return
+            return False
         first, last = self._next_offset, None if next_offset is None else next_offset - 1
         is_empty = last is not None and last < first
         has_zeros = source.is_zero_from(lost.position)
@@ -202,6 +208,7 @@ class LogCopy:
                         out.write(chunk)
                         self._crc = crc32c(chunk, self._crc)
         self._tell(lost)
+        return not lost.is_padding
 
     def _add_zeros(self, size_bytes: int) -> None:
         """The checksum goes on over zeros, which are not read from holes."""

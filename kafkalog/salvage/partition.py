@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog.checkpoints import checkpoint_text, read_leader_epochs
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import FileEntry, PartitionDir
     from kafkalog.model import EpochEntry
     from kafkalog.recovery import PredictedStart
-    from kafkalog.salvage.model import Row
+    from kafkalog.salvage.model import Row, SalvagedSegment
     from kafkalog.salvage.sources import SourceLog
     from kafkalog.storage import NewDirectory
 
@@ -133,8 +134,15 @@ class PartitionCopy:
         )
 
     def _copy_logs(self, logs: list[SourceLog], epochs: EpochsInLog) -> int:
-        """Copy the logs; the offset behind the last batch, or the base of the last log."""
-        end_offset = 0
+        """Copy the logs; the offset behind the last batch, or the base of the last log.
+
+        A log that is lost stays as an empty segment, so that the offset that the partition starts
+        or goes on with stays what it was. Not at the end, behind a hole: there a consumer would
+        wait for a log end that no record comes up to.
+        """
+        end_offset = logs[0].base_offset if logs else 0
+        empty: list[SalvagedSegment] = []  # at the end, so far
+        has_hole = False
         for i, log in enumerate(logs):
             following = logs[i + 1 :]
             next_base = following[0].base_offset if following else None
@@ -143,9 +151,28 @@ class PartitionCopy:
             copy = LogCopy(
                 log, bounds, known_end, self._place, self._directory, self._tell, self._progress
             )
-            self._tell(copy.run(epochs))
-            end_offset = copy.next_offset
+            segment = copy.run(epochs)
+            if segment.batches:
+                self._tell_all([*empty, segment])
+                empty, has_hole = [], copy.ends_in_loss
+                end_offset = copy.next_offset
+            else:
+                empty.append(segment)
+                has_hole |= copy.ends_in_loss
+        for segment in empty:
+            is_kept = not has_hole or segment.base_offset <= end_offset
+            self._tell(segment if is_kept else self._leave_out(segment))
+            end_offset = segment.base_offset if is_kept else end_offset
         return end_offset
+
+    def _tell_all(self, segments: list[SalvagedSegment]) -> None:
+        for segment in segments:
+            self._tell(segment)
+
+    def _leave_out(self, segment: SalvagedSegment) -> SalvagedSegment:
+        if self._directory is not None and segment.target is not None:
+            self._directory.remove(segment.target)
+        return replace(segment, target=None)
 
     def _known_end(self) -> int | None:
         """Up to where the log reached once, by the checkpoints around it; it may have gone on."""

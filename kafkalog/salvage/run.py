@@ -170,7 +170,7 @@ class _Run:
     def row(self, row: Row) -> None:
         """Take a row of the manifest down."""
         self.summary.count(row)
-        if isinstance(row, SalvagedSegment) and row.crc_copied is not None:
+        if isinstance(row, SalvagedSegment) and row.target and row.crc_copied is not None:
             self._checksums[row.target] = row.crc_copied
         if self._manifest is not None:
             self._manifest.write(manifest_line(row))

@@ -68,7 +68,8 @@ def check_manifest(source: Path, destination: Path) -> None:
     logs = rows(manifest, "salvage")
     assert sorted(row["path"] for row in logs) == sorted(map(str, source.glob("*.log")))
     for i, log in enumerate(logs):
-        data, new = Path(log["path"]).read_bytes(), (destination / log["to"]).read_bytes()
+        data = Path(log["path"]).read_bytes()
+        new = (destination / log["to"]).read_bytes() if log["to"] else b""
         assert (log["size"], log["size_copied"]) == (len(data), len(new))
         assert log["size_copied"] + log["size_lost"] == log["size"]
         assert (log["crc32c"], log["crc32c_copied"]) == (wheel.crc32c(data), wheel.crc32c(new))
@@ -132,7 +133,8 @@ def check_survivors(damage: Damage, partition: Path, records: dict[int, dict[str
     }
     lost = []
     for name, batches in damage.survivors.items():
-        new = (partition / name).read_bytes()
+        path = partition / name
+        new = path.read_bytes() if path.exists() else b""
         there = {new[position : position + size] for position, size in frames_while_sane(new)}
         for batch in batches:
             if batch.data not in there:
