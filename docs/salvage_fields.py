@@ -55,7 +55,7 @@ SALVAGE_TYPES = {
         "A log, after its ranges: `size_copied` and `size_lost` together are `size`.",
         {
             "path": _LOG,
-            "to": (maybe(TEXT), f"the new log, {_TARGET}; null where it would be an empty end"),
+            "to": (maybe(TEXT), f"the new log, {_TARGET}; null where nothing is left of it"),
             "topic": _TOPIC,
             "partition": _PARTITION,
             "base_offset": (INT, "offset in the file's name"),

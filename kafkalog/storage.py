@@ -149,8 +149,11 @@ class NewDirectory:
         return os.path.join(self.building, name)
 
     @contextmanager
-    def create(self, name: str) -> Iterator[BinaryIO]:
-        """A new file, synced when the block ends; directories on the way to it are made."""
+    def create(self, name: str, mtime_ms: int | None = None) -> Iterator[BinaryIO]:
+        """A new file, synced when the block ends; directories on the way to it are made.
+
+        With `mtime_ms` it is as old as that: a broker goes by the age of a log without timestamps.
+        """
         path = self.place(name)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -158,6 +161,8 @@ class NewDirectory:
             with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
                 yield file
                 file.flush()
+                if mtime_ms is not None:
+                    os.utime(file.fileno(), ns=(mtime_ms * 1_000_000,) * 2)
                 os.fsync(file.fileno())
         except OSError as error:
             raise _unwritable(error, self._final(name)) from error

@@ -107,7 +107,7 @@ class LogCopy:
         with Source(self._log.path) as source, ExitStack() as files:
             out = None
             if self._directory is not None:
-                out = files.enter_context(self._directory.create(target))
+                out = files.enter_context(self._directory.create(target, source.mtime_ms))
             for decided in decided_pieces(source, self._bounds):
                 for pieces in _runs(decided.table):
                     if pieces[IS_SOUND, 0]:

@@ -82,9 +82,8 @@ class LostRange:
 class SalvagedSegment:
     """A log file and what was copied of it; its copied and lost ranges come before.
 
-    `target` is None where the log is left out, as it would only be an empty end behind a hole. The
-    checksums are CRC-32C of whole files: of the source, and of the new log. None where nothing
-    was written.
+    `target` is None where nothing of the log is left. The checksums are CRC-32C of whole files: of
+    the source, and of the new log; None where nothing was written.
     """
 
     path: str

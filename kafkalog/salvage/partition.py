@@ -102,14 +102,13 @@ class PartitionCopy:
         epochs = EpochsInLog()
         if self._directory is not None:
             self._directory.make(self._place.log)
-        end_offset = self._copy_logs(logs, epochs)
+        first, end_offset = self._copy_logs(logs, epochs)
         known: list[EpochEntry] = []
         for entry in self.partition.files:
             if entry.name.kind == FileKind.LEADER_EPOCH_CHECKPOINT:
                 known += self._old_epochs(entry)
             else:
                 self._side_file(entry, {log.path for log in logs})
-        first = logs[0].base_offset if logs else 0
         start_offset = min(max(first, self.log.checkpoint(LOG_STARTS) or 0), end_offset)
         unstable = None
         if self._directory is not None and logs:
@@ -133,14 +132,17 @@ class PartitionCopy:
             unstable,
         )
 
-    def _copy_logs(self, logs: list[SourceLog], epochs: EpochsInLog) -> int:
-        """Copy the logs; the offset behind the last batch, or the base of the last log.
+    def _copy_logs(self, logs: list[SourceLog], epochs: EpochsInLog) -> tuple[int, int]:
+        """Copy the logs; the base offset of the first, and the offset behind the last batch.
 
-        A log that is lost stays as an empty segment, so that the offset that the partition starts
-        or goes on with stays what it was. Not at the end, behind a hole: there a consumer would
-        wait for a log end that no record comes up to.
+        A log of which nothing is left yields no segment: Kafka takes the modification time of an
+        empty one for its largest timestamp, and finds nothing by time in or behind it. Nor does an
+        empty one behind a hole at the end, where consumers would wait for a log end that no record
+        comes up to. Where nothing at all is left, the last one stays, so that no offset is given
+        again.
         """
-        end_offset = logs[0].base_offset if logs else 0
+        kept: list[int] = []
+        end_offset = 0
         empty: list[SalvagedSegment] = []  # at the end, so far
         has_hole = False
         for i, log in enumerate(logs):
@@ -153,26 +155,28 @@ class PartitionCopy:
             )
             segment = copy.run(epochs)
             if segment.batches:
-                self._tell_all([*empty, segment])
-                empty, has_hole = [], copy.ends_in_loss
-                end_offset = copy.next_offset
+                kept += [each.base_offset for each in [*empty, segment]]
+                for each in [*empty, segment]:
+                    self._tell(each)
+                empty, has_hole, end_offset = [], copy.ends_in_loss, copy.next_offset
+            elif copy.ends_in_loss and (following or kept):
+                has_hole = True
+                self._leave_out(segment)
             else:
                 empty.append(segment)
-                has_hole |= copy.ends_in_loss
         for segment in empty:
-            is_kept = not has_hole or segment.base_offset <= end_offset
-            self._tell(segment if is_kept else self._leave_out(segment))
-            end_offset = segment.base_offset if is_kept else end_offset
-        return end_offset
+            if has_hole and kept:
+                self._leave_out(segment)
+            else:
+                kept.append(segment.base_offset)
+                end_offset = segment.base_offset
+                self._tell(segment)
+        return min(kept, default=0), end_offset
 
-    def _tell_all(self, segments: list[SalvagedSegment]) -> None:
-        for segment in segments:
-            self._tell(segment)
-
-    def _leave_out(self, segment: SalvagedSegment) -> SalvagedSegment:
+    def _leave_out(self, segment: SalvagedSegment) -> None:
         if self._directory is not None and segment.target is not None:
             self._directory.remove(segment.target)
-        return replace(segment, target=None)
+        self._tell(replace(segment, target=None))
 
     def _known_end(self) -> int | None:
         """Up to where the log reached once, by the checkpoints around it; it may have gone on."""

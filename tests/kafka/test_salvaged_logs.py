@@ -82,7 +82,9 @@ def check_served(
     if row["first_unstable_offset"] is None:
         assert answers["latest"]["offset"] == row["log_end_offset"]
         assert last is None or answers["latest"]["offset"] == last + 1
-        check_times(answers["timestamps"], wanted, {record["offset"] for record in before}, there)
+        if not name.startswith("compacted"):  # Kafka finds too little there, undamaged, too
+            offsets = {record["offset"] for record in before}
+            check_times(answers["timestamps"], wanted, offsets, there)
     return len(wanted)
 
 
