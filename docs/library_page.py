@@ -11,8 +11,9 @@ import kafkalog
 _HEAD = """# Library
 
 `import kafkalog` gives all names below; each is loaded when it is first used. The library never
-writes to a log, never prints and never exits. What stops the work is an exception, a subclass of
-`KafkaLogError`; what is wrong in the data is a `Defect`, a value among the others.
+prints and never exits. It never writes to a log; `kafkalog.salvage.salvage` writes a new one. What
+stops the work is an exception, a subclass of `KafkaLogError`; what is wrong in the data is a
+`Defect`, a value among the others.
 
 The examples run from the root of the repository.
 

@@ -6,26 +6,8 @@ or here alone, stops it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-INT, TEXT, BOOL = "integer", "string", "boolean"
-BYTES = "string, object or null"
-
-
-def maybe(kind: str) -> str:
-    """The type of a field that can be null."""
-    return f"{kind} or null"
-
-
-@dataclass(frozen=True)
-class ObjectType:
-    """One `type` of object: what prints it, what it is, its fields as (JSON type, meaning)."""
-
-    printed_by: str
-    meaning: str
-    fields: dict[str, tuple[str, str]]
-    optional: frozenset[str] = field(default=frozenset())
-
+from docs.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
+from docs.salvage_fields import SALVAGE_TYPES
 
 _PATH = (TEXT, "the file, as it was given or found")
 _TOPIC = (TEXT, "topic, from the directory's name")
@@ -327,4 +309,5 @@ OBJECT_TYPES = {
             "levels": ("array", "the levels that ran"),
         },
     ),
+    **SALVAGE_TYPES,
 }  # fmt: skip

@@ -32,6 +32,8 @@ COMMANDS = (
     f"lookup-offset {LOG_DIR}/orders-0 260 --explain",
     f"lookup-offset {LOG_DIR}/orders-0 99999 --special latest",
     "verify examples/damaged",
+    "salvage --dry-run examples/damaged/orders-0 --to rescued",
+    f"salvage --dry-run {LOG_DIR} --to rescued",
 )
 # The examples show their first value of these, whenever a working copy was checked out.
 _FIXED = {"mtime_ms": 1704067449000}
@@ -59,6 +61,11 @@ of `.index`, `.timeindex` and `.txnindex` files into one new file, which appears
 Its columns are those of `kafkalog.scan_schema()`: the fields below without `type`, sizes and
 `control_type`; keys and values as bytes, `path` as a dictionary. Defects go to stderr. The metadata
 `kafkalog` of the file says, as JSON, what was selected.
+
+`salvage` prints the objects of its manifest, `DIR/manifest.ndjson`, in the order in which things
+were done: for each log its ranges, in file order, and then the log (`salvage`); the files of its
+partition and the partition; what lies beside the partitions; what `verify` finds in the result
+(`defect`); the totals. CSV has the lost ranges alone.
 """
 
 

@@ -18,7 +18,8 @@ _EXIT_MEANINGS = {
     1: "done; defects were found, or `lookup-offset` did not find what was asked for",
     2: "usage: a wrong option, path or value",
     3: "input cannot be read: missing, no permission, an I/O error, no file of Kafka's",
-    4: "refused: what was to be created is there already or cannot be written; nothing changed",
+    4: "refused: what was to be created is there already or cannot be written, or a broker is "
+    "running on the log directory; nothing changed",
     5: "unsupported: a version, codec or part that is not available where it would be needed",
     6: "corrupt data stopped the work on an input",
     7: "a limit was hit, such as that of decompressed size",

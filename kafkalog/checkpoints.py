@@ -14,7 +14,7 @@ from kafkalog.parsing import parse
 from kafkalog.source import read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _VERSION = 0
 
@@ -40,6 +40,13 @@ def read_leader_epochs(path: str) -> list[EpochEntry]:
 def read_number_pairs(path: str) -> list[tuple[int, int]]:
     """The entries of any checkpoint of two numbers a line; raises as `read_offset_checkpoint`."""
     return [(_number(first, path, 32), _number(second, path)) for first, second in _fields(path, 2)]
+
+
+def checkpoint_text(entries: Sequence[Sequence[object]]) -> bytes:
+    """A checkpoint with these entries, a sequence of fields each, as Kafka writes it."""
+    lines = [str(_VERSION), str(len(entries))]
+    lines += [" ".join(str(field) for field in entry) for entry in entries]
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _fields(path: str, count: int) -> Iterator[list[str]]:

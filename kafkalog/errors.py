@@ -86,6 +86,13 @@ class UnwritableError(KafkaLogError):
     exit_code = 4
 
 
+class LogDirInUseError(KafkaLogError):
+    """A broker is running on the log directory; nothing was changed."""
+
+    reference = "log-dir-in-use"
+    exit_code = 4
+
+
 class UnsupportedError(KafkaLogError):
     """A version, codec or part that is not available where it would be needed."""
 

@@ -10,6 +10,7 @@ from kafkalog_cli.commands.dump_segment import dump_segment
 from kafkalog_cli.commands.kafka_dump_log import dump_files
 from kafkalog_cli.commands.lookup_offset import lookup_offset
 from kafkalog_cli.commands.ls import ls
+from kafkalog_cli.commands.salvage import salvage
 from kafkalog_cli.commands.verify import verify
 
 if TYPE_CHECKING:
@@ -37,14 +38,15 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """See, find and prove what is in Apache Kafka's log files. No broker needed; reading never
-    writes.
+    """See, find, prove and rescue what is in Apache Kafka's log files. No broker needed; reading
+    never writes.
 
     \b
     kafkalog ls /var/lib/kafka                       what is there
     kafkalog dump-segment orders-0 --limit 10        its records
     kafkalog lookup-offset orders-0 --timestamp -2h  where a record is
     kafkalog verify /var/lib/kafka                   what is wrong
+    kafkalog salvage orders-0 --to rescued           what is sound, in a new log
     """
 
 
@@ -77,6 +79,7 @@ def command_group() -> Any:
         dump_segment: "Show what is in any file Kafka writes.",
         lookup_offset: "Find a record by offset or time, as the broker does.",
         verify: "Check log directories, partitions or files.",
+        salvage: "Copy every sound batch past any damage into a new log.",
     }
     for command, summary in commands.items():
         app.command(short_help=summary)(command)

@@ -51,6 +51,14 @@ REFERENCES: Final = (
               "of 512 MiB.", "Nothing: Kafka's only limit is its memory."),
     Reference("batch-offset-not-increasing", _D, "A batch does not start after the one before "
               "it.", "Not noticed; consumers see records again or never."),
+    Reference("batch-epoch-not-monotonic", _D, "The leader epoch of a batch does not fit those of "
+              "the batches around it.",
+              "Not noticed: the field has no checksum. An epoch that is too high goes into "
+              "leader-epoch-checkpoint at a recovery, and consumers that have read it wait for a "
+              "leader of that epoch.",
+              "`kafkalog salvage` leaves the batch out. If another replica is sound, let this one "
+              "be fetched anew.",
+              arises="A bit of the batch's header was flipped outside its checksum."),
     Reference("batch-below-base-offset", _D, "A batch starts below the offset in the name of "
               "its segment.", "Recovery cuts the log off here.", _COPY_FIRST),
     Reference("batch-offset-displaced", _D, "The base offset of a batch does not fit between the "

@@ -80,8 +80,6 @@ public final class LiveBroker {
 
     private void run() throws Exception {
         Path expected = out.resolve("expected");
-        Files.createDirectories(expected.resolve("records"));
-        Files.createDirectories(expected.resolve("records-committed"));
         Files.createDirectories(logDir);
         int[] ports = freePorts(2);
         String bootstrap = "127.0.0.1:" + ports[0];
@@ -107,7 +105,7 @@ public final class LiveBroker {
             awaitQuiet();
             step("cleaned and quiet");
             Map<String, String> before = Trees.listing(logDir);
-            observe(admin, bootstrap, expected);
+            state.put("partitions", observe(admin, bootstrap, logDir, expected, json));
             step("observed");
             Trees.copy(logDir, out.resolve("live"));
             Map<String, String> after = Trees.listing(logDir);
@@ -232,7 +230,10 @@ public final class LiveBroker {
         return names.stream().filter(n -> !Objects.equals(a.get(n), b.get(n))).toList();
     }
 
-    private void observe(Admin admin, String bootstrap, Path expected) throws Exception {
+    /** Writes what clients see of each partition; returns some counts. */
+    static Map<String, Object> observe(Admin admin, String bootstrap, Path logDir, Path expected, ObjectMapper json) throws Exception {
+        Files.createDirectories(expected.resolve("records"));
+        Files.createDirectories(expected.resolve("records-committed"));
         Observation observation = new Observation(bootstrap);
         List<TopicPartition> partitions = new ArrayList<>();
         var names = admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get();
@@ -251,7 +252,7 @@ public final class LiveBroker {
             targets.put(tp, Observation.targets(all.get(tp), bases));
             counts.put(tp.toString(), Map.of("segments", bases.size(), "records", all.get(tp).size(), "committed", committed.get(tp).size()));
         }
-        state.put("partitions", counts);
         json.writeValue(expected.resolve("lookup.json").toFile(), observation.lookups(admin, targets));
+        return counts;
     }
 }

@@ -1,0 +1,26 @@
+"""Salvage: every sound batch past any damage, in a new log; the rest kept and accounted for."""
+
+from kafkalog.salvage.manifest import MANIFEST, manifest_object
+from kafkalog.salvage.model import (
+    CopiedRange,
+    Fate,
+    LostRange,
+    SalvagedFile,
+    SalvagedPartition,
+    SalvagedSegment,
+    SalvageSummary,
+)
+from kafkalog.salvage.run import salvage
+
+__all__ = [
+    "MANIFEST",
+    "CopiedRange",
+    "Fate",
+    "LostRange",
+    "SalvageSummary",
+    "SalvagedFile",
+    "SalvagedPartition",
+    "SalvagedSegment",
+    "manifest_object",
+    "salvage",
+]

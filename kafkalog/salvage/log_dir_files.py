@@ -1,0 +1,103 @@
+"""The files at the top of a salvaged log directory: who it belongs to, and its checkpoints.
+
+No mark of a clean shutdown and no recovery points are written: a broker scans the whole log once,
+and so proves it, before it uses it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.checkpoints import checkpoint_text, read_offset_checkpoint
+from kafkalog.errors import CorruptDataError
+from kafkalog.metadata_files import read_meta_properties
+from kafkalog.names import DirectoryState, FileKind, FileState
+from kafkalog.salvage.model import Fate, SalvagedFile
+from kafkalog.salvage.partition import (
+    HIGH_WATERMARKS,
+    LOG_ROOT,
+    LOG_STARTS,
+    LOST_ROOT,
+    keep_file,
+    lose_file,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog.salvage.model import Row, SalvagedPartition
+    from kafkalog.salvage.partition import PartitionCopy
+    from kafkalog.storage import NewDirectory
+
+_CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+
+
+def copy_top_files(
+    log_dir: LogDir, directory: NewDirectory | None, tell: Callable[[Row], None]
+) -> None:
+    """Copy what says whose log directory it is; checkpoints are written by `Checkpoints`."""
+    for name in log_dir.others:
+        path = f"{log_dir.path}/{name}"
+        tell(SalvagedFile(path, None, Fate.SKIPPED, "It is a directory, but no partition."))
+    for entry in log_dir.files:
+        tell(_top_file(entry, directory))
+
+
+def _top_file(entry: FileEntry, directory: NewDirectory | None) -> SalvagedFile:
+    kind = entry.name.kind
+    if entry.error is not None or kind == FileKind.UNKNOWN or entry.name.state != FileState.LIVE:
+        detail = entry.error or "It is a left-over, or no file of Kafka's."
+        return SalvagedFile(entry.path, None, Fate.SKIPPED, detail)
+    try:
+        if kind == FileKind.OFFSET_CHECKPOINT:
+            read_offset_checkpoint(entry.path)
+        elif kind == FileKind.META_PROPERTIES:
+            read_meta_properties(entry.path)
+    except CorruptDataError as error:
+        return lose_file(entry, directory, LOST_ROOT, error.message)
+    if kind in (FileKind.META_PROPERTIES, FileKind.KRAFT_SNAPSHOT):
+        return keep_file(entry, directory, LOG_ROOT, LOST_ROOT)
+    detail = "A broker shall find out what is there by itself."
+    if entry.name.name in (HIGH_WATERMARKS, LOG_STARTS, _CLEANER_OFFSETS):
+        detail = "Its entries are taken over as far as they lie within the logs."
+    return SalvagedFile(entry.path, None, Fate.SKIPPED, detail)
+
+
+class Checkpoints:
+    """The checkpoints of the new log directory: old entries, none above the end of its log."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, list[tuple[str, int, int]]] = {
+            HIGH_WATERMARKS: [],
+            LOG_STARTS: [],
+            _CLEANER_OFFSETS: [],
+        }
+
+    def add(self, copy: PartitionCopy, new: SalvagedPartition) -> None:
+        """Take over what the old checkpoints say about a partition."""
+        if new.partition is None or copy.partition.state != DirectoryState.LIVE:
+            return
+        start, end = new.log_start_offset, new.log_end_offset
+        old = {name: copy.log.checkpoint(name) for name in self._entries}
+        offsets = {
+            HIGH_WATERMARKS: _within(old[HIGH_WATERMARKS], start, end),
+            LOG_STARTS: None if old[LOG_STARTS] is None else start,
+            _CLEANER_OFFSETS: _within(old[_CLEANER_OFFSETS], start, end),
+        }
+        for name, offset in offsets.items():
+            if offset is not None:
+                self._entries[name].append((new.topic, new.partition, offset))
+
+    def write(self, directory: NewDirectory, tell: Callable[[Row], None]) -> None:
+        """Write those that have entries."""
+        for name, entries in self._entries.items():
+            if entries:
+                target = f"{LOG_ROOT}/{name}"
+                directory.write(target, checkpoint_text(entries))
+                detail = "Old entries that lie within the new logs."
+                tell(SalvagedFile(None, target, Fate.REBUILT, detail))
+
+
+def _within(offset: int | None, start: int, end: int) -> int | None:
+    return None if offset is None else max(start, min(offset, end))

@@ -1,0 +1,199 @@
+"""What a salvage does, piece by piece: the rows of its manifest, as values.
+
+Positions and sizes are in bytes, offsets are record offsets, both ends of a range of offsets belong
+to it. Paths of the new directory are relative to it, with slashes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from kafkalog.model import Defect
+
+
+class Fate(StrEnum):
+    """What becomes of a file of the source, or where a file of the result is from."""
+
+    COPIED = "copied"
+    """Byte for byte."""
+    REBUILT = "rebuilt"
+    """Made anew from the copied batches, as a broker's recovery makes it."""
+    LOST = "lost"
+    """It cannot be used; its bytes are in `lost+found`."""
+    SKIPPED = "skipped"
+    """Left where it is: a left-over, or something that is not Kafka's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedRange:
+    """Neighbouring batches that were copied byte for byte.
+
+    `path` is the log they are from, `position` where they are in it, `to_position` where they are
+    in the new one. `records` were decoded, each of them.
+    """
+
+    path: str
+    position: int
+    size_bytes: int
+    to_position: int
+    base_offset: int
+    last_offset: int
+    batches: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """Bytes between two copied batches, or between one and an end of the log.
+
+    Attributes:
+        path: the log they are from.
+        position: where they begin.
+        size_bytes: how many there are.
+        file: where they are now; None where all are zero.
+        reference: kind of the first thing that is wrong there.
+        detail: what that is, in words.
+        defects: how many things are wrong there.
+        first_offset: first offset that no copied batch around the range has; None where the
+            batches around it leave none out.
+        last_offset: last of these offsets; None where there are none, and at the end of a log
+            whose end is not known.
+    """
+
+    path: str
+    position: int
+    size_bytes: int
+    file: str | None
+    reference: str
+    detail: str
+    defects: int
+    first_offset: int | None
+    last_offset: int | None
+
+    @property
+    def is_padding(self) -> bool:
+        """Whether it is but the zeros of preallocation."""
+        return self.file is None and self.first_offset is None
+
+
+@dataclass(frozen=True, slots=True)
+class SalvagedSegment:
+    """A log file and what was copied of it; its copied and lost ranges come before.
+
+    `target` is None where nothing of the log is left. The checksums are CRC-32C of whole files: of
+    the source, and of the new log; None where nothing was written.
+    """
+
+    path: str
+    target: str | None
+    topic: str
+    partition: int | None
+    base_offset: int
+    size_bytes: int
+    size_copied: int
+    size_lost: int
+    batches: int
+    records: int
+    crc: int | None
+    crc_copied: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SalvagedFile:
+    """A file that is no log: what became of it. `target` is None where it was skipped."""
+
+    path: str | None
+    target: str | None
+    fate: Fate
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SalvagedPartition:
+    """A partition of the result, after its segments and files.
+
+    Attributes:
+        path: the directory of the source.
+        target: the new one.
+        topic: topic.
+        partition: number; None where the directory's name has none.
+        log_start_offset: of the new log.
+        log_end_offset: of the new log: what a broker gives the next record.
+        first_unstable_offset: where the first transaction begins that nothing in the new log ends;
+            None without one, and where nothing was written.
+    """
+
+    path: str
+    target: str
+    topic: str
+    partition: int | None
+    log_start_offset: int
+    log_end_offset: int
+    first_unstable_offset: int | None
+
+
+@dataclass
+class SalvageSummary:
+    """Totals of a run.
+
+    `size_bytes` are those of the logs: as many as were copied and lost together. `offsets_lost`
+    counts the offsets of lost ranges whose ends are known; some may never have had a record, as
+    after compaction. `lost_ranges` leaves the zeros of preallocation out. `findings` are what
+    `verify` says about the result. `left_over_removed`: an earlier run for the same destination was
+    killed; what it left was removed.
+    """
+
+    destination: str
+    dry_run: bool
+    partitions: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    size_copied: int = 0
+    size_lost: int = 0
+    batches: int = 0
+    records: int = 0
+    lost_ranges: int = 0
+    offsets_lost: int = 0
+    files: Counter[Fate] = field(default_factory=Counter)
+    findings: int = 0
+    left_over_removed: bool = False
+
+    def count(self, row: Row) -> None:
+        """Take a row into account."""
+        match row:
+            case SalvagedPartition():
+                self.partitions += 1
+            case SalvagedSegment():
+                self.segments += 1
+                self.size_bytes += row.size_bytes
+                self.size_copied += row.size_copied
+                self.size_lost += row.size_lost
+                self.batches += row.batches
+                self.records += row.records
+            case LostRange() if not row.is_padding:
+                self.lost_ranges += 1
+                if row.first_offset is not None and row.last_offset is not None:
+                    self.offsets_lost += row.last_offset - row.first_offset + 1
+            case SalvagedFile():
+                self.files[row.fate] += 1
+            case Defect():
+                self.findings += 1
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether anything is not in the new log that was in the old one, or is still odd there."""
+        return bool(self.lost_ranges or self.files[Fate.LOST] or self.findings)
+
+
+Row = (
+    CopiedRange
+    | LostRange
+    | SalvagedSegment
+    | SalvagedFile
+    | SalvagedPartition
+    | SalvageSummary
+    | Defect
+)
+"""What the manifest has a line for."""

@@ -1,0 +1,265 @@
+"""A log as pieces in file order, each a batch or a stretch without one, and which are sound.
+
+A batch is sound if its frame, its version and its checksum are right, all its records decode, and
+its offsets and leader epoch fit into what lies around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from formats.constants import INT32_MAX, INT64_MAX
+from kafkalog.check.batch_checks import CheckedLog, defects_of_stretch
+from kafkalog.check.headers_alone import ChecksumsMatch, MagicIsKnown
+from kafkalog.check.in_records import RecordsDecode
+from kafkalog.columnar import header_table as h
+from kafkalog.columnar import record_facts as facts
+from kafkalog.columnar.headers import header_stretches
+from kafkalog.defects import make_defect
+from kafkalog.model import Defect, Level, Severity
+from kafkalog.salvage.chain import longest_chain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from kafkalog.columnar.headers import Stretch
+    from kafkalog.source import Source
+
+    Table = NDArray[np.int64]
+
+(POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, EPOCH, RECORDS, IS_SOUND, FIELDS) = range(8)
+"""Rows of a table of pieces, one column per piece."""
+
+WINDOW: Final = 1 << 16
+"""So many pieces are looked at together; the first half of them is decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a log's name and neighbours say about its batches.
+
+    Attributes:
+        base_offset: of the segment.
+        next_base_offset: of the segment behind it; None without one.
+        next_epoch: leader epoch of the first sound batch behind it; None where that is not known.
+    """
+
+    base_offset: int
+    next_base_offset: int | None = None
+    next_epoch: int | None = None
+
+    @property
+    def offset_max(self) -> int:
+        """The largest offset that the segment can hold."""
+        end = INT64_MAX if self.next_base_offset is None else self.next_base_offset - 1
+        return min(end, self.base_offset + INT32_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Some pieces that are decided, in file order, and what is wrong with those that are not sound.
+
+    `table` is int64 with a row per field and a column per piece; `wrong` has an entry, by position,
+    for every piece whose row IS_SOUND is 0.
+    """
+
+    table: Table
+    wrong: dict[int, Defect]
+
+
+def decided_pieces(source: Source, bounds: Bounds, threads: int | None = None) -> Iterator[Decided]:
+    """All pieces of a log; together they cover every byte.
+
+    Args:
+        source: the log.
+        bounds: what is known of its place.
+        threads: as for `header_stretches`.
+
+    Raises:
+        UnreadableError: the log cannot be read on.
+
+    Cost:
+        Every byte is read and every record decoded once; memory as for `header_stretches`, and some
+        40 MB for the window.
+    """
+    window = _Window(source.path, bounds)
+    checked = CheckedLog(source.path)
+    alone = (ChecksumsMatch(checked), MagicIsKnown(checked), RecordsDecode(checked))
+    for found in header_stretches(source, Level.DEEP, threads):
+        if isinstance(found, Defect):
+            column = np.zeros((FIELDS, 1), np.int64)
+            column[:, 0] = (found.position or 0, found.size_bytes or 0, 0, 0, -1, 0, 0)
+            window.add(column, {found.position or 0: found})
+        else:
+            table = _table_of(found)
+            wrong = {
+                defect.position or 0: defect
+                for defect in defects_of_stretch(alone, found)
+                if defect.severity == Severity.DAMAGE
+            }
+            wrong |= _unreadable_markers(source.path, found)
+            table[IS_SOUND, np.isin(table[POSITION], list(wrong))] = 0
+            window.add(table, wrong)
+        while window.is_full:
+            yield window.decide(window.count // 2)
+    if window.count:
+        yield window.decide(window.count)
+
+
+def _table_of(stretch: Stretch) -> Table:
+    headers, found = stretch.headers, stretch.facts
+    assert found is not None, "records are decoded at level deep"
+    table = np.empty((FIELDS, stretch.count), np.int64)
+    table[POSITION] = headers[h.POSITION]
+    table[SIZE] = headers[h.SIZE]
+    # Only the last offset of a compressed message of magic 0 and 1 is in its header.
+    inner = (headers[h.MAGIC] < 2) & (found[facts.FOUND] > 0)
+    table[BASE_OFFSET] = np.where(inner, found[facts.FIRST], headers[h.BASE_OFFSET])
+    table[LAST_OFFSET] = headers[h.LAST_OFFSET]
+    table[EPOCH] = headers[h.EPOCH]
+    table[RECORDS] = found[facts.FOUND].clip(0)
+    table[IS_SOUND] = 1
+    return table
+
+
+def _unreadable_markers(path: str, stretch: Stretch) -> dict[int, Defect]:
+    """Control batches that recovery would fail on, by position."""
+    wrong = {}
+    bad = stretch.crc_valid & (stretch.markers[facts.MARKER_TYPE] == facts.UNREADABLE)
+    for i in np.flatnonzero(bad).tolist():
+        position = int(stretch.headers[h.POSITION, i])
+        wrong[position] = make_defect(
+            "control-record-malformed",
+            path,
+            "The control record of the batch cannot be read.",
+            position=position,
+            offset=int(stretch.headers[h.BASE_OFFSET, i]),
+            size_bytes=int(stretch.headers[h.SIZE, i]),
+        )
+    return wrong
+
+
+class _Window:
+    """Pieces that wait until enough of what follows them is known."""
+
+    def __init__(self, path: str, bounds: Bounds) -> None:
+        self._path = path
+        self._bounds = bounds
+        self._tables: list[Table] = []
+        self._wrong: dict[int, Defect] = {}
+        self._last_offset = bounds.base_offset - 1
+        self._last_epoch = -1
+        self.count = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether some can be decided."""
+        return self.count >= WINDOW
+
+    def add(self, table: Table, wrong: dict[int, Defect]) -> None:
+        """More pieces, in file order."""
+        self._tables.append(table)
+        self._wrong |= wrong
+        self.count += table.shape[1]
+
+    def decide(self, count: int) -> Decided:
+        """The first pieces; all where none follow.
+
+        What others contradict is looked at again, with more of what follows, until it is decided.
+        """
+        table = np.concatenate(self._tables, axis=1)
+        sound = table[IS_SOUND] != 0
+        outside = self._outside(table, sound)
+        sound[outside] = False
+        misplaced = _not_in(sound, self._offset_chain(table, sound))
+        sound[misplaced] = False
+        strange = _not_in(sound, self._epoch_chain(table, sound, is_end=count == self.count))
+        sound[strange] = False
+        decided = table[:, :count].copy()
+        decided[IS_SOUND] = sound[:count]
+        if sound[:count].any():
+            last = int(np.flatnonzero(sound[:count])[-1])
+            self._last_offset = int(decided[LAST_OFFSET, last])
+            self._last_epoch = max(self._last_epoch, int(decided[EPOCH, last]))
+        end = int(decided[POSITION, -1])
+        wrong = {at: defect for at, defect in self._wrong.items() if at <= end}
+        self._wrong = {at: defect for at, defect in self._wrong.items() if at > end}
+        for ordinals, describe in (
+            (outside, self._outside_defect),
+            (misplaced, self._offset_defect),
+            (strange, self._epoch_defect),
+        ):
+            for i in ordinals[ordinals < count].tolist():
+                defect = describe(table[:, i].tolist())
+                wrong[int(table[POSITION, i])] = defect
+        self._tables, self.count = [table[:, count:].copy()], self.count - count
+        return Decided(decided, wrong)
+
+    def _outside(self, table: Table, sound: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Ordinals of the batches whose offsets the segment cannot have."""
+        base, last = table[BASE_OFFSET], table[LAST_OFFSET]
+        fits = (base >= self._bounds.base_offset) & (last >= base)
+        fits &= last <= self._bounds.offset_max
+        return np.flatnonzero(sound & ~fits)
+
+    def _offset_chain(self, table: Table, sound: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Ordinals of the batches that follow each other by their offsets."""
+        which = np.flatnonzero(sound)
+        low, high = table[BASE_OFFSET, which], table[LAST_OFFSET, which]
+        return which[longest_chain(low, high, self._last_offset)]
+
+    def _epoch_chain(
+        self, table: Table, sound: NDArray[np.bool_], *, is_end: bool
+    ) -> NDArray[np.int64]:
+        """Ordinals of the batches whose leader epochs do not go back, by runs of equal ones."""
+        which = np.flatnonzero(sound)
+        with_epoch = table[EPOCH, which] >= 0
+        dated = which[with_epoch]
+        epochs = table[EPOCH, dated]
+        starts = np.flatnonzero(np.diff(epochs, prepend=-2))
+        runs = epochs[starts]
+        weights = np.diff(starts, append=len(epochs))
+        if is_end and self._bounds.next_epoch is not None:
+            runs = np.append(runs, self._bounds.next_epoch)  # one batch more that has its say
+            weights = np.append(weights, 1)
+        chosen = longest_chain(runs, runs - 1, self._last_epoch - 1, weights)[: len(starts)]
+        kept = np.repeat(chosen, weights[: len(starts)])
+        return np.sort(np.concatenate((which[~with_epoch], dated[kept])))
+
+    def _outside_defect(self, piece: list[int]) -> Defect:
+        bounds = self._bounds
+        if piece[BASE_OFFSET] < bounds.base_offset:
+            detail = f"The segment starts at offset {bounds.base_offset}."
+            return self._defect("batch-below-base-offset", piece, detail)
+        detail = f"The segment can hold offsets up to {bounds.offset_max}."
+        return self._defect("batch-offset-not-increasing", piece, detail)
+
+    def _offset_defect(self, piece: list[int]) -> Defect:
+        detail = "More batches around it leave no place for them."
+        return self._defect("batch-offset-not-increasing", piece, detail)
+
+    def _epoch_defect(self, piece: list[int]) -> Defect:
+        detail = f"Leader epoch {piece[EPOCH]} does not fit those of the batches around it."
+        return self._defect("batch-epoch-not-monotonic", piece, detail)
+
+    def _defect(self, reference: str, piece: list[int], detail: str) -> Defect:
+        return make_defect(
+            reference,
+            self._path,
+            f"A batch says it has offsets {piece[BASE_OFFSET]} to {piece[LAST_OFFSET]}. {detail}",
+            position=piece[POSITION],
+            offset=piece[BASE_OFFSET],
+            size_bytes=piece[SIZE],
+        )
+
+
+def _not_in(sound: NDArray[np.bool_], kept: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ordinals of the sound pieces that are not kept."""
+    dropped = sound.copy()
+    dropped[kept] = False
+    return np.flatnonzero(dropped)

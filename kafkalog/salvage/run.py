@@ -1,0 +1,178 @@
+"""A salvage from beginning to end: every sound batch past any damage, in a new directory.
+
+The new directory holds `log`, a log directory for a broker; `lost+found`, the bytes that are not in
+it; and the manifest, which accounts for every byte of every log.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import UsageError
+from kafkalog.log_dir import LogDir
+from kafkalog.names import DirectoryState
+from kafkalog.salvage.log_dir_files import Checkpoints, copy_top_files
+from kafkalog.salvage.manifest import MANIFEST, manifest_line
+from kafkalog.salvage.model import Fate, SalvagedFile, SalvagedSegment, SalvageSummary
+from kafkalog.salvage.partition import LOG_ROOT, PartitionCopy
+from kafkalog.salvage.recheck import check_copies, check_partition, findings
+from kafkalog.salvage.sources import log_dir_of, logs_of, partitions_of
+from kafkalog.source import Source
+from kafkalog.storage import LogDirLock, NewDirectory, require_space, require_vacant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import BinaryIO
+
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.salvage.model import Row
+    from kafkalog.salvage.sources import Target
+
+
+def salvage(
+    target: Target,
+    destination: str,
+    *,
+    dry_run: bool = False,
+    tell: Callable[[Row], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> SalvageSummary:
+    """Copy every sound batch of some logs into a new directory, and account for the rest.
+
+    The source is only read, under a lock that keeps brokers off its log directory. What is at
+    `destination` after a crash is nothing, or the whole result; it was read back and checked then.
+
+    Args:
+        target: a log directory, a partition directory or one log.
+        destination: the new directory: nothing of that name, or an empty directory.
+        dry_run: only say what would be done; nothing is written, and nothing locked.
+        tell: called with each row of the manifest.
+        progress: called with the number of bytes done since the last call; a byte counts when it
+            was read, and again when its copy was checked.
+
+    Returns:
+        Totals, which are the last row of the manifest.
+
+    Raises:
+        UsageError: the target is a file but no log, or the destination lies inside the source.
+        UnreadableError: the source cannot be read; the rest of a failing disk can be, from an image
+            in which what is unreadable is filled up.
+        DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
+        CorruptDataError: the result would not be what it should; it was not kept.
+
+    Cost:
+        The source is read once, the copy once; memory does not grow with the logs, but for some
+        200 bytes a segment.
+    """
+    log_dir = log_dir_of(target)
+    _require_outside(target.path, log_dir, destination)
+    partitions = partitions_of(target)
+    with ExitStack() as held:
+        directory, manifest = None, None
+        summary = SalvageSummary(destination, dry_run)
+        if dry_run:
+            require_vacant(os.path.realpath(destination))
+        else:
+            held.enter_context(LogDirLock(log_dir))
+            require_space(destination, _size_to_copy(partitions))
+            directory = held.enter_context(NewDirectory(destination))
+            manifest = held.enter_context(directory.create(MANIFEST))
+            summary.left_over_removed = directory.left_over_removed
+        run = _Run(directory, manifest, summary, tell, progress)
+        run.copy(target, partitions)
+        run.check(is_log_dir=isinstance(target, LogDir))
+        run.row(summary)
+    return summary
+
+
+def _require_outside(path: str, log_dir: str, destination: str) -> None:
+    """Nothing is written into the source, nor beside partitions, where a broker would trip over it.
+
+    Raises:
+        UsageError: the destination is there.
+    """
+    wanted = os.path.realpath(destination)
+    sources = [os.path.realpath(path)]
+    if any(os.path.lexists(os.path.join(log_dir, name)) for name in (".lock", "meta.properties")):
+        sources.append(log_dir)
+    if any(os.path.commonpath((source, wanted)) == source for source in sources):
+        raise UsageError(
+            "The result would lie inside what is salvaged.",
+            path=destination,
+            hint="Name a directory elsewhere.",
+        )
+
+
+def _size_to_copy(partitions: Sequence[PartitionDir]) -> int:
+    """Bytes of the logs, without the holes of preallocated ones."""
+    size = 0
+    for partition in partitions:
+        for log in logs_of(partition):
+            with Source(log.path) as source:
+                size += min(source.size_bytes, source.stored_bytes)
+    return size
+
+
+class _Run:
+    """The work on all partitions, and who is told of it."""
+
+    def __init__(
+        self,
+        directory: NewDirectory | None,
+        manifest: BinaryIO | None,
+        summary: SalvageSummary,
+        tell: Callable[[Row], None] | None,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        self.summary = summary
+        self._directory = directory
+        self._manifest = manifest
+        self._tell = tell
+        self._progress = progress or (lambda _: None)
+        self._checksums: dict[str, int] = {}  # of the new logs
+        self._places: list[str] = []  # of the new partitions
+
+    def copy(self, target: Target, partitions: Sequence[PartitionDir]) -> None:
+        """Copy all partitions, then what lies beside them."""
+        checkpoints = Checkpoints()
+        for partition in partitions:
+            if partition.state == DirectoryState.DELETE:
+                detail = "A broker deletes it at its next start."
+                self.row(SalvagedFile(partition.path, None, Fate.SKIPPED, detail))
+                continue
+            copy = PartitionCopy(partition, self._directory, self.row, self._progress)
+            new = copy.run()
+            self.row(new)
+            self._places.append(new.target)
+            checkpoints.add(copy, new)
+        if isinstance(target, LogDir):
+            copy_top_files(target, self._directory, self.row)
+        if self._directory is not None:
+            checkpoints.write(self._directory, self.row)
+
+    def check(self, *, is_log_dir: bool) -> None:
+        """Read back what was written.
+
+        Raises:
+            CorruptDataError: it is not what it should be.
+        """
+        if self._directory is None:
+            return
+        check_copies(self._directory, self._checksums)
+        for place in self._places:
+            check_partition(self._directory, place)
+        for place in (LOG_ROOT,) if is_log_dir else self._places:
+            for defect in findings(self._directory, place, self._progress):
+                self.row(defect)
+
+    def row(self, row: Row) -> None:
+        """Take a row of the manifest down."""
+        self.summary.count(row)
+        if isinstance(row, SalvagedSegment) and row.target and row.crc_copied is not None:
+            self._checksums[row.target] = row.crc_copied
+        if self._manifest is not None:
+            self._manifest.write(manifest_line(row))
+        if self._tell is not None:
+            self._tell(row)

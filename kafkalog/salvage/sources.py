@@ -1,0 +1,100 @@
+"""What there is to salvage: the logs of a partition as a broker would take them, and other files.
+
+Follows `LogLoader` of Kafka 4.3 in what an interrupted swap means.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import UsageError
+from kafkalog.framing import find_batch, read_batch
+from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+from kafkalog.model import Batch
+from kafkalog.names import FileKind, FileState, parse_directory_name
+from kafkalog.recovery import RemoveFile, RenameFile, StartMode, predict_start
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Target = LogDir | PartitionDir | FileEntry
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLog:
+    """A log file, and the base offset of the segment it is."""
+
+    path: str
+    base_offset: int
+    size_bytes: int
+
+
+def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
+    """The partitions that a target stands for; one log is taken for a partition of one segment.
+
+    Raises:
+        UsageError: it is a file, but no log.
+        KafkaLogError: a partition of a log directory cannot be listed.
+    """
+    if isinstance(target, PartitionDir):
+        return (target,)
+    if isinstance(target, LogDir):
+        for error in target.errors.values():
+            raise error
+        return target.partitions
+    if target.name.kind != FileKind.LOG:
+        raise UsageError(
+            "Only logs are salvaged: all other files are made anew from them.",
+            path=target.path,
+            hint="Give a log directory, a partition directory or a .log file.",
+        )
+    directory = os.path.dirname(os.path.abspath(target.path))
+    return (PartitionDir(directory, parse_directory_name(os.path.basename(directory)), (target,)),)
+
+
+def log_dir_of(target: Target) -> str:
+    """The log directory that a target is, or would be in."""
+    path = os.path.realpath(target.path)
+    depth = 0 if isinstance(target, LogDir) else 1 if isinstance(target, PartitionDir) else 2
+    for _ in range(depth):
+        path = os.path.dirname(path)
+    return path
+
+
+def logs_of(partition: PartitionDir) -> list[SourceLog]:
+    """The logs of a partition by base offset.
+
+    Where a swap was interrupted, those that a broker's start would find after it is completed. A
+    single file counts whatever its suffix says.
+    """
+    logs = [entry for entry in partition.files if entry.name.kind == FileKind.LOG]
+    if len(partition.files) > 1:
+        found = {entry.name.name: entry for entry in logs if entry.name.state == FileState.LIVE}
+        swaps = {entry.name.name: entry for entry in logs if entry.name.state == FileState.SWAP}
+        if swaps:
+            for action in predict_start(partition, StartMode.CLEAN).actions:
+                if isinstance(action, RemoveFile):
+                    found.pop(action.name, None)
+                elif isinstance(action, RenameFile) and action.name in swaps:
+                    found[action.new_name] = swaps[action.name]
+        logs = list(found.values())
+    listed = [SourceLog(log.path, log.name.offset or 0, log.size_bytes) for log in logs]
+    return sorted(listed, key=lambda log: log.base_offset)
+
+
+def next_epoch(following: Sequence[SourceLog]) -> int | None:
+    """Leader epoch of the first sound batch in some logs; None without one, or where it has none.
+
+    Cost:
+        A few kilobytes, and the logs up to there where they begin with damage.
+    """
+    for log in following:
+        with Source(log.path) as source:
+            position = find_batch(source, 0, source.size_bytes)
+            found = read_batch(source, position, source.size_bytes)
+        if isinstance(found, Batch):
+            return found.partition_leader_epoch if found.partition_leader_epoch >= 0 else None
+    return None
