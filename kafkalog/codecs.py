@@ -66,6 +66,11 @@ class _Output:
         self.size += len(piece)
         self.buffer.write(piece)
 
+    def clear(self) -> None:
+        """Begin again."""
+        self.size = 0
+        self.buffer = BytesIO()
+
     def reserve(self, size: int) -> None:
         """Raise when `size` more bytes would be too many."""
         if self.size + size > self.limit:
@@ -362,23 +367,33 @@ def _decompress_zstd(view: memoryview, output: _Output) -> None:
     import zstandard
 
     decompressor = _zstd_decompressor()
-    last_feed = (len(view) - 1) // _ZSTD_FEED_SIZE * _ZSTD_FEED_SIZE
-    position = 0
     try:
-        while position < len(view):
-            # The wheel ends silently where a frame is cut off. So does zstd-jni when it has read
-            # the last of its input together with the end of the frame before; else it is an error.
-            end = _end_of_zstd_frame(view, position)
-            if end is None and position <= last_feed:
-                raise _damage(ZSTD, f"the frame at position {position} is cut off")
-            for piece in decompressor.read_to_iter(view[position:end]):
-                output.write(piece)
-            position = len(view) if end is None else end
-    except zstandard.ZstdError as error:
-        raise _damage(ZSTD, str(error)) from error
+        _decompress_zstd_frames(decompressor, view, output)
+    except zstandard.ZstdError:
+        # What is wrong with a frame is put in other words by a decompressor with buffers of other
+        # frames: a fresh one says it, so that damage has one name whoever meets it, and when.
+        output.clear()
+        try:
+            _decompress_zstd_frames(zstandard.ZstdDecompressor(), view, output)
+        except zstandard.ZstdError as error:
+            raise _damage(ZSTD, str(error)) from error
     finally:
         if decompressor.memory_size() > _ZSTD_KEPT_MAX:
             _kept.zstd = None
+
+
+def _decompress_zstd_frames(decompressor: Any, view: memoryview, output: _Output) -> None:
+    last_feed = (len(view) - 1) // _ZSTD_FEED_SIZE * _ZSTD_FEED_SIZE
+    position = 0
+    while position < len(view):
+        # The wheel ends silently where a frame is cut off. So does zstd-jni when it has read the
+        # last of its input together with the end of the frame before; else it is an error.
+        end = _end_of_zstd_frame(view, position)
+        if end is None and position <= last_feed:
+            raise _damage(ZSTD, f"the frame at position {position} is cut off")
+        for piece in decompressor.read_to_iter(view[position:end]):
+            output.write(piece)
+        position = len(view) if end is None else end
 
 
 def _zstd_decompressor() -> Any:

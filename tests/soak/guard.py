@@ -30,7 +30,7 @@ def guarded(shape: Any, dtype: Any = np.float64) -> Any:
     address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
     if _LIBC.mprotect(ctypes.c_void_p(address + usable), ctypes.c_size_t(_PAGE), _PROT_NONE):
         raise OSError(ctypes.get_errno(), "mprotect")
-    found = np.frombuffer(pages, np.uint8, size, usable - size).view(dtype).reshape(shape)
+    found = np.ndarray(shape, dtype, pages, usable - size)
     assert found.flags.writeable
     return found
 

@@ -26,6 +26,7 @@ from tests.soak.target import Place, Target, only
 from tests.sweeps import FILE_READERS, covers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
     from random import Random
 
@@ -141,20 +142,9 @@ def check_scan(files: Files, rng: Random, place: Place) -> None:
     from tests.kafkalog.columnar.twins import row_of
 
     path, wanted = _put(files, place), selection(rng)
-    rows, defects = [], []
-    for found in read_records(path, wanted):
-        (defects if isinstance(found, Defect) else rows).append(found)  # type: ignore[attr-defined]
-    told: list[Defect] = []
-    got: list[Any] = []
-    batch_rows, threads = rng.choice((1, 3, 1000)), rng.choice((1, 1, 2))
-    with kernels(on=True), patch.object(chunks, "CHUNK_SIZE_MIN", rng.choice((200, 200, 1 << 16))):
-        for table in columnar.scan(
-            path, selection=wanted, defects=told.append, batch_rows=batch_rows, threads=threads
-        ):
-            table.validate(full=True)
-            got += table.to_pylist()
-    assert told == defects
-    assert got == [row_of(row) for row in rows]
+    options = {"batch_rows": rng.choice((1, 3, 1000)), "threads": rng.choice((1, 1, 2))}
+    rows = _sorted_out(lambda: read_records(path, wanted))
+    _check_twins(path, wanted, rows, row_of, rng.choice((200, 200, 1 << 16)), options)
 
 
 def check_batches(files: Files, rng: Random, place: Place) -> None:
@@ -162,18 +152,44 @@ def check_batches(files: Files, rng: Random, place: Place) -> None:
     from tests.kafkalog.columnar.test_batch_twins import row_of
 
     path, wanted = _put(files, place), selection(rng)
+    options = {"batches": True, "batch_rows": 3, "threads": 1}
+    rows = _sorted_out(lambda: read_batches(path, wanted))
+    _check_twins(path, wanted, rows, row_of, 200, options)
+
+
+_Sorted = tuple[list[Any], list[Defect], str]
+
+
+def _sorted_out(read: Callable[[], Iterable[Any]]) -> _Sorted:
+    """Rows, defects, and the error that ended the reading, if any."""
     rows, defects = [], []
-    for found in read_batches(path, wanted):
-        (defects if isinstance(found, Defect) else rows).append(found)  # type: ignore[attr-defined]
+    try:
+        for found in read():
+            (defects if isinstance(found, Defect) else rows).append(found)
+    except KafkaLogError as error:
+        return rows, defects, str(error)
+    return rows, defects, ""
+
+
+def _check_twins(
+    path: str,
+    wanted: Selection,
+    by_reference: _Sorted,
+    row_of: Callable[[Any], Any],
+    chunk_size: int,
+    options: dict[str, Any],
+) -> None:
     told: list[Defect] = []
-    got: list[Any] = []
-    with kernels(on=True), patch.object(chunks, "CHUNK_SIZE_MIN", 200):
-        for table in columnar.scan(
-            path, batches=True, selection=wanted, batch_rows=3, defects=told.append, threads=1
-        ):
-            got += table.to_pylist()
+    with kernels(on=True), patch.object(chunks, "CHUNK_SIZE_MIN", chunk_size):
+        tables = _sorted_out(
+            lambda: columnar.scan(path, selection=wanted, defects=told.append, **options)
+        )
+    rows, defects, error = by_reference
+    for table in tables[0]:
+        table.validate(full=True)
+    assert tables[2] == error
     assert told == defects
-    assert got == [row_of(row) for row in rows]
+    assert [row for table in tables[0] for row in table.to_pylist()] == [*map(row_of, rows)]
 
 
 def check_stretches(files: Files, rng: Random, place: Place) -> None:
