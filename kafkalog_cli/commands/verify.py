@@ -46,10 +46,10 @@ def verify(
             for target in targets:
                 for defect in run.verify(target):
                     writer.write(defect)
-                    outcome.fail_if(defect.severity in failing)
+                    outcome.count(defect, failing)
             for defect in run.end():
                 writer.write(defect)
-                outcome.fail_if(defect.severity in failing)
+                outcome.count(defect, failing)
             if form in (Format.NDJSON, Format.JSON):
                 writer.write_row(summary_row(run.summary, level))
     if form == Format.TABLE and targets:
