@@ -148,7 +148,15 @@ def _record(rng: Random, delta: int) -> bytes:
     return record(delta, _field(rng), _field(rng), time_delta=time, headers=headers)
 
 
-_TEXTS = (b"", b"\x00", b"\xff\xfe", b'"quoted"\n,', "\u202e\x1bé😀".encode(), b"\xed\xa0\x80", b"1")
+_TEXTS = (
+    b"",
+    b"\x00",
+    b"\xff\xfe",
+    b'"quoted"\n,',
+    "\u202e\x1bé😀".encode(),
+    b"\xed\xa0\x80",
+    b"1",
+)
 
 
 def _field(rng: Random) -> bytes | None:

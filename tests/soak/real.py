@@ -20,7 +20,9 @@ Files = dict[str, bytes]
 @cache
 def partitions() -> list[Files]:
     """Small partition directories of brokers, and those of the loader's damaged ones."""
-    return [files for _, files in _directories() if sum(map(len, files.values())) < _DIRECTORY_SIZE_MAX]
+    return [
+        files for _, files in _directories() if sum(map(len, files.values())) < _DIRECTORY_SIZE_MAX
+    ]
 
 
 @cache
