@@ -151,10 +151,9 @@ def check_kafka_dump_log(files: Files, rng: Random, place: Place) -> None:
     """`kafka-dump-log` with its options: the same output with the kernels and without."""
     directory = place.put(files, rng.choice(TOPICS))
     argv: list[object] = ["kafka-dump-log", "--files", directory / rng.choice(sorted(files))]
-    for option in ("--deep-iteration", "--print-data-log", "--skip-record-metadata",
-                   "--verify-index-only"):  # fmt: skip
-        if rng.random() < 0.4:
-            argv.append(option)
+    flags = ("--deep-iteration", "--print-data-log", "--skip-record-metadata",
+             "--verify-index-only")  # fmt: skip
+    argv += [flag for flag in flags if rng.random() < 0.4]
     if rng.random() < 0.1:
         argv.append("--index-sanity-check")
     if rng.random() < 0.2:

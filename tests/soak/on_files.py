@@ -228,11 +228,10 @@ def hash_input(rng: Random) -> Files:
 
 def check_hash(files: Files, rng: Random, _place: Place) -> None:
     """Hashes are those of the publication."""
-    from tests.kafkalog.columnar.test_hash_kernels import reference
-
     import numpy as np
 
     from kafkalog.columnar.hash_kernels import hash_keys
+    from tests.kafkalog.columnar.test_hash_kernels import reference
     from tests.soak.guard import guarded
 
     data, keys, position = only(files), [], 0

@@ -67,7 +67,7 @@ class Worker:
         before = peak_bytes()
         try:
             target.run(files, rng, self._place)
-        except Exception:  # whatever it is, it is not what was promised
+        except Exception:  # noqa: BLE001 # whatever it is, it is not what was promised
             return traceback.format_exc(limit=-12)
         grown = peak_bytes() - before
         return f"took {grown >> 20} MiB of memory" if grown > self._growth_max else None
