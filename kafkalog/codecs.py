@@ -10,15 +10,15 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from formats.constants import COMPRESSION_NAMES
-from kafkalog.errors import CorruptDataError, LimitExceededError, UnsupportedError
+from kafkalog.errors import CorruptDataError, KafkaLogError, LimitExceededError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 # A producer's batch has 1 MiB by default, and no chunk of snappy-java can be larger than 512 MiB. A
 # legitimate batch is far below this, and a process with 1 GiB of memory survives it.
@@ -51,6 +51,11 @@ _ZSTD_FEED_SIZE: Final = 131075
 _ZSTD_KEPT_MAX: Final = 16 * 1024 * 1024  # a decompressor with a larger window is not used again
 _kept = threading.local()
 
+_LARGE_SIZE: Final = 64 * 1024 * 1024
+_large = threading.Lock()
+"""Held while more than that is made: a log full of bombs takes the memory of one, not of one a
+thread."""
+
 
 class _Output:
     """The decompressed bytes so far, at most `limit` of them."""
@@ -60,11 +65,17 @@ class _Output:
         self.limit = limit
         self.size = 0
         self.buffer = BytesIO()
+        self._is_large = False
 
     def write(self, piece: bytes | bytearray | memoryview) -> None:
         self.reserve(len(piece))
         self.size += len(piece)
         self.buffer.write(piece)
+
+    def clear(self) -> None:
+        """Begin again."""
+        self.size = 0
+        self.buffer = BytesIO()
 
     def reserve(self, size: int) -> None:
         """Raise when `size` more bytes would be too many."""
@@ -73,6 +84,15 @@ class _Output:
             raise LimitExceededError(
                 f"The decompressed data ({name}) is larger than the limit of {self.limit} bytes."
             )
+        if self.size + size > _LARGE_SIZE and not self._is_large:
+            _large.acquire()
+            self._is_large = True
+
+    def end(self) -> None:
+        """Nothing more will be written."""
+        if self._is_large:
+            _large.release()
+            self._is_large = False
 
 
 def decompress(
@@ -93,6 +113,7 @@ def decompress(
 
     Cost:
         Memory for the result and a few MiB; zstd up to 128 MiB more, if the frame asks for it.
+        Of several threads one at a time makes a result of more than 64 MiB.
     """
     if not _is_known(codec, magic):
         raise CorruptDataError(
@@ -102,11 +123,23 @@ def decompress(
     if codec == NONE:
         output.reserve(len(data))
         return bytes(data)
-    if codec == LZ4:
-        _decompress_lz4(memoryview(data), output, check_header=magic != 0)
-    else:
-        steps = {GZIP: _decompress_gzip, SNAPPY: _decompress_snappy, ZSTD: _decompress_zstd}
+    steps: dict[int, Callable[[memoryview, _Output], None]] = {
+        GZIP: _decompress_gzip,
+        SNAPPY: _decompress_snappy,
+        LZ4: partial(_decompress_lz4, check_header=magic != 0),
+        ZSTD: _decompress_zstd,
+    }
+    try:
         steps[codec](memoryview(data), output)
+    except KafkaLogError as error:
+        import traceback
+
+        # An error may be kept as long as a log is read: not with the output in its frames.
+        traceback.clear_frames(error.__traceback__)
+        output.clear()
+        raise
+    finally:
+        output.end()
     return output.buffer.getvalue()
 
 
@@ -362,23 +395,33 @@ def _decompress_zstd(view: memoryview, output: _Output) -> None:
     import zstandard
 
     decompressor = _zstd_decompressor()
-    last_feed = (len(view) - 1) // _ZSTD_FEED_SIZE * _ZSTD_FEED_SIZE
-    position = 0
     try:
-        while position < len(view):
-            # The wheel ends silently where a frame is cut off. So does zstd-jni when it has read
-            # the last of its input together with the end of the frame before; else it is an error.
-            end = _end_of_zstd_frame(view, position)
-            if end is None and position <= last_feed:
-                raise _damage(ZSTD, f"the frame at position {position} is cut off")
-            for piece in decompressor.read_to_iter(view[position:end]):
-                output.write(piece)
-            position = len(view) if end is None else end
-    except zstandard.ZstdError as error:
-        raise _damage(ZSTD, str(error)) from error
+        _decompress_zstd_frames(decompressor, view, output)
+    except zstandard.ZstdError:
+        # What is wrong with a frame is put in other words by a decompressor with buffers of other
+        # frames: a fresh one says it, so that damage has one name whoever meets it, and when.
+        output.clear()
+        try:
+            _decompress_zstd_frames(zstandard.ZstdDecompressor(), view, output)
+        except zstandard.ZstdError as error:
+            raise _damage(ZSTD, str(error)) from error
     finally:
         if decompressor.memory_size() > _ZSTD_KEPT_MAX:
             _kept.zstd = None
+
+
+def _decompress_zstd_frames(decompressor: Any, view: memoryview, output: _Output) -> None:
+    last_feed = (len(view) - 1) // _ZSTD_FEED_SIZE * _ZSTD_FEED_SIZE
+    position = 0
+    while position < len(view):
+        # The wheel ends silently where a frame is cut off. So does zstd-jni when it has read the
+        # last of its input together with the end of the frame before; else it is an error.
+        end = _end_of_zstd_frame(view, position)
+        if end is None and position <= last_feed:
+            raise _damage(ZSTD, f"the frame at position {position} is cut off")
+        for piece in decompressor.read_to_iter(view[position:end]):
+            output.write(piece)
+        position = len(view) if end is None else end
 
 
 def _zstd_decompressor() -> Any:

@@ -10,9 +10,11 @@ from kafkalog.model import Defect, Severity
 from kafkalog_cli.render.diagnostics import show_defect, show_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+
+_FAILING = tuple(severity for severity in Severity if severity != Severity.NOTE)
 
 
 @dataclass
@@ -38,9 +40,9 @@ class Outcome:
         show_error(error)
         self.status = max(self.status, error.exit_code)
 
-    def count(self, defect: Defect) -> None:
-        """Remember that a defect was found; notes do not count."""
-        self.fail_if(defect.severity != Severity.NOTE)
+    def count(self, defect: Defect, failing: Sequence[Severity] = _FAILING) -> None:
+        """Remember a defect: one of these severities is a failure, a limit that was hit always."""
+        self.fail_if(defect.severity in failing)
         if defect.reference == LimitExceededError.reference:
             self.status = max(self.status, LimitExceededError.exit_code)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar.stages import Part
-from kafkalog.model import Header, Record, increment_sequence
+from kafkalog.model import Header, Record, increment_sequence, wrap_int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,8 @@ def records_of(rows: Rows, judged: Judged) -> list[Record]:
             batch = batches[ordinal] = judged.batch(ordinal)
         sequence = -1
         if batch.base_sequence >= 0:
-            sequence = increment_sequence(batch.base_sequence, offset - batch.base_offset)
+            delta = wrap_int64(offset - batch.base_offset)  # the offset itself may have wrapped
+            sequence = increment_sequence(batch.base_sequence, delta)
         found.append(
             Record(
                 batch=batch,

@@ -9,6 +9,7 @@ import contextlib
 import gzip
 import itertools
 import struct
+import threading
 import tracemalloc
 import zlib
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog import codecs
 from kafkalog.codecs import compress, decompress
 from kafkalog.errors import CorruptDataError, KafkaLogError, LimitExceededError, UnsupportedError
 
@@ -411,3 +413,28 @@ def test_errors_have_the_exit_status_of_their_kind():
             call()
         statuses.append(caught.value.exit_code)
     assert statuses == [6, 7, 5]
+
+
+def test_what_is_wrong_with_a_frame_does_not_depend_on_those_before(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Several threads decode a log, each with a decompressor of its own: one word for all."""
+    wide = bytes.fromhex("28b52ffd00686f78c8373704c15c93614d57ebb895b40100d258000505")
+    bad = bytes.fromhex(
+        "28b52ffd001d23c2a4f9de5ba9414a93ab4cac790c00e9060063fe060002d01292ca485bf98b98151a0602200100"
+        "047b7d123f54d99243d072961920ee7d5fd4ce28d1627b9b225e7a86de8c1c000a0210538ca574e252ccc1010050"
+        "000a04226b13599d34a2ed0ec1472857daed4e953322aefba85775e3318a77d996fa96b5ab5043001200060604ff"
+        "fe020000cc01000a08105a9cde83794763f81091bc0fcad5a81bd30610359b8dfe6fca4b5612ca9f2769b3d3a6b7"
+        "110231502d95d6ee1facdbdcfc0ab193dc8fdeb739f82b1cb88209c8609bcb1c6797970b59a57436ea8394b52037"
+        "3516928e4c4133f2e8307fd30508fb01"
+    )
+    said = []
+    for before in ((), (wide,)):
+        monkeypatch.setattr(codecs, "_kept", threading.local())
+        for data in before:
+            with pytest.raises(CorruptDataError):
+                decompress(data, ZSTD, magic=2)
+        with pytest.raises(CorruptDataError) as caught:
+            decompress(bad, ZSTD, magic=2)
+        said.append(str(caught.value))
+    assert said[0] == said[1]

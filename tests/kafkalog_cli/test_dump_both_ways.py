@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -229,3 +230,14 @@ def test_a_few_rows_of_a_large_log_need_no_kernels(tmp_path: Path, monkeypatch: 
     assert not bulk.is_bulk(entry, Selection(max_bytes=4999))
     assert not bulk.is_bulk(entry, Selection(from_position=100))
     assert not bulk.is_bulk(entry, Selection(from_offset=1, to_offset=1, limit=0))
+
+
+def test_sequences_of_offsets_that_wrap(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
+    """Offset and sequence come from the same delta, also where the offset leaves its 64 bits."""
+    data = batch(2**63 - 1, [record(0), record(1), record(2)], producer=(7, 1, 2**31 - 2))
+    path = write_log(tmp_path / "__cluster_metadata-0", data)
+    for form in FORMATS:
+        assert_same(capfdbinary, path, "--records", "--format", form)
+    output = assert_same(capfdbinary, path, "--records", "--format", "ndjson")[1]
+    rows = [json.loads(line) for line in output.splitlines()]
+    assert [row["sequence"] for row in rows] == [2**31 - 2, 2**31 - 1, 0]

@@ -1,49 +1,64 @@
-"""The charter of the read commands: not a byte, not a time, not a name is changed."""
+"""The charter of the read commands: not a byte, not a time, not a name is changed.
+
+The proof is Python's own audit of what it opens and changes, and what is on the disk before and
+after; where strace is installed, the system calls of the same run are looked at, too.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.columnar.cache import cache_directory
 from tests.builders import copy_tree, flip
-from tests.conftest import Result
+from tests.conftest import SCENARIOS, STATES_28, STATES_43, Result
 from tests.sweeps import command_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Run = Callable[..., Result]
-STATES = ["kafka-4.3/txn", "kafka-4.3/crash-1-torn", "kafka-4.3/interrupted-1-swap",
-          "kafka-2.8/v1"]  # fmt: skip
+TREES = [
+    *(f"kafka-4.3/{name}" for name in STATES_43),
+    *(f"kafka-2.8/{name}" for name in STATES_28),
+    *(f"lookup/{name}" for name in SCENARIOS),
+    "recovery",
+]
+THOROUGHLY = ("kafka-4.3/txn", "kafka-4.3/crash-1-torn", "kafka-4.3/interrupted-1-swap",
+              "kafka-2.8/v1")  # fmt: skip
 
-# Notes each event of Python's audit that could change something below the tree; opens are judged
-# by their flags. Runs many command lines in one process and prints what it noted.
+# Notes each event of Python's audit that could change something: opens are judged by their flags.
+# Runs many command lines in one process and prints what it noted.
 AUDIT = """
 import json, os, sys
-tree, lines = sys.argv[1], json.load(sys.stdin)
-noted = []
+lines = json.load(sys.stdin)
+noted, opened = [], []
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate",
            "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr", "os.lockf",
            "fcntl.flock", "fcntl.lockf", "shutil.move", "shutil.copyfile", "tempfile.mkstemp",
-           "tempfile.mkdtemp", "os.mkfifo", "os.mknod"}
+           "tempfile.mkdtemp", "os.mkfifo", "os.mknod", "subprocess.Popen", "os.system", "os.exec",
+           "os.posix_spawn", "os.fork", "socket.connect", "socket.bind"}
 def hook(event, arguments):
     if event == "open":
-        path, mode, flags = arguments
-        if isinstance(path, (str, bytes)) and os.fsdecode(path).startswith(tree):
-            if flags & WRITING:
-                noted.append([event, repr(arguments)])
+        path, _, flags = arguments
+        if isinstance(path, (str, bytes)):
             opened.append(os.fsdecode(path))
-    elif event in CHANGES or event in ("subprocess.Popen", "os.system", "socket.connect"):
-        noted.append([event, repr(arguments)])
-opened = []
+            if flags & WRITING:
+                noted.append([event, os.fsdecode(path)])
+    elif event in CHANGES:
+        noted.append([event, str(arguments[0])])
 from kafkalog_cli.main import run
 out = os.dup(1)
 null = os.open(os.devnull, os.O_WRONLY)
@@ -54,8 +69,60 @@ statuses = []
 for line in lines:
     statuses.append(run(line))
     sys.stdout.flush()
-os.write(out, json.dumps([noted, len(opened), statuses]).encode())
+os.write(out, json.dumps([noted, opened, statuses]).encode())
 """
+# System calls that change something, and what strace shows of flags that do.
+CALLS = ",".join((
+    "open", "openat", "openat2", "creat", "rename", "renameat", "renameat2", "unlink", "unlinkat",
+    "mkdir", "mkdirat", "rmdir", "link", "linkat", "symlink", "symlinkat", "truncate", "ftruncate",
+    "fallocate", "chmod", "fchmod", "fchmodat", "chown", "fchown", "lchown", "fchownat", "utime",
+    "utimes", "utimensat", "futimesat", "setxattr", "lsetxattr", "fsetxattr", "removexattr",
+    "lremovexattr", "fremovexattr", "mknod", "mknodat", "fcntl", "flock", "pwrite64", "pwritev",
+))  # fmt: skip
+HARMLESS = re.compile(r"O_RDONLY(?!.*O_(CREAT|TRUNC|APPEND))|F_(GET|DUP)|F_SETFD|F_SETFL")
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a run of command lines did.
+
+    `changes` are paths opened for writing or changed, `calls` the system calls that do so: None
+    where there is no strace.
+    """
+
+    changes: list[tuple[str, str]]
+    opened: list[str]
+    statuses: list[int]
+    calls: list[str] | None
+
+
+def watch(
+    lines: Iterable[list[str]], place: Path, script: str = AUDIT, inside: Iterable[str] = ()
+) -> Watched:
+    """Run the lines in a process of their own, `inside` another program if wanted."""
+    log = place / "strace.log"
+    strace = shutil.which("strace")
+    prefix = [] if strace is None else [strace, "-f", "-s", "4096", "-e", f"trace={CALLS}", "-o",
+                                        str(log)]  # fmt: skip
+    done = subprocess.run(
+        [*prefix, *inside, sys.executable, "-B", "-c", script], input=json.dumps([*lines]),
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    noted, opened, statuses = json.loads(done.stdout)
+    calls = None
+    if strace is not None:
+        calls = [line.split(None, 1)[1] for line in log.read_text(errors="replace").splitlines()]
+        calls = [call for call in calls if "(" in call and not HARMLESS.search(call)]
+    return Watched([(event, path) for event, path in noted], opened, statuses, calls)
+
+
+def is_elsewhere(text: str, tree: Path) -> bool:
+    """Whether it is about nothing in the tree: the cache of kernels, the null device."""
+    cache = cache_directory()
+    assert cache is not None
+    allowed = (os.devnull, cache, os.path.dirname(cache))
+    return str(tree) not in text and any(path in text for path in allowed)
 
 
 def pictures(root: Path) -> dict[str, tuple[object, ...]]:
@@ -73,7 +140,7 @@ def pictures(root: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
-def lines_for(root: Path) -> list[list[str]]:
+def lines_for(root: Path, *, thoroughly: bool) -> list[list[str]]:
     """Commands over the whole tree, and over one file of each kind."""
     kinds: dict[str, list[Path]] = {}
     for path in sorted(p for p in root.rglob("*") if p.is_file()):
@@ -81,49 +148,123 @@ def lines_for(root: Path) -> list[list[str]]:
     files = [path for paths in kinds.values() for path in paths[-1:]]
     partition = next(path.parent for path in sorted(root.rglob("*.log")) if path.stat().st_size)
     lines = command_lines(partition, [p for p in files if p.stat().st_size < 1 << 20])
-    lines += [["verify", root], ["ls", root], ["ls", "--files", root], ["ls", "--segments", root]]
-    lines += [["verify", "--level", "quick", root], ["kafka-dump-log", "--files", "/none.log"]]
+    if not thoroughly:
+        lines = lines[::5]
+    for top in sorted({path.parent.parent for path in root.rglob("*.log")}):
+        lines += [["ls", top], ["ls", "--files", top], ["ls", "--segments", top]]
+        lines += [["verify", "--level", level, top] for level in ("quick", "deep")]
+    lines.append(["kafka-dump-log", "--files", "/none.log"])
     return [[str(word) for word in line] for line in lines]
 
 
-@pytest.fixture(params=STATES, ids=[name.rpartition("/")[2] for name in STATES])
+@pytest.fixture(params=TREES)
 def tree(request: pytest.FixtureRequest, corpus_dir: Path, tmp_path: Path) -> Path:
-    """A copy of a whole log directory, with one file damaged."""
-    root = copy_tree(corpus_dir / request.param, tmp_path / "tree")
+    """A copy of a tree of the corpus, with one log damaged."""
+    return damaged_copy(corpus_dir / request.param, tmp_path / request.param)
+
+
+def damaged_copy(origin: Path, target: Path) -> Path:
+    target.parent.mkdir(exist_ok=True)
+    root = copy_tree(origin, target)
     path = max(root.rglob("*.log"), key=lambda p: (p.stat().st_size < 100_000, p.stat().st_size))
     status = path.stat()
-    path.write_bytes(flip(path.read_bytes(), 8 * 70))
+    data = path.read_bytes()
+    path.write_bytes(flip(data, 8 * min(70, len(data) - 1)))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     return root
 
 
-def test_nothing_is_opened_for_writing_or_changed(tree: Path):
-    """Judged twice: by Python's audit events, and by what is on the disk before and after."""
+def test_nothing_is_opened_for_writing_or_changed(tree: Path, tmp_path: Path):
+    """Every tree of the corpus, judged three times: by audit, by system calls, by the disk."""
     before = pictures(tree)
-    lines = lines_for(tree)
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", AUDIT, str(tree)],
-        input=json.dumps(lines), capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    noted, opened, statuses = json.loads(done.stdout)
-    assert noted == []
-    assert opened > len(lines)
-    assert len(statuses) == len(lines)
-    assert set(statuses) <= {0, 1, 2, 3, 5, 6}
+    lines = lines_for(tree, thoroughly=str(tree).endswith(THOROUGHLY))
+    done = watch(lines, tmp_path)
+    assert [change for change in done.changes if not is_elsewhere(change[1], tree)] == []
+    assert [call for call in done.calls or () if not is_elsewhere(call, tree)] == []
+    assert sum(path.startswith(str(tree)) for path in done.opened) > len(lines)
+    assert len(done.statuses) == len(lines)
+    assert set(done.statuses) <= {0, 1, 2, 3, 5, 6}
     assert pictures(tree) == before
 
 
-def test_a_tree_without_write_permissions_is_enough(tree: Path, kafkalog: Run):
-    """The same statuses as with them; root ignores modes, the modes themselves must stay."""
-    lines = lines_for(tree)[::7]
-    wanted = [kafkalog(*line).status for line in lines]
+@pytest.fixture
+def small_tree(corpus_dir: Path, tmp_path: Path) -> Path:
+    """One of the trees."""
+    return damaged_copy(corpus_dir / "kafka-4.3" / "txn", tmp_path / "data" / "txn")
+
+
+def test_only_the_file_that_is_asked_for_is_written(small_tree: Path, tmp_path: Path):
+    """`--to FILE`, under a temporary name beside it first."""
+    log = max(small_tree.rglob("*.log"), key=lambda path: path.stat().st_size)
+    before = pictures(small_tree)
+    out = tmp_path / "out"
+    out.mkdir()
+    lines = [["dump-segment", str(log), "--format", form, "--to", str(out / f"x.{form}")]
+             for form in ("parquet", "arrow")]  # fmt: skip
+    done = watch(lines, tmp_path)
+    rest = [path for _, path in done.changes if not is_elsewhere(path, small_tree)]
+    calls = [call for call in done.calls or () if not is_elsewhere(call, small_tree)]
+    assert rest
+    assert all(path.startswith(str(out)) for path in rest), rest
+    assert all(str(out) in call for call in calls if not call.startswith("f")), calls
+    assert sorted(os.listdir(out)) == ["x.arrow", "x.parquet"]
+    assert pictures(small_tree) == before
+
+
+def test_a_cache_of_kernels_is_all_that_a_first_run_leaves(
+    small_tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In the directory that is meant for caches, of this user alone."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    before = pictures(small_tree)
+    code = "from kafkalog.columnar import rule\nrule.COMPILING_SIZE_MIN = rule.FAST_SIZE_MIN = 1\n"
+    log = max(small_tree.rglob("*.log"), key=lambda path: path.stat().st_size)
+    done = watch([["dump-segment", str(log), "--format", "ndjson"]], tmp_path, code + AUDIT)
+    assert done.changes
+    rest = [path for _, path in done.changes if not path.startswith((str(cache), os.devnull))]
+    assert rest == []
+    [kernels] = (cache / "kafkalog").iterdir()
+    assert kernels.suffix == ".kernels"
+    assert not (tmp_path / "home").exists()
+    assert pictures(small_tree) == before
+
+
+def read_only(tree: Path) -> tuple[str, list[str]]:
+    """The strongest way this machine has to make a tree read-only for a process, and its prefix.
+
+    A mount of its own needs privileges that not every machine gives; modes bind whoever is not
+    root.
+    """
+    mount = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    for flags in ("-m", "-rm"):
+        prefix = ["unshare", flags, "sh", "-c", mount, str(tree)]
+        if shutil.which("unshare") and _refuses_to_write(tree, prefix):
+            return "mount", prefix
     for path in [tree, *tree.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
-    before = pictures(tree)
-    assert [kafkalog(*line).status for line in lines] == wanted
-    assert pictures(tree) == before
-    for path in [tree, *tree.rglob("*")]:
+    return "modes", []
+
+
+def _refuses_to_write(tree: Path, prefix: list[str]) -> bool:
+    """Whether a process with this prefix runs, and cannot create a file in the tree."""
+    ran = subprocess.run([*prefix, "true"], capture_output=True, check=False)
+    wrote = subprocess.run([*prefix, "touch", tree / "x"], capture_output=True, check=False)
+    return ran.returncode == 0 and wrote.returncode != 0 and not (tree / "x").exists()
+
+
+def test_a_read_only_tree_is_enough(small_tree: Path, tmp_path: Path):
+    """The same statuses as where writing were possible: a mount if it can be had, else modes."""
+    lines = lines_for(small_tree, thoroughly=False)
+    wanted = watch(lines, tmp_path).statuses
+    kind, prefix = read_only(small_tree)
+    before = pictures(small_tree)
+    if kind == "modes" and os.geteuid() != 0:
+        assert _refuses_to_write(small_tree, prefix)
+    assert watch(lines, tmp_path, inside=prefix).statuses == wanted
+    assert pictures(small_tree) == before
+    for path in [small_tree, *small_tree.rglob("*")]:
         path.chmod(0o755)
 
 
@@ -131,8 +272,6 @@ def test_the_lock_of_a_running_broker_is_left_alone(
     tmp_path: Path, corpus_dir: Path, kafkalog: Run
 ):
     """Reading needs no lock, takes none, and does not wait for one."""
-    import fcntl
-
     root = copy_tree(corpus_dir / "kafka-4.3" / "crash-0-kill9", tmp_path / "tree")
     with (root / ".lock").open("r+b") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,16 +280,17 @@ def test_the_lock_of_a_running_broker_is_left_alone(
         assert kafkalog("dump-segment", root / ".lock").status == 0
 
 
-def test_the_audit_sees_what_it_should_see(tmp_path: Path):
-    """A command that did write would be noted."""
-    (tmp_path / "00000000000000000000.log").touch()
-    spoiled = AUDIT.replace(
-        "sys.addaudithook(hook)",
-        "sys.addaudithook(hook)\nopen(tree + '/x', 'w').close()\n"
-        "os.rename(tree + '/x', tree + '/y')",
-    )
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", spoiled, str(tmp_path)],
-        input="[]", capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert [event for event, _ in json.loads(done.stdout)[0]] == ["open", "os.rename"]
+def test_the_watch_sees_what_it_should_see(tmp_path: Path):
+    """A command that did write would be noted: by the audit, by system calls, by the disk."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    before = pictures(tree)
+    writing = f"open({str(tree / 'x')!r}, 'w').close()\nos.rename({str(tree / 'x')!r}, 'y')"
+    spoiled = AUDIT.replace("statuses = []", f"os.chdir({str(tree)!r})\n{writing}\nstatuses = []")
+    done = watch([], tmp_path, spoiled)
+    changes: list[Any] = [event for event, path in done.changes if not is_elsewhere(path, tree)]
+    assert changes == ["open", "os.rename"]
+    if done.calls is not None:
+        found = [call for call in done.calls if not is_elsewhere(call, tree)]
+        assert [call.partition("(")[0] for call in found] == ["openat", "rename"]
+    assert pictures(tree) != before

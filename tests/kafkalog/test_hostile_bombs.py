@@ -1,0 +1,201 @@
+"""Decompression bombs of every codec, through every command that decompresses.
+
+Each ends at the limit of 512 MiB a batch: a defect in its place, exit status 7, what follows it is
+read. The memory is measured in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.codecs import compress
+from tests.builders import batch, message, record, varint, write_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+MIB = 1 << 20
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+RSS_MAX = 1000 * MIB
+"""The limit of a batch, the file, and what the process has anyway."""
+
+# Runs command lines given on stdin, each with its output in a file of the directory given; prints
+# statuses, seconds and the peak of the process's memory.
+RUN = """
+import json, os, resource, sys, time
+from kafkalog_cli.main import run
+directory, lines = sys.argv[1], json.load(sys.stdin)
+answer = os.dup(1)
+found = []
+for number, line in enumerate(lines):
+    for descriptor in (1, 2):
+        path = os.path.join(directory, f"{number}.{descriptor}")
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
+    started = time.process_time()
+    status = run(line)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    found.append([status, time.process_time() - started])
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+os.write(answer, json.dumps([found, peak]).encode())
+"""
+
+
+def gzip_in_one_member() -> bytes:
+    """640 MiB in one deflate stream."""
+    maker = zlib.compressobj(9, zlib.DEFLATED, 31)
+    start = maker.compress(bytes(64 * MIB)) + maker.flush(zlib.Z_FULL_FLUSH)
+    piece = maker.compress(bytes(64 * MIB)) + maker.flush(zlib.Z_FULL_FLUSH)
+    return start + 9 * piece + maker.flush()
+
+
+def snappy_in_one_block() -> bytes:
+    """640 MiB as copies of 64 bytes from one byte before."""
+    return varint(320 * MIB)[:5] + b"\x00\x00" + b"\xfe\x01\x00" * (10 * MIB)
+
+
+def zstd_of_equal_bytes() -> bytes:
+    """1 GiB in 32 KiB: blocks that are one byte repeated 128 Ki times."""
+    block = (128 << 10 << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
+    return b"\x28\xb5\x2f\xfd\x00\x58" + block * 8192 + b"\1\0\0"
+
+
+def repeated(codec: int) -> bytes:
+    """1 GiB as members, blocks or frames behind each other."""
+    unit = compress(bytes(64 * MIB), codec)
+    if codec == SNAPPY:
+        return unit[:16] + unit[16:] * 16
+    if codec == LZ4:
+        return unit[:7] + unit[7:-4] * 16 + bytes(4)
+    return unit * 16
+
+
+def in_a_batch(payload: bytes, codec: int, attributes: int = 0) -> bytes:
+    return batch(0, payload=payload, count=1, attributes=codec | attributes)
+
+
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "gzip": lambda: in_a_batch(gzip_in_one_member(), GZIP),
+    "gzip members": lambda: in_a_batch(repeated(GZIP), GZIP),
+    "snappy": lambda: in_a_batch(snappy_in_one_block(), SNAPPY),
+    "snappy blocks": lambda: in_a_batch(repeated(SNAPPY), SNAPPY),
+    "lz4 blocks": lambda: in_a_batch(repeated(LZ4), LZ4),
+    "zstd": lambda: in_a_batch(zstd_of_equal_bytes(), ZSTD),
+    "zstd frames": lambda: in_a_batch(repeated(ZSTD), ZSTD),
+    "control batch": lambda: in_a_batch(zstd_of_equal_bytes(), ZSTD, 0x30),
+    "ten of them": lambda: 10 * in_a_batch(zstd_of_equal_bytes(), ZSTD),
+    "magic 1 gzip": lambda: message(0, None, repeated(GZIP), magic=1, attributes=GZIP),
+    "magic 0 snappy": lambda: message(0, None, repeated(SNAPPY), magic=0, attributes=SNAPPY),
+    "magic 1 lz4": lambda: message(0, None, repeated(LZ4), magic=1, attributes=LZ4),
+}
+EVERYWHERE = {"gzip", "zstd", "control batch"}
+
+
+def run_all(directory: Path, lines: list[list[str]]) -> tuple[list[tuple[int, float, bytes]], int]:
+    """Status, seconds and output of each line, and the peak of memory over all of them."""
+    out = directory / "out"
+    out.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", RUN, out], input=json.dumps(lines), capture_output=True,
+        text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found, peak = json.loads(done.stdout)
+    shown = [
+        b"".join((out / f"{number}.{descriptor}").read_bytes() for descriptor in (1, 2))
+        for number in range(len(lines))
+    ]
+    return [(*pair, text) for pair, text in zip(found, shown, strict=True)], peak
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_ends_at_the_limit(tmp_path: Path, name: str):
+    """As a defect with status 7, whichever command meets it; the batch after it is there."""
+    path = str(write_log(tmp_path / "t-0", BOMBS[name](), batch(1, [record(0, b"after")])))
+    lines = [
+        ["dump-segment", path, "--records"],
+        ["dump-segment", path, "--format", "ndjson"],
+        ["dump-segment", path, "--format", "kafka"],
+        ["dump-segment", path, "--format", "parquet", "--to", str(tmp_path / "x.parquet")],
+        ["kafka-dump-log", "--print-data-log", "--files", path],
+        ["verify", "--level", "deep", path],
+    ]
+    if name not in EVERYWHERE:
+        lines = lines[1:5:3]  # as columns and by the reference decoder
+    found, peak = run_all(tmp_path, lines)
+    for line, (status, seconds, text) in zip(lines, found, strict=True):
+        assert status == 7, (line, text[-500:])
+        assert b"limit-exceeded" in text, line
+        assert b"Traceback" not in text, line
+        assert seconds < 30, line
+        if line[0] != "verify" and "parquet" not in line:
+            assert b"after" in text, line
+    assert peak < RSS_MAX, peak >> 20
+
+
+def test_what_seeks_meets_no_bomb_it_need_not_open(tmp_path: Path):
+    """Headers alone answer: listings, checks of headers and checksums, searches behind it."""
+    path = write_log(tmp_path / "t-0", BOMBS["zstd frames"](), batch(1, [record(0, b"after")]))
+    lines = [
+        ["ls", "--segments", path.parent], ["verify", path.parent],
+        ["verify", "--level", "quick", path.parent], ["lookup-offset", path.parent, "1"],
+        ["dump-segment", "--batches", path],
+    ]  # fmt: skip
+    found, peak = run_all(tmp_path, [[str(word) for word in line] for line in lines])
+    assert [status for status, _, _ in found] == [0] * len(lines)
+    assert peak < 300 * MIB
+
+
+LIES = {
+    "snappy claims 4 GiB": in_a_batch(b"\xff\xff\xff\xff\x0f" + bytes(900), SNAPPY),
+    "snappy block claims 2 GiB": in_a_batch(
+        compress(b"", SNAPPY)[:16] + (2**31 - 1).to_bytes(4, "big") + bytes(900), SNAPPY
+    ),
+    "zstd asks for a window of 3.75 TiB": in_a_batch(
+        b"\x28\xb5\x2f\xfd\0\xff" + bytes(900), ZSTD
+    ),
+    "zstd asks for a window of 2 GiB": in_a_batch(
+        b"\x28\xb5\x2f\xfd\0\xa8" + bytes(900), ZSTD
+    ),
+    "zstd claims 2^62 bytes": in_a_batch(
+        b"\x28\xb5\x2f\xfd\xe0" + (1 << 62).to_bytes(8, "little") + bytes(900), ZSTD
+    ),
+    "lz4 claims 2^63 bytes": in_a_batch(
+        b"\x04\x22\x4d\x18\x6c\x70" + b"\xff" * 7 + b"\x7f" + bytes(900), LZ4
+    ),
+    "lz4 block of 2 GiB": in_a_batch(
+        compress(b"abc", LZ4)[:7] + b"\xff\xff\xff\x7f" + bytes(900), LZ4
+    ),
+    "gzip name without end": in_a_batch(b"\x1f\x8b\x08\x08" + b"a" * 100_000, GZIP),
+    "gzip members without content": in_a_batch(compress(b"", GZIP) * 20_000, GZIP),
+    "zstd frames without content": in_a_batch(compress(b"", ZSTD) * 50_000, ZSTD),
+    "zstd skippable frames": in_a_batch(b"\x50\x2a\x4d\x18\0\0\0\0" * 50_000, ZSTD),
+    "snappy blocks without content": in_a_batch(
+        compress(b"", SNAPPY)[:16] + (b"\0\0\0\1\0") * 100_000, SNAPPY
+    ),
+    "magic 1 in magic 1": message(0, None, compress(message(
+        0, None, compress(message(0) * 9, GZIP), attributes=GZIP), GZIP), attributes=GZIP),
+}  # fmt: skip
+
+
+def test_lies_about_sizes_take_no_memory(tmp_path: Path):
+    """What a header says is no reason to allocate it, and many empty pieces are no hang."""
+    lines = []
+    for number, data in enumerate(LIES.values()):
+        path = str(write_log(tmp_path / f"t-{number}", data, batch(1, [record(0, b"after")])))
+        lines += [["dump-segment", path, "--format", "ndjson"],
+                  ["kafka-dump-log", "--print-data-log", "--files", path],
+                  ["verify", "--level", "deep", path]]  # fmt: skip
+    found, peak = run_all(tmp_path, lines)
+    for line, (status, seconds, text) in zip(lines, found, strict=True):
+        assert status in (0, 1), (line, text[-300:])
+        assert seconds < 10, line
+        assert b"Traceback" not in text, line
+    assert peak < 300 * MIB, peak >> 20

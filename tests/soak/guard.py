@@ -1,0 +1,73 @@
+"""Arrays that end where memory ends, so that a kernel which reads or writes one byte too far dies.
+
+Kernels have no bounds checks. In ordinary memory a byte too many goes unnoticed; here it is on a
+page that nobody may touch, and the process ends with SIGSEGV, which the soak tells with its seed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import math
+import mmap
+import pkgutil
+from typing import Any
+
+import numpy as np
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PAGE = mmap.PAGESIZE
+_PROT_NONE = 0
+
+
+def guarded(shape: Any, dtype: Any = np.float64) -> Any:
+    """An array of zeros, the last byte of which is the last that can be touched."""
+    dtype = np.dtype(dtype)
+    shape = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+    size = math.prod(shape) * dtype.itemsize
+    usable = -(-size // _PAGE) * _PAGE
+    pages = mmap.mmap(-1, usable + _PAGE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    if _LIBC.mprotect(ctypes.c_void_p(address + usable), ctypes.c_size_t(_PAGE), _PROT_NONE):
+        raise OSError(ctypes.get_errno(), "mprotect")
+    found = np.ndarray(shape, dtype, pages, usable - size)
+    assert found.flags.writeable
+    return found
+
+
+class GuardedNumpy:
+    """numpy, but new arrays are guarded."""
+
+    empty = staticmethod(guarded)
+    zeros = staticmethod(guarded)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
+class GuardedArrow:
+    """pyarrow, but new buffers are guarded."""
+
+    def __getattr__(self, name: str) -> Any:
+        import pyarrow as pa
+
+        return getattr(pa, name)
+
+    @staticmethod
+    def allocate_buffer(size: int) -> Any:
+        import pyarrow as pa
+
+        return pa.py_buffer(guarded(size, np.uint8))
+
+
+def guard_kernels() -> None:
+    """From now on everything of the columnar core and of the checks works in guarded arrays."""
+    package = importlib.import_module("kafkalog.columnar")
+    for found in pkgutil.iter_modules(package.__path__, "kafkalog.columnar."):
+        if found.name.endswith(("_kernels", ".kernels", ".compiler", ".native")):
+            continue  # constants are made at import; kernels allocate nothing
+        module = importlib.import_module(found.name)
+        if getattr(module, "np", None) is np:
+            module.np = GuardedNumpy()  # type: ignore[attr-defined]
+    assembly = importlib.import_module("kafkalog.columnar.assembly")
+    assembly.pa = GuardedArrow()  # type: ignore[attr-defined]

@@ -1,0 +1,256 @@
+"""Targets that read whole partition directories, and those that run commands over them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from kafkalog import inventory
+from kafkalog.check.verify import Verification
+from kafkalog.columnar import chunks, headers, index_columns, objects, restored, text, time_matches
+from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import LogDir, open_path
+from kafkalog.model import Level
+from kafkalog.recovery import (
+    StartMode,
+    Verdict,
+    predict_log_dir_start,
+    predict_start,
+    start_line,
+)
+from kafkalog_cli.main import run
+from kafkalog_cli.render import bulk
+from tests.kafkalog_cli.test_terminal_safety import is_safe
+from tests.soak import generated, real
+from tests.soak.mutations import mutated, number
+from tests.soak.on_files import kernels, log_input
+from tests.soak.target import Place, Target
+from tests.sweeps import STATUSES, look_up_in_every_way
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from random import Random
+
+    from tests.soak.real import Files
+
+
+def partition_input(rng: Random) -> Files:
+    """The files of a partition, some of them hurt; or a made log with made indexes."""
+    if rng.random() < 0.7:
+        return generated.partition(rng)
+    name = f"{rng.choice((0, 0, 0, 7, 2**62)):020d}"
+    files = {f"{name}.log": log_input(rng)["log"]}
+    for suffix in generated.INDEXES:
+        if rng.random() < 0.7:
+            files[f"{name}.{suffix}"] = generated.index(rng, suffix)
+    if rng.random() < 0.5:
+        files[f"{name}.snapshot"] = generated.snapshot(rng)
+    return files
+
+
+def log_dir_input(rng: Random) -> Files:
+    """Partitions and the files beside them."""
+    files = {
+        f"orders-{i}/{name}": data
+        for i in range(rng.randrange(3))
+        for name, data in partition_input(rng).items()
+    }
+    for name, data in rng.choices(real.log_dir_files(), k=rng.randrange(5)):
+        files[name] = mutated(data, rng) if rng.random() < 0.6 else data
+    return files
+
+
+def check_verify(files: Files, rng: Random, place: Place) -> None:
+    """Findings, the same ones with the kernels and without."""
+    directory = str(place.put(files))
+    level = rng.choice(list(Level))
+    with kernels(on=False):
+        wanted = _verdict(directory, level)
+    with (
+        kernels(on=True),
+        patch.object(chunks, "CHUNK_SIZE_MIN", 200),
+        patch.object(headers, "_BATCHES_AT_ONCE", 3),
+        patch.object(index_columns, "_ENTRIES_AT_ONCE", 2),
+    ):
+        assert _verdict(directory, level) == wanted
+
+
+def _verdict(path: str, level: Level) -> Any:
+    verification = Verification(level)
+    try:
+        found = [*verification.verify(path), *verification.end()]
+    except KafkaLogError as error:
+        return str(error)
+    return found, vars(verification.summary)
+
+
+def check_lookup(files: Files, _rng: Random, place: Place) -> None:
+    """Offsets, times, special offsets: an answer or one of our errors."""
+    look_up_in_every_way(place.put(files))
+
+
+def check_start(files: Files, rng: Random, place: Place) -> None:
+    """A prediction in each mode, and a line that says it."""
+    directory = str(place.put(files, "orders-0"))
+    for mode in (None, *StartMode):
+        point = rng.choice((None, rng.randrange(80), number(rng)))
+        try:
+            found = predict_start(directory, mode, recovery_point=point)
+        except KafkaLogError:
+            continue
+        assert start_line(found)
+        assert (found.loaded is None) == (found.verdict == Verdict.REFUSE)
+
+
+def check_log_dir(files: Files, rng: Random, place: Place) -> None:
+    """A whole log directory: listed, checked, started."""
+    place.put(files, "log-dir")
+    path = str(place.path / "log-dir")
+    with suppress(KafkaLogError):
+        target = open_path(path)
+        for list_them in (inventory.list_log_dirs, inventory.list_partitions,
+                          inventory.list_segments, inventory.list_files):  # fmt: skip
+            with suppress(KafkaLogError):
+                list(list_them([target]))
+        if isinstance(target, LogDir):
+            predict_log_dir_start(target)
+    _verdict(path, rng.choice(list(Level)))
+
+
+FORMATS = ("table", "ndjson", "json", "csv", "kafka")
+SELECTIONS: tuple[tuple[object, ...], ...] = (
+    (), (), ("--records",), ("--batches",), ("--from-offset", 5, "--to-offset", 40),
+    ("--limit", 3), ("--batches", "--limit", 2), ("--read-committed",), ("--control",),
+    ("--decode", "none"), ("--from-position", 100), ("--max-bytes", 700),
+    ("--key-regex", "[1-5]$"), ("--value-regex", "a", "--limit", 3), ("--header", "source"),
+    ("--producer-id", 7), ("--exact",), ("--from-time", -5),
+)  # fmt: skip
+DECODERS = ("offsets", "transaction-log", "cluster-metadata", "remote-log-metadata",
+            "share-group-state")  # fmt: skip
+TOPICS = ("t-0", "__consumer_offsets-0", "__cluster_metadata-0", "__transaction_state-7",
+          "__remote_log_metadata-1", "__share_group_state-2")  # fmt: skip
+
+
+def check_dump_segment(files: Files, rng: Random, place: Place) -> None:
+    """`dump-segment` in all formats: the same output with the kernels and without."""
+    directory = place.put(files, rng.choice(TOPICS))
+    form = rng.choice(FORMATS)
+    target = directory / rng.choice(sorted(files)) if files and rng.random() < 0.5 else directory
+    argv = ["dump-segment", target, "--format", form, *rng.choice(SELECTIONS)]
+    if form != "kafka" and rng.random() < 0.5:
+        argv += ["--bytes", rng.choice(("utf8", "hex", "base64"))]
+    _check_same(argv, form)
+
+
+def check_kafka_dump_log(files: Files, rng: Random, place: Place) -> None:
+    """`kafka-dump-log` with its options: the same output with the kernels and without."""
+    directory = place.put(files, rng.choice(TOPICS))
+    argv: list[object] = ["kafka-dump-log", "--files", directory / rng.choice(sorted(files))]
+    flags = ("--deep-iteration", "--print-data-log", "--skip-record-metadata",
+             "--verify-index-only")  # fmt: skip
+    argv += [flag for flag in flags if rng.random() < 0.4]
+    if rng.random() < 0.1:
+        argv.append("--index-sanity-check")
+    if rng.random() < 0.2:
+        argv.append(f"--{rng.choice(DECODERS)}-decoder")
+    if rng.random() < 0.1:
+        argv += ["--max-bytes", rng.randrange(900)]
+    if rng.random() < 0.1:
+        argv += ["--value-decoder-class", "org.apache.kafka.tools.api.LongDecoder"]
+    _check_same(argv, "kafka")
+
+
+def check_other_commands(files: Files, rng: Random, place: Place) -> None:
+    """`ls`, `verify`, `lookup-offset` in all formats."""
+    directory = place.put(files)
+    form = rng.choice(FORMATS[:4])
+    argv: list[object] = rng.choice((
+        ["ls", directory], ["ls", "--files", directory], ["ls", "--segments", directory],
+        ["verify", directory], ["verify", directory, "--level", "deep"],
+        ["verify", directory, "--level", "quick"],
+        ["lookup-offset", directory, rng.randrange(90), "--show", "--explain"],
+        ["lookup-offset", directory, "--timestamp", 1_700_000_000_003, "--show"],
+        ["lookup-offset", directory, "--special", "max-timestamp", "--no-index"],
+        ["lookup-offset", directory, "--special", "latest", "--isolation", "read_committed"],
+    ))  # fmt: skip
+    with kernels(on=False):
+        _check_output(outcome([*argv, "--format", form]), form)
+
+
+def _check_same(argv: list[object], form: str) -> None:
+    with kernels(on=False):
+        wanted = outcome(argv)
+    with kernels(on=True), small_steps():
+        found = outcome(argv)
+    assert found[0] == wanted[0], (argv, found[0], wanted[0])
+    assert found[2] == wanted[2], argv
+    assert found[1] == wanted[1], argv
+    _check_output(wanted, form)
+
+
+def _check_output(found: tuple[int, bytes, str], form: str) -> None:
+    """A status of the contract, words that are safe to show, JSON that is JSON."""
+    status, data, words = found
+    assert status in {*STATUSES, 2}, (status, words)
+    assert "Traceback" not in words
+    assert is_safe(words), words
+    if form == "kafka":
+        return
+    assert is_safe(data), data
+    if form == "ndjson":
+        for line in data.splitlines():
+            assert "type" in json.loads(line)
+    elif form == "json" and data:
+        assert isinstance(json.loads(data), list)
+
+
+@contextmanager
+def small_steps() -> Iterator[None]:
+    """Chunks, blocks and rows so small that a little data has many of them."""
+    with (
+        patch.object(bulk, "_FEW_ROWS", -1),
+        patch.object(text.KafkaText, "rows_max", 5),
+        patch.object(objects.RecordLines, "rows_max", 5),
+        patch.object(restored.Restored, "rows_max", 5),
+        patch.object(chunks, "CHUNK_SIZE_MIN", 200),
+        patch.object(index_columns, "_ENTRIES_AT_ONCE", 4),
+        patch.object(time_matches, "_JUMP", 100),
+        patch.object(time_matches, "_ROWS", 3),
+    ):
+        yield
+
+
+def outcome(argv: list[object]) -> tuple[int, bytes, str]:
+    """Status, stdout and stderr of a command in this process."""
+    data = io.BytesIO()
+    out, words = io.TextIOWrapper(data, "utf-8", write_through=True), io.StringIO()
+    with patch.object(sys, "stdout", out), patch.object(sys, "stderr", words):
+        status = run([os.fspath(one) if isinstance(one, os.PathLike) else str(one) for one in argv])
+        out.flush()
+    return status, data.getvalue(), words.getvalue()
+
+
+def directory_target(
+    name: str,
+    share: int,
+    check: Callable[[Files, Random, Place], None],
+    make: Callable[[Random], Files] = partition_input,
+) -> Target:
+    """A target over partition directories."""
+    return Target(name, share, make, check)
+
+
+TARGETS = (
+    directory_target("verify", 1_200, check_verify),
+    directory_target("lookup", 800, check_lookup),
+    directory_target("start", 1_200, check_start),
+    directory_target("log-dir", 500, check_log_dir, log_dir_input),
+    directory_target("dump-segment", 700, check_dump_segment),
+    directory_target("kafka-dump-log", 700, check_kafka_dump_log),
+    directory_target("commands", 400, check_other_commands),
+)
