@@ -304,4 +304,18 @@ OBJECT_TYPES = {
             "levels": ("array", "the levels that ran"),
         },
     ),
+    "reference": ObjectType(
+        "`explain`",
+        "What is known about a finding or an error of this name.",
+        {
+            "reference": (TEXT, "its name"),
+            "severity": (maybe(TEXT), "of a finding: `damage`, `index`, `warning` or `note`"),
+            "exit_code": (maybe(INT), "the exit status where it is an error that stops the work"),
+            "meaning": (TEXT, "what was found, or what happened"),
+            "arises": (maybe(TEXT), "what it comes from"),
+            "broker": (maybe(TEXT), "what a broker makes of it"),
+            "hint": (maybe(TEXT), "what to do"),
+            "example": (maybe(TEXT), "`detail` of such a finding"),
+        },
+    ),
 }  # fmt: skip

@@ -32,6 +32,7 @@ COMMANDS = (
     f"lookup-offset {LOG_DIR}/orders-0 260 --explain",
     f"lookup-offset {LOG_DIR}/orders-0 99999 --special latest",
     "verify examples/damaged",
+    "explain torn-tail",
 )
 # The examples show their first value of these, whenever a working copy was checked out.
 _FIXED = {"mtime_ms": 1704067449000}

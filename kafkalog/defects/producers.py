@@ -11,5 +11,6 @@ _I = Severity.INDEX
 
 REFERENCES: Final = (
     Reference("producer-snapshot-corrupt", _I, "Version, checksum or layout of a producer "
-              "snapshot are wrong.", "It is discarded and an older one is used."),
+              "snapshot are wrong.", "It is discarded and an older one is used.",
+              arises="The machine stopped before the snapshot was written; bits that flipped."),
 )  # fmt: skip
