@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.check.index_files import ENTRY_SIZES, size_is_multiple
+from kafkalog.check.schedule import Reading, Schedule
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import KafkaLogError
@@ -30,7 +31,7 @@ from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
@@ -38,14 +39,21 @@ if TYPE_CHECKING:
 
 @dataclass
 class Summary:
-    """What a run looked at and found; complete when the walk has ended."""
+    """What a run looked at and found; complete when the walk has ended.
+
+    `bytes_deferred` and `segments_deferred` were put off because the time was up: they are not
+    among `bytes_expected`.
+    """
 
     files: int = 0
     batches: int = 0
     records: int = 0
     bytes_expected: int = 0
     bytes_checked: int = 0
+    bytes_deferred: int = 0
+    segments_deferred: int = 0
     defects: Counter[Severity] = field(default_factory=Counter)
+    levels: set[Level] = field(default_factory=set)
 
 
 _READERS: dict[FileKind, Callable[[str], object]] = {
@@ -65,14 +73,23 @@ class Verification:
     Args:
         level: how much is read.
         progress: called with the number of bytes checked since the last call.
+        schedule: what is read at which level, and what is put off; its level counts.
+        threads: how many check; as many as there are processors, up to 8, where None.
     """
 
     def __init__(
-        self, level: Level = Level.STANDARD, progress: Callable[[int], None] | None = None
+        self,
+        level: Level = Level.STANDARD,
+        progress: Callable[[int], None] | None = None,
+        *,
+        schedule: Schedule | None = None,
+        threads: int | None = None,
     ) -> None:
-        self.level = level
+        self.schedule = schedule or Schedule(level=level)
+        self.level = self.schedule.level
         self.summary = Summary()
         self._progress = progress
+        self._threads = threads
 
     def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
         """Every defect of a log directory, a partition directory or a file.
@@ -114,10 +131,12 @@ class Verification:
                 if entry.name.kind != FileKind.UNKNOWN:
                     yield from self._file(entry)
             walked: list[CheckedPartition] = []
-            for partition in target.partitions:
+            put_off = self.summary.bytes_deferred
+            for partition in self.schedule.in_order(target.partitions):
                 walked += [(yield from self._partition(partition))]
-            for check in LOG_DIR_CHECKS:
-                yield from check(target, walked)
+            if self.summary.bytes_deferred == put_off:
+                for check in LOG_DIR_CHECKS:
+                    yield from check(target, walked)
 
     def _single_file(self, entry: FileEntry) -> Iterator[Defect]:
         """A file named on its own: its segment's log and indexes are checked together."""
@@ -127,21 +146,39 @@ class Verification:
             if isinstance(parent, PartitionDir):
                 for segment in parent.segments:
                     if segment.base_offset == entry.name.offset:
-                        yield from self._segment(segment)
+                        yield from self._lone_segment(segment)
                         return
         yield from self._file(entry)
+
+    def _lone_segment(self, segment: Segment) -> Iterator[Defect]:
+        if not self.schedule.has_time_for(segment.log.size_bytes):
+            self._put_off(_segment_files(segment), 1)
+            return
+        reading = Reading(segment, self.schedule.level_of(segment))
+        yield from self._segment(segment, reading.level)
+        self.schedule.segment_read(reading)
 
     def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
         from kafkalog.check.batch_checks import CheckedPartition
         from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
 
         partition = CheckedPartition(directory)
-        checks = partition_checks(partition, self.level)
-        in_segments = set()
-        for segment in directory.segments:
-            end = yield from self._segment(segment, checks)
+        if not self.schedule.has_time_for(directory.size_bytes):
+            self._put_off(directory.files, len(directory.segments))
+            return partition
+        readings = self.schedule.readings(directory)
+        checks = partition_checks(partition, _lowest_level(readings, self.level))
+        in_segments: set[str] = set()
+        for number, reading in enumerate(readings):
+            if reading.is_due and self.schedule.is_over():
+                left = [entry for entry in directory.files if entry.path not in in_segments]
+                self._put_off(left, len(readings) - number)
+                return partition
+            segment = reading.segment
+            end = yield from self._segment(segment, reading.level, checks)
             partition.end_offset = max(partition.end_offset, end)
             in_segments |= {entry.path for entry in _segment_files(segment)}
+            self.schedule.segment_read(reading)
         for check in checks:
             yield from check.end()
         for entry in directory.files:
@@ -149,7 +186,17 @@ class Verification:
                 yield from self._file(entry)
         for check_directory in DIRECTORY_CHECKS:
             yield from check_directory(partition)
+        self.schedule.partition_read(directory)
         return partition
+
+    def _put_off(self, entries: Iterable[FileEntry], segments: int) -> None:
+        """There is no time left for these files."""
+        self.summary.bytes_deferred += sum(
+            entry.size_bytes
+            for entry in entries
+            if entry.name.kind != FileKind.UNKNOWN and entry.name.state == FileState.LIVE
+        )
+        self.summary.segments_deferred += segments
 
     def _file(self, entry: FileEntry) -> Iterator[Defect]:
         """A file outside the live segments."""
@@ -169,7 +216,7 @@ class Verification:
             if entry.name.kind in (FileKind.LOG, FileKind.KRAFT_SNAPSHOT):
                 from kafkalog.check.batch_checks import CheckedLog
 
-                yield from self._batches(CheckedLog(entry.path))
+                yield from self._batches(CheckedLog(entry.path), self.level)
                 return
             if entry.name.kind in ENTRY_SIZES:
                 yield from size_is_multiple(entry)
@@ -180,7 +227,7 @@ class Verification:
         self._checked(entry.size_bytes)
 
     def _segment(
-        self, segment: Segment, checks: Sequence[PartitionCheck] = ()
+        self, segment: Segment, level: Level, checks: Sequence[PartitionCheck] = ()
     ) -> Generator[Defect, None, int]:
         """One live segment: its files alone, then its indexes against its log; where it ends."""
         from kafkalog.check.batch_checks import CheckedLog
@@ -198,7 +245,7 @@ class Verification:
                 except KafkaLogError as error:
                     yield _file_defect(entry, error)
             try:
-                end = yield from self._batches(log, checks)
+                end = yield from self._batches(log, level, checks)
             except KafkaLogError as error:
                 yield _file_defect(segment.log, error)
         return end
@@ -225,7 +272,7 @@ class Verification:
         return log
 
     def _batches(
-        self, log: CheckedLog, checks_of_partition: Sequence[PartitionCheck] = ()
+        self, log: CheckedLog, level: Level, checks_of_partition: Sequence[PartitionCheck] = ()
     ) -> Generator[Defect, None, int]:
         """All batches of a log file; the offset behind them."""
         from kafkalog.check.batch_checks import defects_of_stretch
@@ -235,11 +282,12 @@ class Verification:
         from kafkalog.columnar.record_facts import FOUND
 
         end = log.base_offset or 0
-        alone = segment_checks(log, self.level)
+        self.summary.levels.add(level)
+        alone = segment_checks(log, level)
         for check in checks_of_partition:
             check.begin(log)
         with Source(log.path) as source:
-            for found in header_stretches(source, self.level):
+            for found in header_stretches(source, level, self._threads):
                 if isinstance(found, Defect):
                     yield found
                 else:
@@ -266,6 +314,11 @@ def _tell(defects: Iterator[Defect]) -> Generator[Defect, None, bool]:
         told = True
         yield defect
     return told
+
+
+def _lowest_level(readings: Sequence[Reading], asked: Level) -> Level:
+    """The level that all segments of a partition are read at, or above it."""
+    return min((reading.level for reading in readings), key=list(Level).index, default=asked)
 
 
 def _segment_files(segment: Segment) -> list[FileEntry]:

@@ -81,9 +81,11 @@ def all_explanations() -> list[Explanation]:
         )
         for known in sorted(REFERENCES.values(), key=lambda known: severities.index(known.severity))
     ]
-    for error in sorted(error_classes(), key=lambda error: error.exit_code):
-        if error.reference not in REFERENCES:
-            found.append(Explanation(error.reference, None, error.exit_code, first_sentence(error)))
+    found += [
+        Explanation(error.reference, None, error.exit_code, first_sentence(error))
+        for error in sorted(error_classes(), key=lambda error: error.exit_code)
+        if error.reference not in REFERENCES
+    ]
     return found
 
 
