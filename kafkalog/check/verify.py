@@ -75,6 +75,10 @@ class Verification:
         progress: called with the number of bytes checked since the last call.
         schedule: what is read at which level, and what is put off; its level counts.
         threads: how many check; as many as there are processors, up to 8, where None.
+
+    Attributes:
+        put_off: paths of the partition directories (of the log, for a segment on its own) for which
+            time was up before all of it had been checked.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Verification:
         self.schedule = schedule or Schedule(level=level)
         self.level = self.schedule.level
         self.summary = Summary()
+        self.put_off: set[str] = set()
         self._progress = progress
         self._threads = threads
 
@@ -131,10 +136,9 @@ class Verification:
                 if entry.name.kind != FileKind.UNKNOWN:
                     yield from self._file(entry)
             walked: list[CheckedPartition] = []
-            put_off = self.summary.bytes_deferred
             for partition in self.schedule.in_order(target.partitions):
                 walked += [(yield from self._partition(partition))]
-            if self.summary.bytes_deferred == put_off:
+            if self.put_off.isdisjoint(partition.path for partition in target.partitions):
                 for check in LOG_DIR_CHECKS:
                     yield from check(target, walked)
 
@@ -152,7 +156,7 @@ class Verification:
 
     def _lone_segment(self, segment: Segment) -> Iterator[Defect]:
         if not self.schedule.has_time_for(segment.log.size_bytes):
-            self._put_off(_segment_files(segment), 1)
+            self._put_off(segment.log.path, _segment_files(segment), 1)
             return
         reading = Reading(segment, self.schedule.level_of(segment))
         yield from self._segment(segment, reading.level)
@@ -164,7 +168,7 @@ class Verification:
 
         partition = CheckedPartition(directory)
         if not self.schedule.has_time_for(directory.size_bytes):
-            self._put_off(directory.files, len(directory.segments))
+            self._put_off(directory.path, directory.files, len(directory.segments))
             return partition
         readings = self.schedule.readings(directory)
         checks = partition_checks(partition, _lowest_level(readings, self.level))
@@ -172,7 +176,7 @@ class Verification:
         for number, reading in enumerate(readings):
             if reading.is_due and self.schedule.is_over():
                 left = [entry for entry in directory.files if entry.path not in in_segments]
-                self._put_off(left, len(readings) - number)
+                self._put_off(directory.path, left, len(readings) - number)
                 return partition
             segment = reading.segment
             end = yield from self._segment(segment, reading.level, checks)
@@ -189,8 +193,9 @@ class Verification:
         self.schedule.partition_read(directory)
         return partition
 
-    def _put_off(self, entries: Iterable[FileEntry], segments: int) -> None:
-        """There is no time left for these files."""
+    def _put_off(self, path: str, entries: Iterable[FileEntry], segments: int) -> None:
+        """There is no time left for these files of a partition, or of a segment on its own."""
+        self.put_off.add(path)
         self.summary.bytes_deferred += sum(
             entry.size_bytes
             for entry in entries
