@@ -300,8 +300,13 @@ OBJECT_TYPES = {
             "records": (INT, "records, by the counts in the batches' headers"),
             "bytes_expected": (INT, "bytes that should be checked"),
             "bytes_checked": (INT, "bytes that were"),
+            "bytes_deferred": (INT, ("bytes put off because `--max-duration` was over; not among "
+                               "those expected")),
+            "segments_deferred": (INT, "segments put off likewise"),
             "defects": ("object", "each severity and the number of its defects"),
-            "levels": ("array", "the levels that ran"),
+            "levels": ("array", "the levels at which segments were read"),
+            "sample": ("object or null", ("with `--sample`: `share`, `seed`, how many `segments` "
+                       "`of` all were read at the level that was asked for")),
         },
     ),
     "reference": ObjectType(

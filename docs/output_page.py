@@ -55,6 +55,24 @@ Fields may be added, never changed or taken away.
 
 Tables, the default, are for people: their columns may change.
 
+`verify` has three more formats, for other programs; they are reports of a whole run:
+
+- `--format junit`: XML for CI. A test suite a target, a test case a partition directory or other
+  file. A case fails from the severity of `--fail-on` on and has its findings as text, at most 20 of
+  one kind (and how many more); what was put off is skipped, what could not be read is an error.
+  Findings below that severity are in `system-out`.
+- `--format sarif`: SARIF 2.1.0 for code hosts and viewers. A rule a reference, a result a finding
+  with the byte region; damage is an `error`, `index` and `warning` are a `warning`. What could not
+  be read is a notification of the invocation. All findings are there, written as they come.
+- `--format prometheus`: gauges for the textfile collector of node_exporter, all beginning with
+  `kafkalog_verify_`: `defects{severity}`, `partition_defects{directory,topic,partition,severity}`
+  of partitions with findings, `files`, `batches`, `records`, `bytes_expected`, `bytes_checked`,
+  `bytes_deferred`, `segments_deferred`, `errors` (paths that could not be read at all),
+  `exit_status`, `duration_seconds`, `last_run_timestamp_seconds`.
+
+JUnit and Prometheus are written when the run has ended, and keep counts and the first findings of
+each partition meanwhile.
+
 `dump-segment --format parquet|arrow --to FILE` writes records, batches (`--batches`) or the entries
 of `.index`, `.timeindex` and `.txnindex` files into one new file, which appears when it is whole.
 Its columns are those of `kafkalog.scan_schema()`: the fields below without `type`, sizes and

@@ -153,14 +153,16 @@ def verify(
         run = Verification(level, progress, schedule=schedule, threads=threads)
         facts = RunFacts(run, schedule, failing, outcome.errors, started_ms)
         try:
-            _report(_make_report(form, targets, progress, outcome), facts, outcome)
+            _check(facts, _make_report(form, targets, progress, outcome), outcome, progress)
         finally:
             if history is not None and state is not None:
                 write_history(history, state, targets)
     return outcome.status
 
 
-def _report(report: Report, facts: RunFacts, outcome: Outcome) -> None:
+def _check(
+    facts: RunFacts, report: Report, outcome: Outcome, progress: ByteProgress | None
+) -> None:
     """Check all targets and tell what is found."""
     from kafkalog.errors import KafkaLogError
 
@@ -178,6 +180,8 @@ def _report(report: Report, facts: RunFacts, outcome: Outcome) -> None:
             outcome.fail_if(defect.severity in facts.failing)
         facts.ended_ms = time.time_ns() // 1_000_000
         facts.status = outcome.status
+        if progress is not None:
+            progress.close()
         report.end(facts)
 
 

@@ -62,6 +62,8 @@ class FindingTable:
     def end(self, facts: RunFacts) -> None:
         """The run is over."""
         self._flush()
+        if not facts.schedule.targets:
+            return
         width = terminal_width()
         _put(line for text in summary_lines(facts) for line in wrapped(text, first="", width=width))
 

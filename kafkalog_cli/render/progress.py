@@ -46,9 +46,10 @@ class ByteProgress:
         self._bar[0].start()
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Take the bar away; for good, where nothing is done any more."""
         if self._bar is not None:
             self._bar[0].stop()
+            self._bar = None
 
 
 @contextmanager
