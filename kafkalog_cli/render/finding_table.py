@@ -86,6 +86,7 @@ class FindingTable:
                     lines += wrapped(text, first=" " * 24, width=width)
         with self._hidden():
             _put(lines)
+            sys.stdout.flush()
         self._kept.clear()
         self._counts.clear()
 

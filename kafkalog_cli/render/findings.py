@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
@@ -108,6 +109,7 @@ class Listing:
         """A finding was made."""
         with self._hidden():
             self._writer.write(defect)
+            sys.stdout.flush()
 
     def end(self, facts: RunFacts) -> None:
         """The run is over."""

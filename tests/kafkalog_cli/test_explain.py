@@ -37,7 +37,8 @@ def test_every_reference_says_all(name: str, kafkalog: Any):
 
 def test_all_are_listed_by_severity(kafkalog: Any):
     """The gravest first, errors last; objects and table have the same."""
-    rows = [json.loads(line) for line in kafkalog("explain", "--format", "ndjson").stdout.split(b"\n")[:-1]]  # fmt: skip # noqa: E501
+    lines = kafkalog("explain", "--format", "ndjson").stdout.splitlines()
+    rows = [json.loads(line) for line in lines]
     assert {row["reference"] for row in rows} >= set(REFERENCES) | {"path-not-found", "usage"}
     order = [*Severity, None]
     places = [order.index(row["severity"]) for row in rows]

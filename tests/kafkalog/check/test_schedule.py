@@ -105,7 +105,7 @@ def test_a_seed_repeats_the_sample_and_another_does_not(root: Path, tmp_path: Pa
     assert min(counts) > 2
 
 
-def test_a_new_segment_changes_the_sample_little(root: Path):
+def test_a_new_segment_changes_the_sample_little():
     """The choice goes by each segment's own name, not by its place in a list."""
     paths = [f"/x/t-{i}/{base:020d}.log" for i in range(50) for base in range(0, 100, 10)]
     before = set(Sample(0.1, 3).choose(paths))
