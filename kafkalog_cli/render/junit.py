@@ -6,6 +6,7 @@ GitLab make of it. A test case fails from the severity of `--fail-on` on; the te
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import sys
@@ -19,7 +20,7 @@ from kafkalog_cli.render.places import Places
 from kafkalog_cli.render.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
 
     from kafkalog.errors import KafkaLogError
@@ -76,6 +77,7 @@ def _add_suite(root: ET.Element, path: str, places: Sequence[Place], facts: RunF
     values = {"levels": ", ".join(facts.levels), "exit_status": str(facts.status)}
     for name, value in values.items():
         ET.SubElement(properties, "property", name=name, value=value)
+    put_off = {os.path.abspath(name) for name in facts.verification.put_off}
     failures = skipped = 0
     below: list[str] = []
     for place in places:
@@ -84,12 +86,12 @@ def _add_suite(root: ET.Element, path: str, places: Sequence[Place], facts: RunF
         fatal = sum(n for (severity, _), n in place.counts.items() if severity in facts.failing)
         if fatal:
             failures += 1
-            _add_failure(case, place, facts)
-        elif place.path in facts.verification.put_off:
+            _add_failure(case, place)
+        elif os.path.abspath(place.path) in put_off:
             skipped += 1
             ET.SubElement(case, "skipped", message="The time was up before all was checked.")
         if not fatal:
-            below += _lines(place, set(Severity))
+            below += _lines(place)
     if len(root) == 1:
         below += summary_lines(facts)
     suite.set("tests", str(len(places)))
@@ -99,11 +101,11 @@ def _add_suite(root: ET.Element, path: str, places: Sequence[Place], facts: RunF
     ET.SubElement(suite, "system-err").text = ""
 
 
-def _add_failure(case: ET.Element, place: Place, facts: RunFacts) -> None:
+def _add_failure(case: ET.Element, place: Place) -> None:
     gravest = min(place.counts, key=lambda kind: list(Severity).index(kind[0]))
     counts = ", ".join(f"{n} {reference}" for (_, reference), n in place.counts.items())
     failure = ET.SubElement(case, "failure", type=gravest[1], message=_xml(counts))
-    failure.text = "\n".join(map(_xml, _lines(place, set(facts.failing) | set(Severity))))
+    failure.text = "\n".join(map(_xml, _lines(place)))
 
 
 def _add_error(root: ET.Element, error: KafkaLogError, facts: RunFacts) -> None:
@@ -129,15 +131,12 @@ def _suite(root: ET.Element, path: str, facts: RunFacts) -> ET.Element:
     )  # fmt: skip
 
 
-def _lines(place: Place, severities: Iterable[Severity]) -> list[str]:
+def _lines(place: Place) -> list[str]:
     """The findings of a place, one a line; those beyond the limit as a number."""
     lines = []
     for defect in place.defects:
-        if defect.severity in severities:
-            where = "" if defect.position is None else f", position {defect.position}"
-            lines.append(
-                f"{defect.severity} {defect.reference}: {defect.path}{where}: {defect.detail}"
-            )
+        where = "" if defect.position is None else f", position {defect.position}"
+        lines.append(f"{defect.severity} {defect.reference}: {defect.path}{where}: {defect.detail}")
     for (severity, reference), count in place.counts.items():
         if count > ALIKE_MAX:
             lines.append(f"{severity} {reference}: {count - ALIKE_MAX} more")

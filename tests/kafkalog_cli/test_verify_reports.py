@@ -280,7 +280,9 @@ def test_the_table_stays_within_the_terminal(
     assert "30 damage" in wide
 
 
-def test_what_is_put_off_is_told_everywhere(hurt: Path, kafkalog: Any):
+def test_what_is_put_off_is_told_everywhere(
+    hurt: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+):
     """It is no finding, and no success of the partition either."""
     line = (hurt / "__cluster_metadata-0", hurt / "txn-0", "--max-duration", "0s")
     result = kafkalog("verify", *line)
@@ -289,6 +291,10 @@ def test_what_is_put_off_is_told_everywhere(hurt: Path, kafkalog: Any):
     assert b"nothing wrong" in result.stdout
     suites = list(junit(kafkalog, *line))
     assert [suite.attrib["skipped"] for suite in suites] == ["0", "1"]
+    log = hurt / "txn-0" / "00000000000000000119.log"
+    monkeypatch.chdir(log.parent)
+    [_, last] = junit(kafkalog, hurt / "__cluster_metadata-0", log.name, "--max-duration", "0s")
+    assert last.attrib["skipped"] == "1"
     metrics = prometheus(kafkalog, *line)
     segments = len(list((hurt / "txn-0").glob("*.log")))
     assert metrics["segments_deferred"][0].value == segments
