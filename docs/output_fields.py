@@ -305,8 +305,27 @@ OBJECT_TYPES = {
             "records": (INT, "records, by the counts in the batches' headers"),
             "bytes_expected": (INT, "bytes that should be checked"),
             "bytes_checked": (INT, "bytes that were"),
+            "bytes_deferred": (INT, ("bytes put off because `--max-duration` was over; not among "
+                               "those expected")),
+            "segments_deferred": (INT, "segments put off likewise"),
             "defects": ("object", "each severity and the number of its defects"),
-            "levels": ("array", "the levels that ran"),
+            "levels": ("array", "the levels at which segments were read"),
+            "sample": ("object or null", ("with `--sample`: `share`, `seed`, how many `segments` "
+                       "`of` all were read at the level that was asked for")),
+        },
+    ),
+    "reference": ObjectType(
+        "`explain`",
+        "What is known about a finding or an error of this name.",
+        {
+            "reference": (TEXT, "its name"),
+            "severity": (maybe(TEXT), "of a finding: `damage`, `index`, `warning` or `note`"),
+            "exit_code": (maybe(INT), "the exit status where it is an error that stops the work"),
+            "meaning": (TEXT, "what was found, or what happened"),
+            "arises": (maybe(TEXT), "what it comes from"),
+            "broker": (maybe(TEXT), "what a broker makes of it"),
+            "hint": (maybe(TEXT), "what to do"),
+            "example": (maybe(TEXT), "`detail` of such a finding"),
         },
     ),
     **SALVAGE_TYPES,

@@ -34,6 +34,7 @@ COMMANDS = (
     "verify examples/damaged",
     "salvage --dry-run examples/damaged/orders-0 --to rescued",
     f"salvage --dry-run {LOG_DIR} --to rescued",
+    "explain torn-tail",
 )
 # The examples show their first value of these, whenever a working copy was checked out.
 _FIXED = {"mtime_ms": 1704067449000}
@@ -55,6 +56,24 @@ Fields may be added, never changed or taken away.
 - Characters that a terminal could act on are escaped as JSON allows: `\\u001b`, `\\u202e`.
 
 Tables, the default, are for people: their columns may change.
+
+`verify` has three more formats, for other programs; they are reports of a whole run:
+
+- `--format junit`: XML for CI. A test suite a target, a test case a partition directory or other
+  file. A case fails from the severity of `--fail-on` on and has its findings as text, at most 20 of
+  one kind (and how many more); what was put off is skipped, what could not be read is an error.
+  Findings below that severity are in `system-out`.
+- `--format sarif`: SARIF 2.1.0 for code hosts and viewers. A rule a reference, a result a finding
+  with the byte region; damage is an `error`, `index` and `warning` are a `warning`. What could not
+  be read is a notification of the invocation. All findings are there, written as they come.
+- `--format prometheus`: gauges for the textfile collector of node_exporter, all beginning with
+  `kafkalog_verify_`: `defects{severity}`, `partition_defects{directory,topic,partition,severity}`
+  of partitions with findings, `files`, `batches`, `records`, `bytes_expected`, `bytes_checked`,
+  `bytes_deferred`, `segments_deferred`, `errors` (paths that could not be read at all),
+  `exit_status`, `duration_seconds`, `last_run_timestamp_seconds`.
+
+JUnit and Prometheus are written when the run has ended, and keep counts and the first findings of
+each partition meanwhile.
 
 `dump-segment --format parquet|arrow --to FILE` writes records, batches (`--batches`) or the entries
 of `.index`, `.timeindex` and `.txnindex` files into one new file, which appears when it is whole.

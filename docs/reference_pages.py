@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections import Counter
 
 from formats.message_table import messages
-from kafkalog import errors
 from kafkalog.defects import REFERENCES
+from kafkalog.defects.examples import EXAMPLES
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
 from kafkalog.payloads import PayloadKind, payload_kind
+from kafkalog_cli.render.explanations import error_classes, first_sentence
 
 _EXIT_MEANINGS = {
     0: "done; nothing wrong was found",
@@ -27,28 +27,15 @@ _EXIT_MEANINGS = {
 }
 
 
-def _first_sentence(value: object) -> str:
-    return " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
-
-
-def _error_classes() -> list[type[errors.KafkaLogError]]:
-    found = [
-        value
-        for value in vars(errors).values()
-        if isinstance(value, type) and issubclass(value, errors.KafkaLogError)
-    ]
-    return [value for value in found if value is not errors.KafkaLogError]
-
-
 def exit_code_page() -> str:
     """The text of `exit-codes.md`."""
-    missing = {error.exit_code for error in _error_classes()} - set(_EXIT_MEANINGS)
+    missing = {error.exit_code for error in error_classes()} - set(_EXIT_MEANINGS)
     assert not missing, f"exit statuses without a meaning: {missing}"
     rows = "".join(f"| {code} | {meaning} |\n" for code, meaning in _EXIT_MEANINGS.items())
     classes = "".join(
         f"| `{error.reference}` | {error.exit_code} | `kafkalog.{error.__name__}` "
-        f"| {_first_sentence(error)} |\n"
-        for error in _error_classes()
+        f"| {first_sentence(error)} |\n"
+        for error in error_classes()
     )
     return f"""# Exit status
 
@@ -89,6 +76,8 @@ replicas it is usually better to let the broker fetch the partition anew.
 
 A defect never stops a command: it is reported where it was met, and reading goes on behind it. What
 could not be read at all is an error, see [exit-codes.md](exit-codes.md).
+
+`kafkalog explain REFERENCE` says what is on this page.
 """
 
 
@@ -101,9 +90,12 @@ def defect_page() -> str:
             if reference.severity != severity:
                 continue
             parts.append(f"\n### `{reference.name}`\n\n{reference.meaning}\n\n")
+            parts.append(f"- How it arises: {reference.arises}\n")
             parts.append(f"- A broker: {reference.broker}\n")
             if reference.hint:
                 parts.append(f"- What to do: {reference.hint}\n")
+            if example := EXAMPLES.get(reference.name):
+                parts.append(f"- For example: `{example}`\n")
     return "".join(parts)
 
 

@@ -10,12 +10,71 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import Protocol, Self
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
 
-from kafkalog.errors import NotAKafkaFileError, NotFoundError, UnreadableError
+from kafkalog.errors import (
+    NotAKafkaFileError,
+    NotFoundError,
+    UnreadableError,
+    UnsupportedError,
+)
+from kafkalog.pace import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 WINDOW_SIZE_MIN = 4096
 WINDOW_SIZE_MAX = 1 << 20
+_PAGE_SIZE = 4096
+_BLOCK_SIZE = 1 << 18  # what is asked for at once where the page cache is left as it was
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How files are read.
+
+    Attributes:
+        pace: how fast, None for as fast as it goes.
+        leaves_cache: whether what was not in the page cache is not there afterwards either.
+    """
+
+    pace: Pace | None = None
+    leaves_cache: bool = False
+
+
+_AS_FAST_AS_IT_GOES = Manner()
+_manner: ContextVar[Manner] = ContextVar("manner", default=_AS_FAST_AS_IT_GOES)
+
+
+@contextmanager
+def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Iterator[None]:
+    """Files that are opened in the block are read gently, beside a broker that needs its disk.
+
+    Args:
+        rate_limit: bytes a second, of all files together; None for no limit.
+        leaves_cache: pages that were not in the page cache are given back once they are read,
+            those that were there stay: neither what a broker has in memory nor what its consumers
+            read is pushed out. Where the file system cannot tell what is in memory (it has no
+            `RWF_NOWAIT`), every page that was read is given back. Pages larger than 4096 bytes may
+            stay at the edges of what was read.
+
+    Raises:
+        UnsupportedError: the system has no `posix_fadvise`.
+
+    Cost:
+        With `leaves_cache` the kernel does not read ahead.
+    """
+    if leaves_cache and not (hasattr(os, "posix_fadvise") and hasattr(os, "RWF_NOWAIT")):
+        raise UnsupportedError("This system cannot be told what to keep in its page cache.")
+    pace = None if rate_limit is None else Pace(rate_limit)
+    token = _manner.set(Manner(pace, leaves_cache))
+    try:
+        yield
+    finally:
+        _manner.reset(token)
 
 
 class Readable(Protocol):
@@ -42,11 +101,12 @@ class Source:
         NotAKafkaFileError: it is not a regular file.
     """
 
-    __slots__ = ("_fd", "_window", "_window_position", "_window_size", "mtime_ms", "path",
-                 "size_bytes", "stored_bytes")  # fmt: skip
+    __slots__ = ("_fd", "_manner", "_window", "_window_position", "_window_size", "mtime_ms",
+                 "path", "size_bytes", "stored_bytes")  # fmt: skip
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._manner = _manner.get()
         try:
             require_regular(path, os.stat(path).st_mode)
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -61,6 +121,8 @@ class Source:
         self._window = b""
         self._window_position = 0
         self._window_size = WINDOW_SIZE_MIN
+        if self._manner.leaves_cache:
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
 
     def __enter__(self) -> Self:
         return self
@@ -100,13 +162,35 @@ class Source:
         """Fill the buffer from `position`; the file must have so many bytes. Raises as `read`."""
         try:
             while len(buffer):
-                count = os.preadv(self._fd, [buffer], position)
+                if self._manner.leaves_cache:
+                    count = self._read_block(position, buffer)
+                else:
+                    count = os.preadv(self._fd, [buffer], position)
                 if not count:
                     raise self._became_shorter(position)
                 position += count
                 buffer = buffer[count:]
+                if self._manner.pace is not None:
+                    self._manner.pace.spend(count)
         except OSError as error:
             raise reading_error(error, self.path) from error
+
+    def _read_block(self, position: int, buffer: memoryview) -> int:
+        """Some bytes, of one block; pages that were not in the page cache are given back."""
+        buffer = buffer[: _BLOCK_SIZE - position % _BLOCK_SIZE]
+        try:
+            count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
+                raise
+            count = 0
+        if count:
+            return count
+        count = os.preadv(self._fd, [buffer], position)
+        start = position - position % _PAGE_SIZE
+        end = -(-(position + count) // _PAGE_SIZE) * _PAGE_SIZE
+        os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
+        return count
 
     def is_zero_from(self, position: int) -> bool:
         """Whether every byte from `position` to the end of the file is zero.
@@ -130,16 +214,20 @@ class Source:
         return True
 
     def _pread(self, position: int, size: int) -> bytes:
+        if self._manner != _AS_FAST_AS_IT_GOES:
+            chunk = bytearray(size)
+            self.read_into(position, memoryview(chunk))
+            return bytes(chunk)
         try:
-            chunk = os.pread(self._fd, size, position)
-            while len(chunk) < size:
-                more = os.pread(self._fd, size - len(chunk), position + len(chunk))
+            data = os.pread(self._fd, size, position)
+            while len(data) < size:
+                more = os.pread(self._fd, size - len(data), position + len(data))
                 if not more:
-                    raise self._became_shorter(position + len(chunk))
-                chunk += more
+                    raise self._became_shorter(position + len(data))
+                data += more
         except OSError as error:
             raise reading_error(error, self.path) from error
-        return chunk
+        return data
 
     def _became_shorter(self, position: int) -> UnreadableError:
         return UnreadableError(

@@ -44,15 +44,19 @@ class NewFile:
 
     Args:
         path: what it shall be called.
+        replaces: whether a file of that name is replaced: it is the old one or the new one, whole,
+            at any moment.
 
     Raises:
-        DestinationExistsError: there is something of that name, also when the block ends.
+        DestinationExistsError: there is something of that name, also when the block ends, and it
+            is not to be replaced.
         UnwritableError: it cannot be created there, or written.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, replaces: bool = False) -> None:
         self.path = path
-        if os.path.lexists(path):
+        self._replaces = replaces
+        if not replaces and os.path.lexists(path):
             raise _exists(path)
         self._temporary = f"{path}.{secrets.token_hex(4)}.tmp"
         try:
@@ -93,6 +97,14 @@ class NewFile:
             raise _unwritable(error, self.path) from error
 
     def _publish(self) -> None:
+        """Give the file its name, and make that last."""
+        if self._replaces:
+            os.replace(self._temporary, self.path)
+        else:
+            self._link()
+        _sync_directory(os.path.dirname(self.path) or ".")
+
+    def _link(self) -> None:
         """Give the file its name, unless there is one of that name by now."""
         try:
             os.link(self._temporary, self.path)
@@ -104,7 +116,6 @@ class NewFile:
             os.rename(self._temporary, self.path)  # a file system without links
         else:
             os.unlink(self._temporary)
-        _sync_directory(os.path.dirname(self.path) or ".")
 
 
 class NewDirectory:

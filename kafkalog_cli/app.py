@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkalog_cli.commands.dump_segment import dump_segment
+from kafkalog_cli.commands.explain import explain
 from kafkalog_cli.commands.kafka_dump_log import dump_files
 from kafkalog_cli.commands.lookup_offset import lookup_offset
 from kafkalog_cli.commands.ls import ls
@@ -79,6 +80,7 @@ def command_group() -> Any:
         dump_segment: "Show what is in any file Kafka writes.",
         lookup_offset: "Find a record by offset or time, as the broker does.",
         verify: "Check log directories, partitions or files.",
+        explain: "Say what a finding means and what to do.",
         salvage: "Copy every sound batch past any damage into a new log.",
     }
     for command, summary in commands.items():

@@ -48,6 +48,8 @@ QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _RELATIVE = re.compile(r"([+-])(\d{1,18})(ms|s|m|h|d|w)")
+_DURATION = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)")
+_SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
 _SIZE = re.compile(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -87,6 +89,30 @@ def parse_size(text: str) -> int:
         raise UsageError(f"{text!r} is not a size.", hint="Give bytes, or for example 512MiB.")
     unit = (match[2] or "").upper().removesuffix("B").removesuffix("I")
     return int(match[1]) << 10 * _POWERS[unit]
+
+
+def parse_rate(text: str) -> int:
+    """Bytes a second: a size of at least one byte, with or without `/s` behind it."""
+    rate = parse_size(text.strip().removesuffix("/s"))
+    if not rate:
+        raise UsageError("At a rate of 0 nothing is ever read.", hint="For example 50MiB.")
+    return rate
+
+
+def parse_duration(text: str) -> float:
+    """Seconds for a duration such as `90s`, `10m` or `2h`; raises `UsageError` for another text."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is not a duration.", hint="For example 90s, 10m or 2h.")
+    return int(match[1]) * _UNITS_MS[match[2]] / 1000
+
+
+def parse_share(text: str) -> float:
+    """A share above 0 and up to 1, given in percent; raises `UsageError` for another text."""
+    match = _SHARE.fullmatch(text.strip())
+    if match is None or not 0 < float(match[1]) <= 100:
+        raise UsageError(f"{text!r} is not a share.", hint="From 0% (exclusive) to 100%: 5%.")
+    return float(match[1]) / 100
 
 
 def parse_zone(name: str) -> tzinfo:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import KafkaLogError, LimitExceededError
@@ -19,9 +19,15 @@ _FAILING = tuple(severity for severity in Severity if severity != Severity.NOTE)
 
 @dataclass
 class Outcome:
-    """The exit status so far: the work goes on past a bad input, the gravest status counts."""
+    """The exit status so far: the work goes on past a bad input, the gravest status counts.
+
+    Attributes:
+        status: the gravest so far.
+        errors: what was reported on the way.
+    """
 
     status: int = 0
+    errors: list[KafkaLogError] = field(default_factory=list)
 
     def open_all(self, paths: Iterable[str]) -> list[LogDir | PartitionDir | FileEntry]:
         """What is at the paths; what cannot be opened is reported and left out."""
@@ -38,6 +44,7 @@ class Outcome:
     def error(self, error: KafkaLogError) -> None:
         """Report an error and remember its status."""
         show_error(error)
+        self.errors.append(error)
         self.status = max(self.status, error.exit_code)
 
     def count(self, defect: Defect, failing: Sequence[Severity] = _FAILING) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.check.index_files import ENTRY_SIZES, size_is_multiple
+from kafkalog.check.schedule import Reading, Schedule
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import KafkaLogError
@@ -31,7 +32,7 @@ from kafkalog.source import Source
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
@@ -42,14 +43,21 @@ if TYPE_CHECKING:
 
 @dataclass
 class Summary:
-    """What a run looked at and found; complete when the walk has ended."""
+    """What a run looked at and found; complete when the walk has ended.
+
+    `bytes_deferred` and `segments_deferred` were put off because the time was up: they are not
+    among `bytes_expected`.
+    """
 
     files: int = 0
     batches: int = 0
     records: int = 0
     bytes_expected: int = 0
     bytes_checked: int = 0
+    bytes_deferred: int = 0
+    segments_deferred: int = 0
     defects: Counter[Severity] = field(default_factory=Counter)
+    levels: set[Level] = field(default_factory=set)
 
 
 _READERS: dict[FileKind, Callable[[str], object]] = {
@@ -69,20 +77,32 @@ class Verification:
     Args:
         level: how much is read.
         progress: called with the number of bytes checked since the last call.
+        schedule: what is read at which level, and what is put off; its level counts.
+        threads: how many check; as many as there are processors, up to 8, where None.
 
     Attributes:
         summary: what was looked at and found so far.
         next_starts: what the next start of a broker would do with the partitions and log
             directories so far, where there is something to say.
+        put_off: paths of the partition directories (of the log, for a segment on its own) for which
+            time was up before all of it had been checked.
     """
 
     def __init__(
-        self, level: Level = Level.STANDARD, progress: Callable[[int], None] | None = None
+        self,
+        level: Level = Level.STANDARD,
+        progress: Callable[[int], None] | None = None,
+        *,
+        schedule: Schedule | None = None,
+        threads: int | None = None,
     ) -> None:
-        self.level = level
+        self.schedule = schedule or Schedule(level=level)
+        self.level = self.schedule.level
         self.summary = Summary()
+        self.put_off: set[str] = set()
         self.next_starts: list[NextStart] = []
         self._progress = progress
+        self._threads = threads
         self._log_dirs: list[CheckedLogDir] = []
 
     def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
@@ -138,8 +158,10 @@ class Verification:
                     yield from self._file(entry)
             of_files = self._grave - before
             walked: list[CheckedPartition] = []
-            for partition in target.partitions:
+            for partition in self.schedule.in_order(target.partitions):
                 walked += [(yield from self._partition(partition))]
+            if not self.put_off.isdisjoint(partition.path for partition in target.partitions):
+                return
             in_partitions = self._grave
             for check in LOG_DIR_CHECKS:
                 yield from check(target, walked)
@@ -157,9 +179,17 @@ class Verification:
                 was_closed = _was_closed(parent)
                 for segment in parent.segments:
                     if segment.base_offset == entry.name.offset:
-                        yield from self._segment(segment, was_closed=was_closed)
+                        yield from self._lone_segment(segment, was_closed=was_closed)
                         return
         yield from self._file(entry)
+
+    def _lone_segment(self, segment: Segment, *, was_closed: bool) -> Iterator[Defect]:
+        if not self.schedule.has_time_for(segment.log.size_bytes):
+            self._put_off(segment.log.path, _segment_files(segment), 1)
+            return
+        reading = Reading(segment, self.schedule.level_of(segment))
+        yield from self._segment(segment, reading.level, was_closed=was_closed)
+        self.schedule.segment_read(reading)
 
     def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
         from kafkalog.check.batch_checks import CheckedPartition
@@ -168,14 +198,25 @@ class Verification:
 
         before = self._grave
         partition = CheckedPartition(directory)
-        start = PartitionStart(partition, self.level)
-        checks = [*partition_checks(partition, self.level), start]
-        in_segments = set()
+        if not self.schedule.has_time_for(directory.size_bytes):
+            self._put_off(directory.path, directory.files, len(directory.segments))
+            return partition
+        readings = self.schedule.readings(directory)
+        lowest = _lowest_level(readings, self.level)
+        start = PartitionStart(partition, lowest)
+        checks = [*partition_checks(partition, lowest), start]
+        in_segments: set[str] = set()
         was_closed = _was_closed(directory)
-        for segment in directory.segments:
-            end = yield from self._segment(segment, checks, was_closed=was_closed)
+        for number, reading in enumerate(readings):
+            if reading.is_due and self.schedule.is_over():
+                left = [entry for entry in directory.files if entry.path not in in_segments]
+                self._put_off(directory.path, left, len(readings) - number)
+                return partition
+            segment = reading.segment
+            end = yield from self._segment(segment, reading.level, checks, was_closed=was_closed)
             partition.end_offset = max(partition.end_offset, end)
             in_segments |= {entry.path for entry in _segment_files(segment)}
+            self.schedule.segment_read(reading)
         for check in checks:
             yield from check.end()
         for entry in directory.files:
@@ -188,6 +229,7 @@ class Verification:
             yield from self._next_start(
                 predicted, directory.state, is_explained=self._grave > before
             )
+        self.schedule.partition_read(directory)
         return partition
 
     def _next_start(
@@ -205,6 +247,16 @@ class Verification:
     def _grave(self) -> int:
         """How many defects are more than notes."""
         return self.summary.defects.total() - self.summary.defects[Severity.NOTE]
+
+    def _put_off(self, path: str, entries: Iterable[FileEntry], segments: int) -> None:
+        """There is no time left for these files of a partition, or of a segment on its own."""
+        self.put_off.add(path)
+        self.summary.bytes_deferred += sum(
+            entry.size_bytes
+            for entry in entries
+            if entry.name.kind != FileKind.UNKNOWN and entry.name.state == FileState.LIVE
+        )
+        self.summary.segments_deferred += segments
 
     def _file(self, entry: FileEntry) -> Iterator[Defect]:
         """A file outside the live segments."""
@@ -224,7 +276,7 @@ class Verification:
             if entry.name.kind in (FileKind.LOG, FileKind.KRAFT_SNAPSHOT):
                 from kafkalog.check.batch_checks import CheckedLog
 
-                yield from self._batches(CheckedLog(entry.path))
+                yield from self._batches(CheckedLog(entry.path), self.level)
                 return
             if entry.name.kind in ENTRY_SIZES:
                 yield from size_is_multiple(entry)
@@ -235,7 +287,12 @@ class Verification:
         self._checked(entry.size_bytes)
 
     def _segment(
-        self, segment: Segment, checks: Sequence[PartitionCheck] = (), *, was_closed: bool
+        self,
+        segment: Segment,
+        level: Level,
+        checks: Sequence[PartitionCheck] = (),
+        *,
+        was_closed: bool,
     ) -> Generator[Defect, None, int]:
         """One live segment: its files alone, then its indexes against its log; where it ends."""
         from kafkalog.check.batch_checks import CheckedLog
@@ -258,7 +315,7 @@ class Verification:
                 except KafkaLogError as error:
                     yield _file_defect(entry, error)
             try:
-                end = yield from self._batches(log, checks)
+                end = yield from self._batches(log, level, checks)
             except KafkaLogError as error:
                 yield _file_defect(segment.log, error)
         return end
@@ -287,7 +344,7 @@ class Verification:
         return log
 
     def _batches(
-        self, log: CheckedLog, checks_of_partition: Sequence[PartitionCheck] = ()
+        self, log: CheckedLog, level: Level, checks_of_partition: Sequence[PartitionCheck] = ()
     ) -> Generator[Defect, None, int]:
         """All batches of a log file; the offset behind them."""
         from kafkalog.check.batch_checks import defects_of_stretch
@@ -297,11 +354,12 @@ class Verification:
         from kafkalog.columnar.record_facts import FOUND
 
         end = log.base_offset or 0
-        alone = segment_checks(log, self.level)
+        self.summary.levels.add(level)
+        alone = segment_checks(log, level)
         for check in checks_of_partition:
             check.begin(log)
         with Source(log.path) as source:
-            for found in header_stretches(source, self.level):
+            for found in header_stretches(source, level, self._threads):
                 if isinstance(found, Defect):
                     yield found
                 else:
@@ -334,6 +392,11 @@ def _tell(defects: Iterator[Defect]) -> Generator[Defect, None, bool]:
         told = True
         yield defect
     return told
+
+
+def _lowest_level(readings: Sequence[Reading], asked: Level) -> Level:
+    """The level that all segments of a partition are read at, or above it."""
+    return min((reading.level for reading in readings), key=list(Level).index, default=asked)
 
 
 def _segment_files(segment: Segment) -> list[FileEntry]:

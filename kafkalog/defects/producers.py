@@ -27,7 +27,8 @@ _REBUILD = (
 
 REFERENCES: Final = (
     Reference("producer-snapshot-corrupt", _I, "Version, checksum or layout of a producer "
-              "snapshot are wrong.", "It is discarded and an older one is used."),
+              "snapshot are wrong.", "It is discarded and an older one is used.",
+              arises="The machine stopped before the snapshot was written; bits that flipped."),
     Reference("producer-snapshot-wrong", _W, "A producer snapshot with a right checksum says of a "
               "producer what the log contradicts.", "It is believed: the broker rejects what is in "
               "sequence, accepts duplicates, or holds back read_committed consumers.", _SNAPSHOT,

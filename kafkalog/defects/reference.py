@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,4 +27,4 @@ class Reference:
     meaning: str
     broker: str
     hint: str | None = None
-    arises: str = ""
+    arises: str = field(kw_only=True)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kafkalog.metadata_files import uuid_bytes
 from kafkalog.recovery.directory import Directory
 
+
 def check_partition_metadata(directory: Directory) -> None:
     """Raise `StartRefusedError` where Kafka cannot read partition.metadata."""
     content = directory.contents.get(PARTITION_METADATA)

@@ -2,65 +2,225 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import time
+from contextlib import nullcontext
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafkalog.model import Level, Severity
-from kafkalog_cli.options import FormatOption, PathsArgument, QuietOption
+from kafkalog_cli.options import (
+    PathsArgument,
+    QuietOption,
+    parse_duration,
+    parse_rate,
+    parse_share,
+)
 from kafkalog_cli.render.writer import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.check.schedule import Sample
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render.findings import Report, RunFacts, Target
+    from kafkalog_cli.render.progress import ByteProgress
+
+
+class ReportFormat(StrEnum):
+    """How findings are written; the last three are for CI, code hosts and monitoring."""
+
+    TABLE = "table"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+    JUNIT = "junit"
+    SARIF = "sarif"
+    PROMETHEUS = "prometheus"
 
 
 def verify(
     paths: PathsArgument,
     level: Annotated[
         Level,
-        typer.Option("--level", help="quick: headers and indexes; standard: checksums, too."),
+        typer.Option(
+            "--level",
+            help="quick: headers and indexes; standard: checksums, too; deep: every record, too.",
+        ),
     ] = Level.STANDARD,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            "--sample",
+            metavar="PERCENT",
+            help="This share of the segments (5%) at the level, the others at the level quick.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            help="Of the sample: the same N, the same segments; without it that of the day (UTC), "
+            "such as 20261121. The summary says which.",
+        ),
+    ] = None,
+    max_duration: Annotated[
+        str | None,
+        typer.Option(
+            "--max-duration",
+            metavar="DURATION",
+            help="Begin nothing more after so long (90s, 10m, 2h); the summary says what was "
+            "put off.",
+        ),
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="FILE",
+            help="Remembers what was checked when: what is longest ago comes first, and a "
+            "partition in which the last run stopped goes on there.",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            metavar="N",
+            min=1,
+            help="How many check beside the one that reads; without it one a processor, up to 8.",
+        ),
+    ] = None,
+    no_cache: Annotated[
+        bool,
+        typer.Option(
+            "--no-cache", help="Leave the page cache as it was: beside a broker in production."
+        ),
+    ] = False,
+    rate_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--rate-limit", metavar="SIZE", help="Read at most so many bytes a second: 50MiB."
+        ),
+    ] = None,
     fail_on: Annotated[
         Severity, typer.Option("--fail-on", help="Exit with 1 from this severity on.")
     ] = Severity.WARNING,
-    form: FormatOption = Format.TABLE,
+    form: Annotated[
+        ReportFormat,
+        typer.Option(
+            "--format", help="How findings are written: a listing, or a report at the end of a run."
+        ),
+    ] = ReportFormat.TABLE,
     quiet: QuietOption = False,
 ) -> int:
     """Check the invariants of log directories, partitions or files.
 
-    A log that a healthy broker wrote gives no finding above a note. Nothing is written.
+    A log that a healthy broker wrote gives no finding above a note. Nothing is written, but the
+    file of --state.
 
     \b
     kafkalog verify /var/lib/kafka
     kafkalog verify --level quick --format ndjson orders-0
+    kafkalog verify --level deep --sample 5% --seed 7 /var/lib/kafka
+    kafkalog verify --no-cache --rate-limit 50MiB --level deep /var/lib/kafka
+    kafkalog verify --max-duration 10m --state verify.state /var/lib/kafka
+    kafkalog verify --format junit --fail-on damage /var/lib/kafka
     """
+    from kafkalog.check.schedule import Schedule
     from kafkalog.check.verify import Verification
+    from kafkalog.source import reading
+    from kafkalog_cli.check_state import read_history, write_history
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.findings import (
-        defect_view,
-        next_start_row,
-        print_next_starts,
-        print_summary,
-        summary_row,
-    )
+    from kafkalog_cli.render.findings import RunFacts
     from kafkalog_cli.render.progress import byte_progress
-    from kafkalog_cli.render.writer import Writer
 
+    rate = None if rate_limit is None else parse_rate(rate_limit)
+    duration_s = None if max_duration is None else parse_duration(max_duration)
+    chosen = _sample(sample, seed)
     outcome = Outcome()
-    failing = list(Severity)[: list(Severity).index(fail_on) + 1]
     targets = outcome.open_all(paths)
-    with byte_progress(targets, enabled=not quiet) as progress:
-        run = Verification(level, progress)
-        with Writer(defect_view(), form, outcome.defect) as writer:
-            for target in targets:
-                for defect in run.verify(target):
-                    writer.write(defect)
-                    outcome.count(defect, failing)
-            for defect in run.end():
-                writer.write(defect)
-                outcome.count(defect, failing)
-            if form in (Format.NDJSON, Format.JSON):
-                for start in run.next_starts:
-                    writer.write_row(next_start_row(start))
-                writer.write_row(summary_row(run.summary, level))
-    if form == Format.TABLE and targets:
-        print_next_starts(run.next_starts)
-        print_summary(run.summary, level)
+    history = None if state is None else read_history(state, targets)
+    started_ms = time.time_ns() // 1_000_000
+    schedule = Schedule(targets, level, sample=chosen, history=history, duration_s=duration_s)
+    failing = list(Severity)[: list(Severity).index(fail_on) + 1]
+    with (
+        byte_progress(targets, enabled=not quiet) as progress,
+        reading(rate_limit=rate, leaves_cache=no_cache),
+    ):
+        run = Verification(level, progress, schedule=schedule, threads=threads)
+        facts = RunFacts(run, schedule, failing, outcome.errors, started_ms)
+        try:
+            _check(facts, _make_report(form, targets, progress, outcome), outcome, progress)
+        finally:
+            if history is not None and state is not None:
+                write_history(history, state, targets)
     return outcome.status
+
+
+def _check(
+    facts: RunFacts, report: Report, outcome: Outcome, progress: ByteProgress | None
+) -> None:
+    """Check all targets and tell what is found."""
+    from kafkalog.errors import KafkaLogError
+
+    run = facts.verification
+    with report:
+        for target in facts.schedule.targets:
+            try:
+                for defect in run.verify(target):
+                    report.finding(defect)
+                    outcome.count(defect, facts.failing)
+            except KafkaLogError as error:
+                outcome.error(error)
+        for defect in run.end():
+            report.finding(defect)
+            outcome.count(defect, facts.failing)
+        facts.ended_ms = time.time_ns() // 1_000_000
+        facts.status = outcome.status
+        if progress is not None:
+            progress.close()
+        report.end(facts)
+
+
+def _make_report(
+    form: ReportFormat,
+    targets: Sequence[Target],
+    progress: ByteProgress | None,
+    outcome: Outcome,
+) -> Report:
+    from kafkalog_cli.render.finding_table import FindingTable
+    from kafkalog_cli.render.findings import Listing
+
+    hidden = nullcontext if progress is None else progress.hidden
+    if form == ReportFormat.TABLE:
+        return FindingTable(hidden)
+    if form == ReportFormat.JUNIT:
+        from kafkalog_cli.render.junit import JunitReport
+
+        return JunitReport(targets)
+    if form == ReportFormat.SARIF:
+        from kafkalog_cli.render.sarif import SarifReport
+
+        return SarifReport()
+    if form == ReportFormat.PROMETHEUS:
+        from kafkalog_cli.render.prometheus import PrometheusReport
+
+        return PrometheusReport(targets)
+    return Listing(Format(form.value), outcome.defect, hidden)
+
+
+def _sample(share: str | None, seed: int | None) -> Sample | None:
+    """The sample that was asked for; without a seed it is that of the day."""
+    from kafkalog.check.schedule import Sample
+    from kafkalog.errors import UsageError
+
+    if share is None:
+        if seed is not None:
+            raise UsageError("--seed is that of --sample, which is missing.")
+        return None
+    if seed is None:
+        seed = int(time.strftime("%Y%m%d", time.gmtime()))
+    return Sample(parse_share(share), seed)

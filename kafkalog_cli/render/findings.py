@@ -1,41 +1,138 @@
-"""How the findings of `verify` are shown, and its summary."""
+"""What `verify` tells, in the formats of listings, and its summary."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, Self
 
+from kafkalog.model import Level, Severity
 from kafkalog_cli.render.rows import Row, defect_row
-from kafkalog_cli.render.text import file_cell, printable, size_cell
-from kafkalog_cli.render.writer import Column, View
+from kafkalog_cli.render.text import printable, size_cell
+from kafkalog_cli.render.writer import Format, View, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
 
-    from kafkalog.check.verify import Summary
+    from kafkalog.check.schedule import Schedule
+    from kafkalog.check.verify import Verification
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
     from kafkalog.model import Defect
     from kafkalog.recovery import NextStart
 
-
-def defect_view() -> View[Defect]:
-    """One row a defect."""
-    return View(
-        (
-            Column("SEVERITY", lambda defect: defect.severity),
-            Column("REFERENCE", lambda defect: defect.reference),
-            Column("FILE", lambda defect: file_cell(defect.path), fold=True),
-            Column("POSITION", lambda defect: _dash(defect.position), right=True),
-            Column("DETAIL", lambda defect: defect.detail, fold=True),
-        ),
-        defect_row,
-    )
+    Target = LogDir | PartitionDir | FileEntry
 
 
-def summary_row(summary: Summary, level: str) -> Row:
+@dataclass
+class RunFacts:
+    """What a report says of a run beside its findings.
+
+    Attributes:
+        verification: the run; its summary is complete at the end.
+        schedule: what it was to read.
+        failing: the severities that make the exit status 1.
+        errors: what stopped the work on a target.
+        started_ms: when it began.
+        ended_ms: when it ended.
+        status: the exit status.
+    """
+
+    verification: Verification
+    schedule: Schedule
+    failing: Sequence[Severity]
+    errors: list[KafkaLogError] = field(default_factory=list)
+    started_ms: int = 0
+    ended_ms: int = 0
+    status: int = 0
+
+    @property
+    def duration_s(self) -> float:
+        """How long it took."""
+        return (self.ended_ms - self.started_ms) / 1000
+
+    @property
+    def levels(self) -> list[Level]:
+        """The levels at which segments were read; the one that was asked for where none were."""
+        used = self.verification.summary.levels
+        return [level for level in Level if level in used] or [self.schedule.level]
+
+
+class Report(Protocol):
+    """A way to write findings down; a context manager that ends what it began to write."""
+
+    def __enter__(self) -> Self:
+        """The report begins."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """The report ends."""
+
+    def finding(self, defect: Defect) -> None:
+        """A finding was made."""
+
+    def end(self, facts: RunFacts) -> None:
+        """The run is over."""
+
+
+class Listing:
+    """A report as NDJSON, JSON or CSV: one object a finding, then (not in CSV) the next starts
+    and the summary."""
+
+    def __init__(
+        self,
+        form: Format,
+        on_defect: Callable[[Defect], None],
+        hidden: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._form = form
+        self._hidden = hidden
+        self._writer = Writer(View((), defect_row), form, on_defect)
+
+    def __enter__(self) -> Self:
+        self._writer.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._writer.__exit__(kind, error, traceback)
+
+    def finding(self, defect: Defect) -> None:
+        """A finding was made."""
+        with self._hidden():
+            self._writer.write(defect)
+            sys.stdout.flush()
+
+    def end(self, facts: RunFacts) -> None:
+        """The run is over."""
+        if self._form != Format.CSV:
+            for start in facts.verification.next_starts:
+                self._writer.write_row(next_start_row(start))
+            self._writer.write_row(summary_row(facts))
+
+
+def summary_row(facts: RunFacts) -> Row:
     """The last object of a run."""
-    from kafkalog.model import Severity
-
+    summary, schedule = facts.verification.summary, facts.schedule
+    sample: Row | None = None
+    if schedule.sample is not None:
+        sample = {
+            "share": schedule.sample.share,
+            "seed": schedule.sample.seed,
+            "segments": schedule.segments_chosen,
+            "of": schedule.segments_in_all,
+        }
     return {
         "type": "summary",
         "files": summary.files,
@@ -43,8 +140,11 @@ def summary_row(summary: Summary, level: str) -> Row:
         "records": summary.records,
         "bytes_expected": summary.bytes_expected,
         "bytes_checked": summary.bytes_checked,
+        "bytes_deferred": summary.bytes_deferred,
+        "segments_deferred": summary.segments_deferred,
         "defects": {severity.value: summary.defects[severity] for severity in Severity},
-        "levels": [level],
+        "levels": [level.value for level in facts.levels],
+        "sample": sample,
     }
 
 
@@ -69,8 +169,8 @@ def next_start_row(start: NextStart) -> Row:
     }
 
 
-def print_next_starts(starts: Sequence[NextStart]) -> None:
-    """The lines below the table: what a broker's next start would do, where it is not nothing.
+def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
+    """What a broker's next start would do, where it is not nothing, for people.
 
     What is assumed, and what the start would not notice, is said once for all of whom it is true.
     """
@@ -89,20 +189,33 @@ def print_next_starts(starts: Sequence[NextStart]) -> None:
     for words, names in said.items():
         which = names[0] if len(names) == 1 else f"{len(names)} partitions"
         lines.append(f"next start: {which}: {words}")
-    for line in lines:
-        sys.stdout.buffer.write(f"{printable(line)}\n".encode())
+    return [printable(line) for line in lines]
 
 
-def print_summary(summary: Summary, level: str) -> None:
-    """The line below the table: what was checked, and how much was found."""
-    found = [f"{count} {severity}" for severity, count in sorted(summary.defects.items())]
-    line = (
+def summary_lines(facts: RunFacts) -> list[str]:
+    """What was checked, how much was found, and what was left out, for people."""
+    summary, schedule = facts.verification.summary, facts.schedule
+    found = [
+        f"{summary.defects[severity]} {severity}"
+        for severity in Severity
+        if summary.defects[severity]
+    ]
+    level = " and ".join(facts.levels)
+    checked = (
         f"{summary.files} files, {summary.batches} batches, {summary.records} records, "
-        f"{size_cell(summary.bytes_checked, exact=False)} checked at level {level}: "
-        f"{', '.join(found) if found else 'nothing wrong'}\n"
+        f"{size_cell(summary.bytes_checked, exact=False)} checked at level {level}"
     )
-    sys.stdout.buffer.write(line.encode())
-
-
-def _dash(value: object) -> str:
-    return "-" if value is None else str(value)
+    lines = [f"{checked}: {', '.join(found) if found else 'nothing wrong'}"]
+    if schedule.sample is not None:
+        lines.append(
+            f"sample: {schedule.segments_chosen} of {schedule.segments_in_all} segments at level "
+            f"{schedule.level}, seed {schedule.sample.seed}"
+        )
+    if facts.verification.put_off:
+        lines.append(
+            f"put off, the time was up: {size_cell(summary.bytes_deferred, exact=False)} in "
+            f"{summary.segments_deferred} segments"
+        )
+    if found:
+        lines.append("`kafkalog explain REFERENCE` says what a finding means and what to do.")
+    return lines

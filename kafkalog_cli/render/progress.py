@@ -3,49 +3,72 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
+
+    from rich.progress import Progress, TaskID
 
     from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
 
 _DELAY_S = 1.0
 
 
+class ByteProgress:
+    """A bar for bytes; it appears after a second, so that short work shows and loads nothing."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._started = monotonic()
+        self._done = 0
+        self._bar: tuple[Progress, TaskID] | None = None
+
+    def __call__(self, size_bytes: int) -> None:
+        """So many bytes more are done."""
+        self._done += size_bytes
+        if self._bar is not None:
+            self._bar[0].advance(self._bar[1], size_bytes)
+        elif monotonic() - self._started > _DELAY_S:
+            self._bar = _show_bar(self._total, self._done)
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """No bar while the block writes lines to the same terminal."""
+        if self._bar is None or not sys.stdout.isatty():
+            yield
+            return
+        self._bar[0].stop()
+        yield
+        sys.stdout.flush()
+        self._bar[0].start()
+
+    def close(self) -> None:
+        """Take the bar away; for good, where nothing is done any more."""
+        if self._bar is not None:
+            self._bar[0].stop()
+            self._bar = None
+
+
 @contextmanager
 def byte_progress(
     targets: Sequence[LogDir | PartitionDir | FileEntry], *, enabled: bool
-) -> Iterator[Callable[[int], None] | None]:
-    """A function to call with each number of bytes done; None where nobody would see it.
-
-    The bar appears after a second, so that short work shows nothing and loads nothing.
-    """
+) -> Iterator[ByteProgress | None]:
+    """To be called with each number of bytes done; None where nobody would see it."""
     if not enabled or not sys.stderr.isatty():
         yield None
         return
-    total = sum(_size(target) for target in targets)
-    started = monotonic()
-    done = 0
-    advance: Callable[[int], None] | None = None
-
-    with ExitStack() as shown:
-
-        def report(size_bytes: int) -> None:
-            nonlocal done, advance
-            done += size_bytes
-            if advance is not None:
-                advance(size_bytes)
-            elif monotonic() - started > _DELAY_S:
-                advance = _show_bar(shown, total, done)
-
-        yield report
+    progress = ByteProgress(sum(_size(target) for target in targets))
+    try:
+        yield progress
+    finally:
+        progress.close()
 
 
-def _show_bar(shown: ExitStack, total: int, done: int) -> Callable[[int], None]:
-    """Show rich's bar until `shown` is closed; the returned function advances it."""
+def _show_bar(total: int, done: int) -> tuple[Progress, TaskID]:
+    """Show rich's bar."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -55,18 +78,19 @@ def _show_bar(shown: ExitStack, total: int, done: int) -> Callable[[int], None]:
         TransferSpeedColumn,
     )
 
-    progress = shown.enter_context(
-        Progress(
-            BarColumn(),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-            console=Console(file=sys.stderr),
-            transient=True,
-        )
+    progress = Progress(
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
     )
     task = progress.add_task("", total=total, completed=done)
-    return lambda size_bytes: progress.advance(task, size_bytes)
+    progress.start()
+    return progress, task
 
 
 def _size(target: LogDir | PartitionDir | FileEntry) -> int:

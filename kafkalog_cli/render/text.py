@@ -19,6 +19,8 @@ UNSAFE = re.compile(
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
+_LEGIBLE_WIDTH = 16  # of text beside which not even that much is left, lines are too long
+
 
 class BytesFormat(StrEnum):
     """How keys, values and header values are shown."""
@@ -82,6 +84,20 @@ def bytes_value(data: bytes | None, form: BytesFormat) -> object:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode("ascii")}
+
+
+def wrapped(text: str, *, first: str, width: int | None) -> list[str]:
+    """Lines of at most `width` cells (None: one line), the first after `first`, the others below.
+
+    `text` must be printable. A word that is longer than a line is broken: nothing is cut off.
+    """
+    if width is None:
+        return [first + text]
+    from textwrap import wrap
+
+    room = max(width - len(first), _LEGIBLE_WIDTH)
+    lines = wrap(text, room, break_on_hyphens=False) or [""]
+    return [first + lines[0], *(" " * len(first) + line for line in lines[1:])]
 
 
 def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:

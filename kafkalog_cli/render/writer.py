@@ -160,7 +160,7 @@ class Writer(Generic[T]):
         self._widths = [
             max(old, new) for old, new in zip(self._widths or widths, widths, strict=True)
         ]
-        terminal = _terminal_width()
+        terminal = terminal_width()
         if terminal is None or sum(self._widths) + 2 * (len(widths) - 1) <= terminal:
             for line in lines:
                 _put(self._padded(line) + "\n")
@@ -249,7 +249,8 @@ def _width(cell: str) -> int:
     return cell_len(cell)
 
 
-def _terminal_width() -> int | None:
+def terminal_width() -> int | None:
+    """Columns of the terminal that stdout is; None for a pipe or a file."""
     if not sys.stdout.isatty():
         return None
     import shutil

@@ -67,8 +67,8 @@ def test_examples_of_the_help_run(
     words = [real_word(word) for word in shlex.split(line)[1:]]
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
-    if "--to" in words:
-        place = words.index("--to") + 1
+    for option in {"--to", "--state"} & set(words):
+        place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])
     result = kafkalog(*words)
     assert result.status == 0, (words, result.stderr)
@@ -92,6 +92,8 @@ def test_real_rows_have_the_documented_fields(corpus_dir: Path, kafkalog: Any) -
         ("ls", "--segments", states / "txn"),
         ("ls", "--files", states / "interrupted-0-cleaned"),
         ("verify", states / "crash-1-torn"),
+        ("verify", states / "txn", "--level", "deep", "--sample", "50%", "--seed", "1"),
+        ("explain",),
         ("dump-segment", corpus_dir / "kafka-2.8" / "v0", "--limit", 50),
         *[
             ("dump-segment", path, "--limit", 50)
@@ -133,6 +135,14 @@ def references_in(call: ast.Call) -> list[str]:
         ("ls examples/log-dir", 0, ""),
         ("verify examples/damaged", 1, ""),
         ("verify examples/damaged --fail-on damage", 1, ""),
+        ("verify examples/damaged --sample 0%", 2, "usage"),
+        ("verify examples/damaged --seed 7", 2, "usage"),
+        ("verify examples/damaged --max-duration soon", 2, "usage"),
+        ("verify examples/damaged --rate-limit 0", 2, "usage"),
+        ("verify examples/damaged --state examples/damaged/state", 2, "usage"),
+        ("verify examples/damaged --state README.md", 3, "not-a-kafka-file"),
+        ("verify examples/damaged --state examples/nowhere/state", 4, "path-unwritable"),
+        ("explain torn-tial", 2, "usage"),
         ("lookup-offset examples/log-dir/orders-0 1000", 1, ""),
         ("lookup-offset examples/log-dir/orders-0", 2, "usage"),
         ("ls --sort colour examples/log-dir", 2, ""),

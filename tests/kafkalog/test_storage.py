@@ -129,3 +129,25 @@ def test_an_impossible_place_is_told(tmp_path: Path, name: str):
     """As an error of ours."""
     with pytest.raises(UnwritableError):
         NewFile(str(tmp_path / name))
+
+
+def test_a_file_may_be_replaced(tmp_path: Path):
+    """The old one is there, whole, until the new one is; a failure leaves it."""
+    path = tmp_path / "state"
+    path.write_bytes(b"old")
+    with NewFile(str(path), replaces=True) as new:
+        new.file.write(b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    with pytest.raises(ZeroDivisionError), NewFile(str(path), replaces=True) as new:
+        new.file.write(b"newer" + bytes(1 // 0))
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["state"]
+
+
+def test_a_directory_is_not_replaced(tmp_path: Path):
+    """It is an error when the block ends, and nothing is left."""
+    (tmp_path / "state").mkdir()
+    with pytest.raises(UnwritableError), NewFile(str(tmp_path / "state"), replaces=True):
+        pass
+    assert os.listdir(tmp_path) == ["state"]

@@ -28,7 +28,7 @@ def test_no_character_is_lost(
     """Each character of the wide table is in the narrow one, as often, in lines that fit."""
     monkeypatch.chdir("examples/log-dir")
     wide = kafkalog(*command).stdout.decode()
-    monkeypatch.setattr(writer, "_terminal_width", lambda: columns)
+    monkeypatch.setattr(writer, "terminal_width", lambda: columns)
     monkeypatch.setenv("COLUMNS", str(columns))
     narrow = kafkalog(*command).stdout.decode()
     assert max(map(len, narrow.splitlines())) <= columns

@@ -1,0 +1,185 @@
+"""How much of a large log is read in one run: which segments, how deeply, and for how long."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import ceil
+from typing import TYPE_CHECKING
+
+from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+from kafkalog.model import Level
+from kafkalog.names import FileKind, FileState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kafkalog.check.history import History
+    from kafkalog.log_dir import Segment
+
+    Target = LogDir | PartitionDir | FileEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A share of segments, the same for the same seed.
+
+    Attributes:
+        share: above 0 and up to 1.
+        seed: of the choice.
+    """
+
+    share: float
+    seed: int
+
+    def choose(self, paths: Iterable[str]) -> list[str]:
+        """The share of the log files, rounded up; by the names of directory and file alone.
+
+        So a copy elsewhere gives the same choice, and a new segment changes it little.
+        """
+        ranked = sorted(paths, key=self._rank)
+        return ranked[: ceil(self.share * len(ranked))]
+
+    def _rank(self, path: str) -> bytes:
+        name = os.path.join(os.path.basename(os.path.dirname(path)), os.path.basename(path))
+        return blake2b(f"{self.seed}/{name}".encode("utf-8", "surrogateescape")).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A segment to be read.
+
+    Attributes:
+        segment: which one.
+        level: how deeply.
+        is_due: false where it was checked already and is read for what comes after it.
+    """
+
+    segment: Segment
+    level: Level
+    is_due: bool = True
+
+
+class Schedule:
+    """What a run reads of its targets; without any of the options below: all, at one level.
+
+    Args:
+        targets: all that is checked in the run.
+        level: at which segments are read.
+        sample: segments outside it are read at the level quick.
+        history: what earlier runs checked; what was checked longest ago comes first.
+        duration_s: seconds after which nothing more is begun.
+        clock: seconds, rising.
+        now_ms: the time for the history.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[Target] = (),
+        level: Level = Level.STANDARD,
+        *,
+        sample: Sample | None = None,
+        history: History | None = None,
+        duration_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.level = level
+        self.sample = sample
+        self.history = history
+        self._clock = clock
+        self._now_ms = now_ms
+        self._started = clock()
+        self._duration_s = duration_s
+        self._has_read = False
+        self._read_bytes = 0
+        self._left_out: frozenset[str] = frozenset()
+        self.segments_in_all = 0
+        self.segments_chosen = 0
+        if sample is not None:
+            paths = {os.path.abspath(path) for target in targets for path in _logs_of(target)}
+            chosen = sample.choose(paths)
+            self.segments_in_all, self.segments_chosen = len(paths), len(chosen)
+            self._left_out = frozenset(paths - set(chosen))
+        self.targets = sorted(targets, key=self._age) if history is not None else list(targets)
+
+    def level_of(self, segment: Segment) -> Level:
+        """The level at which a segment is read, whatever earlier runs did."""
+        is_left_out = os.path.abspath(segment.log.path) in self._left_out
+        return Level.QUICK if is_left_out else self.level
+
+    def in_order(self, partitions: Sequence[PartitionDir]) -> list[PartitionDir]:
+        """The partitions; with a history those whose last check is longest ago come first."""
+        return sorted(partitions, key=self._age) if self.history is not None else list(partitions)
+
+    def _age(self, target: Target) -> int:
+        """When its oldest segment was last checked, 0 for never."""
+        history = self.history
+        assert history is not None
+        if isinstance(target, LogDir):
+            return min(map(self._age, target.partitions), default=0)
+        if isinstance(target, FileEntry):
+            return history.last_check(target, self.level)
+        ages = [history.last_check(s.log, self.level_of(s)) for s in target.segments]
+        return min(ages, default=0)
+
+    def readings(self, partition: PartitionDir) -> list[Reading]:
+        """How each segment of a partition is read whose turn it is.
+
+        Where an earlier run stopped in it, the segments which that run read are read once more at
+        the level quick: what is checked of a whole partition needs to know of them.
+        """
+        wanted = [(segment, self.level_of(segment)) for segment in partition.segments]
+        if self.history is None:
+            return [Reading(segment, level) for segment, level in wanted]
+        begun = self.history.begin(partition, self._now_ms())
+        return [
+            Reading(segment, Level.QUICK, is_due=False)
+            if self.history.is_checked(segment.log, level, begun)
+            else Reading(segment, level)
+            for segment, level in wanted
+        ]
+
+    def has_time_for(self, size_bytes: int) -> bool:
+        """Whether a partition of that size may be begun: by the pace so far it can be finished.
+
+        The first one always may: a run that is too short for anything would never get anywhere.
+        """
+        if self._duration_s is None or not self._has_read:
+            return True
+        elapsed = self._clock() - self._started
+        needed = elapsed * size_bytes / max(self._read_bytes, 1)
+        return elapsed < self._duration_s and elapsed + needed <= self._duration_s
+
+    def is_over(self) -> bool:
+        """Whether no further segment may be begun; one that is due is read in any run."""
+        if self._duration_s is None or not self._has_read:
+            return False
+        return self._clock() - self._started >= self._duration_s
+
+    def segment_read(self, reading: Reading) -> None:
+        """A segment was read to its end."""
+        if reading.is_due:
+            self._has_read = True
+            self._read_bytes += reading.segment.log.size_bytes
+        if self.history is not None:
+            self.history.note(reading.segment.log, reading.level, self._now_ms())
+
+    def partition_read(self, partition: PartitionDir) -> None:
+        """A partition was read to its end."""
+        if self.history is not None:
+            self.history.finish(partition)
+
+
+def _logs_of(target: Target) -> Iterator[str]:
+    """The paths of the live segments."""
+    if isinstance(target, LogDir):
+        for partition in target.partitions:
+            yield from _logs_of(partition)
+    elif isinstance(target, PartitionDir):
+        for segment in target.segments:
+            yield segment.log.path
+    elif (target.name.kind, target.name.state) == (FileKind.LOG, FileState.LIVE):
+        yield target.path

@@ -1,0 +1,45 @@
+"""How findings read: the `detail` of one finding of a kind, as `verify` or another command gave it.
+
+A test damages a real log and compares, numbers aside.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+EXAMPLES: Final[dict[str, str]] = {
+    "batch-crc-mismatch": "Batch at base offset 126 does not match its checksum (stored "
+    "0xb401e9ec).",
+    "batch-length-invalid": "The length field says 0, a batch of magic 2 has at least 49. Reading "
+    "resumes at position 820.",
+    "magic-unknown": "Magic 3 is unknown.",
+    "torn-tail": "The batch should have 92 bytes, the file ends after 91.",
+    "zero-tail": "The last 100 bytes are zero: preallocated or never written.",
+    "decompression-failed": "The zstd data cannot be decompressed: the frame at position 0 is cut "
+    "off.",
+    "unknown-codec": "Kafka has no compression codec 5 for magic 2.",
+    "record-malformed": "Record 0 of the batch cannot be parsed: variable-length integer is longer "
+    "than 5 bytes.",
+    "records-count-invalid": "The batch says 2147483647 records and holds 2.",
+    "records-left-over": "8 bytes are left after the 1 records of the batch.",
+    "message-set-invalid": "A compressed message has no value.",
+    "batch-offset-not-increasing": "The batch has offsets 123 to 124, after 125.",
+    "batch-below-base-offset": "The batch starts at offset 3, the segment at 119.",
+    "index-size-not-multiple": "The size 157 is no multiple of 8: 5 bytes are over.",
+    "offset-index-not-monotonic": "Entry 1: (125, 603) follows (130, 1153).",
+    "time-index-not-monotonic": "Entry 1: (1795231085760, 125) follows (1795231131359, 126).",
+    "index-entry-misses-batch": "Entry 0 (offset 125, position 602): no batch starts at position "
+    "602.",
+    "index-entry-beyond-log": "The last entry has offset 1073741943, the log ends at 232.",
+    "time-index-entry-wrong": "Entry 0 says 1 up to offset 125, the log says 1795231085760.",
+    "transaction-index-invalid": "Entry 0: version 256 is unknown.",
+    "producer-snapshot-corrupt": "Snapshot is corrupt (CRC is no longer valid). Stored crc: "
+    "1366218552. Computed crc: 3442462025",
+    "checkpoint-malformed": "Line 8 has 1 fields, not 3.",
+    "file-malformed": "Version 9 is unknown to Kafka 4.3.",
+    "file-unreadable": "This is a directory, not a regular file.",
+    "leftover-file": "A file in state deleted.",
+    "directory-unknown": "The name is none of a partition: a broker does not start on it.",
+    "file-unknown": "Kafka has no file of this name.",
+    "bytes-not-checked": "4096 bytes were not checked.",
+}

@@ -1,0 +1,48 @@
+"""`kafkalog explain`: what a reference means and what to do."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kafkalog_cli.options import FormatOption
+from kafkalog_cli.render.writer import Format
+
+
+def explain(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="REFERENCE",
+            help="The name of a finding or an error; without one all are listed.",
+            show_default=False,
+        ),
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> int:
+    """Say what a finding or an error means, how it arises, what a broker does and what to do.
+
+    \b
+    kafkalog explain
+    kafkalog explain batch-crc-mismatch
+    kafkalog explain torn-tail zero-tail --format ndjson
+    """
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render.explanations import (
+        all_explanations,
+        explanation_of,
+        explanation_view,
+        print_explanation,
+    )
+    from kafkalog_cli.render.writer import Writer
+
+    found = [explanation_of(name) for name in references or ()] or all_explanations()
+    if references and form == Format.TABLE:
+        for number, explanation in enumerate(found):
+            print_explanation(explanation, first=not number)
+        return 0
+    with Writer(explanation_view(), form, Outcome().defect) as writer:
+        for explanation in found:
+            writer.write(explanation)
+    return 0

@@ -1,0 +1,126 @@
+"""Reading that leaves the page cache as it was and keeps a pace gives the same bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.errors import UnreadableError, UnsupportedError
+from kafkalog.source import Source, reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGE = 4096
+SIZE = 8 << 20
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mmap.restype = ctypes.c_void_p
+LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+def cached(path: Path) -> list[bool]:
+    """Of each page whether it is in the page cache, as mincore(2) tells the file's owner."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        size = os.fstat(descriptor).st_size
+        address = LIBC.mmap(None, size, 1, 1, descriptor, 0)
+        pages = (ctypes.c_ubyte * (-(-size // PAGE)))()
+        assert LIBC.mincore(address, size, pages) == 0
+        LIBC.munmap(address, size)
+    finally:
+        os.close(descriptor)
+    return [bool(page & 1) for page in pages]
+
+
+def evict(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """On the disk, not in memory; a file system that has no disk keeps everything."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * (SIZE // 256) + b"tail")
+    evict(path)
+    assert not any(cached(path)), "tests must run on a file system with a disk"
+    return path
+
+
+def read_all(path: Path, step: int) -> bytes:
+    with Source(str(path)) as source:
+        return b"".join(source.read(at, step) for at in range(0, source.size_bytes, step))
+
+
+@pytest.mark.parametrize("step", [1000, 70_000, 1 << 20, 3_000_001])
+def test_what_was_not_cached_is_not_cached_afterwards(file: Path, step: int):
+    """A few pages may stay: those that the disk delivers while they are asked about."""
+    with reading(leaves_cache=True):
+        gentle = read_all(file, step)
+    assert sum(cached(file)) <= len(cached(file)) // 20
+    assert gentle == read_all(file, step)
+    assert sum(cached(file)) > len(cached(file)) // 2
+
+
+def test_what_was_cached_stays(file: Path):
+    """The end of an active segment, say, which a broker serves from memory."""
+    with file.open("rb", buffering=0) as hot:
+        os.posix_fadvise(hot.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        hot.seek(SIZE // 2 + 12345)
+        hot.read()
+    before = cached(file)
+    assert sum(before) >= SIZE // PAGE // 2 - 16
+    with reading(leaves_cache=True):
+        read_all(file, 1 << 20)
+    kept = sum(was and still for was, still in zip(before, cached(file), strict=True))
+    block = (1 << 18) // PAGE
+    assert kept >= sum(before) - block
+    assert sum(cached(file)) <= sum(before) + block
+
+
+def test_buffers_are_filled_in_the_same_way(file: Path):
+    """The columnar core reads into its own memory."""
+    buffer = bytearray(3 << 20)
+    with reading(leaves_cache=True), Source(str(file)) as source:
+        source.read_into(77, memoryview(buffer))
+    assert bytes(buffer) == file.read_bytes()[77 : 77 + len(buffer)]
+
+
+def test_a_file_that_became_shorter_is_an_error(file: Path):
+    """As it is without the options."""
+    with reading(leaves_cache=True, rate_limit=1 << 40), Source(str(file)) as source:
+        os.truncate(file, 5000)
+        with pytest.raises(UnreadableError, match="shorter"):
+            source.read(0, SIZE)
+
+
+def test_a_rate_limit_holds(file: Path):
+    """Eight megabytes at 32 a second; the pace itself is tested with a clock."""
+    with reading(rate_limit=32 << 20):
+        started = time.monotonic()
+        read_all(file, 100_000)
+        assert time.monotonic() - started > 0.2
+
+
+def test_the_options_end_with_their_block(file: Path):
+    """A file that is opened afterwards is read as fast as it goes, and is cached."""
+    with reading(leaves_cache=True, rate_limit=1):
+        pass
+    read_all(file, 1 << 20)
+    assert any(cached(file))
+
+
+def test_a_system_without_advice_says_so(monkeypatch: pytest.MonkeyPatch):
+    """Instead of doing as if."""
+    monkeypatch.delattr(os, "posix_fadvise")
+    with pytest.raises(UnsupportedError), reading(leaves_cache=True):
+        pass

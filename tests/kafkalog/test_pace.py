@@ -1,0 +1,53 @@
+"""A pace is kept to the byte, by a clock of the test."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalog.pace import Pace
+
+
+class Clock:
+    """Time that passes only when somebody sleeps or works."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now += seconds
+
+
+@pytest.mark.parametrize("rate", [1, 1000, 50 << 20])
+@pytest.mark.parametrize("size", [1, 4096, 2 << 20])
+def test_many_reads_take_as_long_as_the_rate_says(rate: int, size: int):
+    """However large each of them is."""
+    clock = Clock()
+    pace = Pace(rate, clock, clock.sleep)
+    for _ in range(100):
+        pace.spend(size)
+    assert clock.now - 1000 == pytest.approx(100 * size / rate, rel=0.01)
+
+
+def test_slow_work_is_not_held_back_further():
+    """Who takes longer than the rate asks for never waits."""
+    clock = Clock()
+    pace = Pace(1000, clock, clock.sleep)
+    for _ in range(10):
+        clock.now += 0.5
+        pace.spend(100)
+    assert clock.now == pytest.approx(1005)
+
+
+def test_a_pause_saves_up_little():
+    """After an hour of nothing a tenth of a second's bytes are free, no more."""
+    clock = Clock()
+    pace = Pace(1000, clock, clock.sleep)
+    clock.now += 3600
+    pace.spend(100)
+    assert clock.now == pytest.approx(4600)
+    pace.spend(1000)
+    assert clock.now == pytest.approx(4601)

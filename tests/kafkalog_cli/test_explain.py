@@ -1,0 +1,104 @@
+"""`explain`: every reference has all that a person needs, and its example is how findings read."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.check.verify import Verification
+from kafkalog.defects import REFERENCES
+from kafkalog.defects.examples import EXAMPLES
+from kafkalog.model import Level, Severity
+from kafkalog_cli.render import explanations
+from tests.builders import copy_tree
+from tests.kafkalog.check.test_checks import DAMAGE, LOG, UNDECODABLE, change
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_every_reference_says_all(name: str, kafkalog: Any):
+    """What it means, where it comes from, what a broker does: sentences, each its own."""
+    known = REFERENCES[name]
+    for text in (known.meaning, known.arises, known.broker, known.hint or "."):
+        assert text.endswith(".")
+        assert "  " not in text
+    result = kafkalog("explain", name)
+    assert result.status == 0
+    text = result.stdout.decode()
+    assert text.startswith(f"{name}: severity {known.severity}")
+    for part in (known.meaning, known.arises, known.broker, known.hint or ""):
+        assert part in text
+
+
+def test_all_are_listed_by_severity(kafkalog: Any):
+    """The gravest first, errors last; objects and table have the same."""
+    lines = kafkalog("explain", "--format", "ndjson").stdout.splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert {row["reference"] for row in rows} >= set(REFERENCES) | {"path-not-found", "usage"}
+    order = [*Severity, None]
+    places = [order.index(row["severity"]) for row in rows]
+    assert places == sorted(places)
+    table = kafkalog("explain").stdout.decode().splitlines()
+    assert [line.split()[-1] for line in table[:1]] == ["MEANING"]
+    assert len(table) == len(rows) + 1
+
+
+def test_errors_are_explained_too(kafkalog: Any):
+    """With the exit status they give."""
+    row = json.loads(kafkalog("explain", "path-not-found", "--format", "ndjson").stdout)
+    assert (row["exit_code"], row["severity"]) == (3, None)
+    assert b"exit status 3" in kafkalog("explain", "path-not-found").stdout
+    row = json.loads(kafkalog("explain", "limit-exceeded", "--format", "ndjson").stdout)
+    assert (row["exit_code"], row["severity"]) == (7, "warning")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("torn-tial", "`torn-tail`"), ("crc-mismatch", "`batch-crc-mismatch`"), ("?", "lists them")],
+)
+def test_a_misspelt_name_gives_those_that_are_near(name: str, near: str, kafkalog: Any):
+    """Usage, with a hint, and nothing on stdout, whatever other names were right."""
+    result = kafkalog("explain", "torn-tail", name)
+    assert result.status == 2
+    assert result.stdout == b""
+    assert near in result.stderr
+
+
+@pytest.mark.parametrize("columns", [30, 40, 80])
+def test_text_fits_the_terminal(columns: int, kafkalog: Any, monkeypatch: pytest.MonkeyPatch):
+    """Lines are wrapped between words; no word is lost."""
+    names = list(REFERENCES)
+    wide = kafkalog("explain", *names).stdout.decode()
+    monkeypatch.setattr(explanations, "terminal_width", lambda: columns)
+    narrow = kafkalog("explain", *names).stdout.decode()
+    bodies = [line for line in narrow.splitlines() if line.startswith(" ")]
+    assert max(map(len, bodies)) <= columns
+    assert "".join(narrow.split()) == "".join(wide.split())
+
+
+def shape(detail: str) -> str:
+    """The words of a detail: numbers and paths stand for others."""
+    return re.sub(r"0x[0-9a-f]+|-?[0-9]+", "N", detail)
+
+
+@pytest.mark.parametrize("name", [*DAMAGE, *UNDECODABLE])
+def test_examples_read_as_findings_do(name: str, corpus_dir: Path, tmp_path: Path):
+    """A real log, damaged in the way the reference is for."""
+    root = copy_tree(corpus_dir / "kafka-4.3" / "txn", tmp_path / "txn")
+    if name in DAMAGE:
+        DAMAGE[name][0](root)
+    else:
+        change(root / LOG, UNDECODABLE[name])
+    run = Verification(Level.DEEP)
+    details = {shape(d.detail) for d in run.verify(str(root)) if d.reference == name}
+    assert shape(EXAMPLES[name]) in details
+
+
+def test_examples_are_of_known_references():
+    """A reference that is renamed takes its example along."""
+    assert set(EXAMPLES) <= set(REFERENCES)
