@@ -13,7 +13,17 @@ import numpy as np
 from formats import constants as c
 from kafkalog.check.batch_checks import PartitionCheck, SegmentCheck
 from kafkalog.check.headers_alone import defect_at
-from kafkalog.check.offset_order import FIRST, IS_KNOWN, LAST, PLACE, SPAN_FIELDS, spans_of
+from kafkalog.check.offset_order import (
+    END_PLACE,
+    FIRST,
+    IS_KNOWN,
+    IS_SOUND,
+    LAST,
+    PLACE,
+    SPAN_FIELDS,
+    follows,
+    spans_of,
+)
 from kafkalog.columnar import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.names import FileKind, FileState
@@ -33,11 +43,6 @@ if TYPE_CHECKING:
 COMPACTED_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _SEGMENT_SIZE_MAX: Final = c.INT32_MAX
 
-# In addition to the rows of a table of spans: 1 where nothing is between a batch and the one before
-# it, or the beginning of its segment.
-_FOLLOWS: Final = SPAN_FIELDS
-_ROWS: Final = SPAN_FIELDS + 1
-
 
 class OffsetsAreComplete(PartitionCheck):
     """A log that was never compacted has every offset from its first segment's name on.
@@ -55,7 +60,7 @@ class OffsetsAreComplete(PartitionCheck):
         self._is_compacted = cleaned_to is not None or topic in COMPACTED_TOPICS
         self._expected: int | None = None
         self._is_in_order = True
-        self._held = np.empty((_ROWS, 0), np.int64)
+        self._held = np.empty((SPAN_FIELDS, 0), np.int64)
         self._end_position = 0
         self._gaps = 0
         self._first_gap: tuple[str, int, int, int] | None = None
@@ -74,15 +79,12 @@ class OffsetsAreComplete(PartitionCheck):
         """What is wrong with these batches, given those before them; by rising numbers."""
         self._is_compacted = self._is_compacted or _is_cleaned(stretch)
         if not self._is_compacted:
-            spans, numbers = spans_of(stretch)
-            ends = stretch.headers[h.POSITION] + stretch.headers[h.SIZE]
-            if len(numbers):
-                before = np.concatenate(([self._end_position], ends[numbers[:-1]]))
-                follows = before == spans[PLACE]
-                spans = np.concatenate([self._held, np.vstack([spans, follows])], axis=1)
+            spans = spans_of(stretch)
+            spans = spans[:, spans[IS_SOUND] == 1]
+            if spans.shape[1]:
+                spans = np.concatenate([self._held, spans], axis=1)
                 self._judge(spans[:, :-1], spans[FIRST, 1:])
                 self._held = spans[:, -1:]
-                self._end_position = int(ends[numbers[-1]])
         return iter(())
 
     def _release(self, following: int) -> None:
@@ -100,8 +102,9 @@ class OffsetsAreComplete(PartitionCheck):
         in_order = (first >= expected) & (last >= first)
         after_order = np.concatenate(([self._is_in_order], in_order[:-1]))
         gaps = (first > expected) & in_order & after_order & (following > last)
-        gaps &= (spans[_FOLLOWS] == 1) & (spans[IS_KNOWN] == 1)
-        self._expected, self._is_in_order = int(last[-1]) + 1, bool(in_order[-1])
+        gaps &= follows(spans, self._end_position) & (spans[IS_KNOWN] == 1)
+        self._expected, self._is_in_order = int((last + 1)[-1]), bool(in_order[-1])
+        self._end_position = int(spans[END_PLACE, -1])
         found = np.flatnonzero(gaps)
         if len(found) and self._first_gap is None:
             i = found[0]
@@ -125,7 +128,7 @@ class OffsetsAreComplete(PartitionCheck):
 
 
 def _is_cleaned(stretch: Stretch) -> bool:
-    """Whether the cleaner has rewritten one of the batches."""
+    """Whether the cleaner has rewritten one of the batches of magic 2."""
     headers = stretch.headers
     lost = headers[h.COUNT] < headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET] + 1
     lost |= headers[h.ATTRIBUTES] & c.DELETE_HORIZON_MASK != 0

@@ -16,6 +16,7 @@ from kafkalog.defects import REFERENCES
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.reader import read_records
 from tests.builders import batch, copy_tree, flip, frames, healthy, message, record, write_log
+from tests.kafkalog.check.test_segments import DISAGREEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,10 @@ def test_what_a_broker_left_gives_no_finding(any_state: State, level: Level):
 def test_each_scenario_of_the_storage_classes_gives_no_finding(corpus_dir: Path):
     """Logs made by `UnifiedLog` itself: gaps, compaction, ties, old formats."""
     for partition in sorted((corpus_dir / "lookup").glob("**/orders-0")):
-        assert serious(verify(partition)) == [], partition
+        found = {defect.reference for defect in serious(verify(partition))}
+        # There the time indexes were removed, and the loader made empty ones.
+        was_hurt = partition.parent.name == "timeindex_missing"
+        assert found == ({"time-index-incomplete"} if was_hurt else set()), partition
 
 
 def test_progress_adds_up(corpus_dir: Path):
@@ -140,11 +144,14 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
     "batch-offset-not-increasing": [
         damaged_log(swap_batches),
         damaged_log(lambda data: in_batch(data, 5, lambda b: b + b)),
-        damaged_log(lambda data: in_batch(data, 5, put(0, struct.pack(">q", 2**40)))),
     ],
-    "batch-below-base-offset": [
+    "batch-offset-displaced": [
+        damaged_log(lambda data: in_batch(data, 5, put(0, struct.pack(">q", 2**40)))),
         damaged_log(lambda data: in_batch(data, 0, put(0, struct.pack(">q", 3)))),
         damaged_log(lambda data: in_batch(data, 0, put(0, struct.pack(">q", -1)))),
+    ],
+    "batch-below-base-offset": [
+        damaged_log(lambda data: in_batch(data, 0, put(0, struct.pack(">q", 3))) + data),
     ],
     "index-size-not-multiple": [
         damaged(INDEX, lambda data: data[:-3]),
@@ -350,5 +357,5 @@ def test_each_finding_of_a_command_has_its_name(
 
 def test_every_reference_is_made_by_a_test():
     """A name in the table that nothing can produce would be a promise without proof."""
-    made = {*DAMAGE, *UNDECODABLE, *BY_COMMAND, "bytes-not-checked"}
+    made = {*DAMAGE, *UNDECODABLE, *BY_COMMAND, *DISAGREEMENTS, "bytes-not-checked"}
     assert made == REFERENCES.keys()
