@@ -6,6 +6,7 @@ of Kafka 4.3. Only the cleaner makes gaps; a replica that copies a compacted log
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,7 +27,9 @@ from kafkalog.check.offset_order import (
 )
 from kafkalog.columnar import header_table as h
 from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError
 from kafkalog.names import FileKind, FileState
+from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,9 +51,10 @@ class OffsetsAreComplete(PartitionCheck):
     """A log that was never compacted has every offset from its first segment's name on.
 
     Signs of compaction: an entry in cleaner-offset-checkpoint, a topic that is always compacted, a
-    batch that lost records or has a delete horizon, more gaps than one. A batch that is out of
-    order or has a wrong checksum is no evidence of a gap, nor is damage between batches: they are
-    told by other checks. The first gap is kept, of the others only their number.
+    batch that lost records or has a delete horizon, a segment that lost all of them, more gaps than
+    one. A batch that is out of order or has a wrong checksum is no evidence of a gap, nor is damage
+    between batches or behind them: they are told by other checks. The first gap is kept, of the
+    others only their number.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
@@ -62,6 +66,9 @@ class OffsetsAreComplete(PartitionCheck):
         self._is_in_order = True
         self._held = np.empty((SPAN_FIELDS, 0), np.int64)
         self._end_position = 0
+        self._sizes = {
+            segment.log.path: segment.log.size_bytes for segment in partition.directory.segments
+        }
         self._gaps = 0
         self._first_gap: tuple[str, int, int, int] | None = None
 
@@ -72,8 +79,24 @@ class OffsetsAreComplete(PartitionCheck):
             self._expected = log.base_offset
         else:
             self._release(log.base_offset)
+            self._is_compacted = self._is_compacted or self._was_emptied()
+            if not self._is_compacted and self._is_damaged_at_its_end():
+                self._expected, self._is_in_order = log.base_offset, True
         self._end_position = 0
         super().begin(log)
+
+    def _was_emptied(self) -> bool:
+        """Whether the last segment is one that the cleaner took everything from."""
+        times = self.log.time_index
+        return not self._sizes[self.log.path] and times is not None and not times.size_bytes
+
+    def _is_damaged_at_its_end(self) -> bool:
+        """Whether more lies behind the last batch of the last segment than zeros."""
+        if self._end_position == self._sizes[self.log.path]:
+            return False
+        with suppress(KafkaLogError), Source(self.log.path) as source:
+            return not source.is_zero_from(self._end_position)
+        return True
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
         """What is wrong with these batches, given those before them; by rising numbers."""

@@ -151,7 +151,7 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
         damaged_log(lambda data: in_batch(data, 0, put(0, struct.pack(">q", -1)))),
     ],
     "batch-below-base-offset": [
-        damaged_log(lambda data: in_batch(data, 0, put(0, struct.pack(">q", 3))) + data),
+        damaged_log(lambda d: put(0, struct.pack(">q", 3))(d[: frames(d)[0][1]]) + d),
     ],
     "index-size-not-multiple": [
         damaged(INDEX, lambda data: data[:-3]),

@@ -139,7 +139,6 @@ DISAGREEMENTS: dict[str, list[Callable[[Path], Path]]] = {
         segments_of(lambda s: s[0].pop(2)),
         segments_of(lambda s: s[0].pop()),
         segments_of(lambda s: s[0].pop(0)),
-        segments_of(lambda s: s[0].clear()),
         segments_of(lambda s: s.update({24: [records(24)], 30: [records(30)]})),
         segments_of(put(12, -1, records(21 + 8))),
     ],
@@ -249,6 +248,26 @@ def test_a_compacted_log_may_have_gaps(tmp_path: Path, sign: str):
     segments[0].pop(1)
     SIGNS_OF_COMPACTION[sign](segments)
     assert findings(write(tmp_path, segments)) == []
+
+
+def test_a_segment_that_lost_everything_is_a_sign(tmp_path: Path):
+    """It stays, empty, with empty indexes; a time index with an entry says that it was not so."""
+    segments = plain()
+    segments[0].clear()
+    assert findings(write(tmp_path / "cleaned", segments)) == []
+    found = findings(write(tmp_path / "lost", segments, plain()))
+    assert {d.reference for d in found} == {"index-entry-beyond-log", "offsets-missing"}
+
+
+def test_damage_is_no_gap(tmp_path: Path):
+    """It is told where it is; a segment whose tail was lost to zeros has a gap."""
+    directory = write(tmp_path / "torn", plain())
+    log = directory / f"{FIRST_FILE}.log"
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-9])
+    assert "offsets-missing" not in {defect.reference for defect in findings(directory)}
+    log.write_bytes(whole[:-SIZE] + bytes(SIZE))
+    assert "offsets-missing" in {defect.reference for defect in findings(directory)}
 
 
 def test_the_checkpoint_of_the_cleaner_is_a_sign(tmp_path: Path):
