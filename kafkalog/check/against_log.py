@@ -97,7 +97,8 @@ class _Walk:
         """The batches that come before the last of the stretch; by how much its numbers differ."""
         shift = 1 if self._held is None else 0
         joined = stretch if self._held is None else _joined(self._held, stretch)
-        self._held = _columns(joined, joined.count - 1, joined.count)
+        # The memory of a stretch is used again for the next one.
+        self._held = _copy_of_last(joined)
         headers, valid = joined.headers, joined.crc_valid
         first = np.where(headers[h.MAGIC] < 2, headers[h.LAST_OFFSET], headers[h.BASE_OFFSET])
         follows = (first[1:] > headers[h.LAST_OFFSET, :-1]) | ~valid[1:]
@@ -115,13 +116,15 @@ class _Walk:
         headers, valid = stretch.headers, stretch.crc_valid
         last, positions = headers[h.LAST_OFFSET], headers[h.POSITION]
         trusted = valid & follows
-        trusted &= (headers[h.MAGIC] < 2) | (last >= headers[h.BASE_OFFSET])
+        trusted &= last >= headers[h.BASE_OFFSET]
         highest = running_max(self.highest, np.where(trusted, last, _NOWHERE))
         ends = positions + headers[h.SIZE]
         starts = np.concatenate(([self._end_position], ends[:-1]))
         sound = np.concatenate(([self._is_whole], valid))
         sound[:-1] &= positions == starts
         is_whole = np.logical_and.accumulate(sound)
+        first = np.where(headers[h.MAGIC] < 2, last, headers[h.BASE_OFFSET])
+        trusted &= first > highest[:-1]
         is_unsure = ~np.concatenate(([self._is_trusted], trusted[:-1])) | (positions != starts)
         self._is_trusted = bool(trusted[-1])
         self.highest, self._is_whole = int(highest[-1]), bool(is_whole[-1])
@@ -148,6 +151,16 @@ def _columns(stretch: Stretch, start: int, end: int) -> Stretch:
         stretch.crc_valid[start:end],
         stretch.markers[:, start:end],
         None if stretch.facts is None else stretch.facts[:, start:end],
+    )
+
+
+def _copy_of_last(stretch: Stretch) -> Stretch:
+    last = _columns(stretch, stretch.count - 1, stretch.count)
+    return Stretch(
+        last.headers.copy(),
+        last.crc_valid.copy(),
+        last.markers.copy(),
+        None if last.facts is None else last.facts.copy(),
     )
 
 
@@ -264,7 +277,8 @@ class _Positions(_IndexCheck):
             misses = ~hits & (places < batches.starts[batch])
             reached = hits & (offsets <= highest)
             before = np.concatenate(([self._offset_before], offsets[:-1]))
-            beyond = hits & batches.is_whole[batch] & (before > highest)
+            is_sure = batches.is_whole[batch] & ~batches.is_unsure[batch]
+            beyond = hits & is_sure & (before > highest)
             self._offset_before = int(offsets[-1])
             for i in np.flatnonzero(misses | reached | beyond).tolist():
                 place, offset = int(places[i]), int(offsets[i])
@@ -281,7 +295,7 @@ class _Positions(_IndexCheck):
     def end(self, highest: int) -> Iterator[Defect]:
         """Entries behind the last batch."""
         left = ((number, one) for number, one, _ in self._entries.up_to(c.INT64_MAX))
-        problem = "no batch starts at its position"
+        problem = f"no batch starts at its position, the log ends at offset {highest}"
         yield from self._beyond("index-entry-misses-batch", left, problem)
         yield from self._others("index-entry-misses-batch")
 
@@ -329,7 +343,7 @@ class _LastOffsets(_IndexCheck):
                 yield from self._tell("index-entry-offset-wrong", entry, offset, detail)
         yield from self._others("index-entry-offset-wrong")
         left = ((number, two) for number, _, two in self._entries.up_to(c.INT64_MAX))
-        problem = f"the log ends at {highest}"
+        problem = f"the log ends at offset {highest}"
         yield from self._beyond("index-entry-beyond-log", left, problem)
 
 
@@ -375,7 +389,7 @@ class _Timestamps(_IndexCheck):
     def end(self, highest: int) -> Iterator[Defect]:
         """Entries that the log does not reach, and a closed index without the largest timestamp."""
         left = ((number, two) for number, _, two in self._entries.up_to(c.INT64_MAX))
-        problem = f"the log ends at {highest}"
+        problem = f"the log ends at offset {highest}"
         yield from self._beyond("index-entry-beyond-log", left, problem)
         yield from self._others("time-index-entry-wrong")
         indexed = self._last.timestamp if self._last else -1
@@ -388,10 +402,11 @@ class _Timestamps(_IndexCheck):
 def _first_offsets(stretch: Stretch) -> Column:
     """Of each batch; of a message of magic 0 or 1 that was not decoded the only one it says."""
     headers, facts = stretch.headers, stretch.facts
-    if facts is None:
-        return headers[h.BASE_OFFSET]
-    is_known = (headers[h.MAGIC] < 2) & (facts[f.FOUND] > 0)
-    return np.where(is_known, facts[f.FIRST], headers[h.BASE_OFFSET])
+    first: Column = headers[h.BASE_OFFSET]
+    if facts is not None:
+        is_known = (headers[h.MAGIC] < 2) & (facts[f.FOUND] > 0)
+        first = np.where(is_known, facts[f.FIRST], first)
+    return first
 
 
 def _is_inside(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
@@ -405,18 +420,22 @@ def _is_inside(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.b
 
 def _largest_left(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
     """Whether each offset is, or at lower levels could be, the largest one left in its batch."""
-    if stretch.facts is not None:
-        return offsets == stretch.facts[f.LAST, batch]
-    headers = stretch.headers
+    headers, facts = stretch.headers, stretch.facts
+    could_be: NDArray[np.bool_]
+    if facts is not None:
+        could_be = offsets == facts[f.LAST, batch]
+        return could_be
     is_cleaned = headers[h.COUNT] <= headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
     is_cleaned |= headers[h.MAGIC] < 2
-    return is_cleaned[batch] & _is_inside(stretch, batch, offsets)
+    could_be = is_cleaned[batch] & _is_inside(stretch, batch, offsets)
+    return could_be
 
 
 def _holds_largest(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
     """Whether each offset is, or could be, that of the largest timestamp of its batch."""
-    is_last = offsets == stretch.headers[h.LAST_OFFSET, batch]
-    if stretch.facts is not None:
-        holds: NDArray[np.bool_] = is_last | (offsets == stretch.facts[f.OFFSET_OF_MAX, batch])
-        return holds
-    return is_last | _is_inside(stretch, batch, offsets)
+    holds: NDArray[np.bool_] = offsets == stretch.headers[h.LAST_OFFSET, batch]
+    if stretch.facts is None:
+        holds |= _is_inside(stretch, batch, offsets)
+    else:
+        holds |= offsets == stretch.facts[f.OFFSET_OF_MAX, batch]
+    return holds

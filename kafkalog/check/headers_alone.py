@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _KNOWN_ATTRIBUTES: Final = 0x7F
 _ZSTD: Final = 4
 _COMMIT: Final = 1
+_KRAFT_VOTERS: Final = 6
 
 
 class ChecksumsMatch(SegmentCheck):
@@ -89,7 +90,8 @@ class HeaderFieldsAgree(SegmentCheck):
 
 
 def _judged(stretch: Stretch) -> NDArray[np.bool_]:
-    return stretch.crc_valid & (stretch.headers[h.MAGIC] == 2)
+    judged: NDArray[np.bool_] = stretch.crc_valid & (stretch.headers[h.MAGIC] == 2)
+    return judged
 
 
 def _contradictions(stretch: Stretch) -> Iterator[tuple[NDArray[np.bool_], str]]:
@@ -110,7 +112,8 @@ def _contradictions(stretch: Stretch) -> Iterator[tuple[NDArray[np.bool_], str]]
     yield is_control & (attributes & c.COMPRESSION_MASK != 0), "control records are compressed"
     yield ends_transaction & ~is_transactional, "a transaction's marker is not transactional"
     yield ends_transaction & (count != 1), "a transaction's marker is not alone in its batch"
-    yield (marker > _COMMIT) & is_transactional, "a control record of KRaft is transactional"
+    of_kraft = (marker > _COMMIT) & (marker <= _KRAFT_VOTERS)
+    yield of_kraft & is_transactional, "a control record of KRaft is transactional"
     has_horizon = attributes & c.DELETE_HORIZON_MASK != 0
     yield has_horizon & (count == 0), "a batch without records has a delete horizon"
 

@@ -23,19 +23,21 @@ if TYPE_CHECKING:
 
     Table = NDArray[np.int64]
 
-(FIRST, LAST, PLACE, IS_KNOWN, SPAN_FIELDS) = range(5)
-"""Rows of a table of spans: first and last offset of a batch, its position, and 1 where the first
-offset is known: that of a compressed message of magic 0 or 1 is so only where it was decoded."""
+(FIRST, LAST, PLACE, END_PLACE, IS_SOUND, IS_KNOWN, SPAN_FIELDS) = range(7)
+"""Rows of a table of spans: first and last offset of a batch, its position and the one behind it, 1
+where the checksum is right, and 1 where the first offset is known: that of a compressed message of
+magic 0 or 1 is so only where it was decoded."""
 
 _NOWHERE: Final = -c.INT64_MAX - 1
 
 
-def spans_of(stretch: Stretch) -> tuple[Table, NDArray[np.int64]]:
-    """The spans of the batches with a right checksum, and their numbers in the stretch."""
+def spans_of(stretch: Stretch) -> Table:
+    """The spans of all batches."""
     headers, facts = stretch.headers, stretch.facts
     spans = np.empty((SPAN_FIELDS, stretch.count), np.int64)
     spans[FIRST], spans[LAST] = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
-    spans[PLACE], spans[IS_KNOWN] = headers[h.POSITION], 1
+    spans[PLACE], spans[END_PLACE] = headers[h.POSITION], headers[h.POSITION] + headers[h.SIZE]
+    spans[IS_SOUND], spans[IS_KNOWN] = stretch.crc_valid, 1
     is_wrapper = headers[h.MAGIC] < 2
     is_wrapper &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
     if is_wrapper.any():
@@ -43,8 +45,15 @@ def spans_of(stretch: Stretch) -> tuple[Table, NDArray[np.int64]]:
         if facts is not None:
             decoded = is_wrapper & (facts[f.FOUND] > 0)
             spans[FIRST, decoded], spans[IS_KNOWN, decoded] = facts[f.FIRST, decoded], 1
-    numbers = np.flatnonzero(stretch.crc_valid)
-    return spans[:, numbers], numbers
+    return spans
+
+
+def follows(spans: Table, end_position: int) -> NDArray[np.bool_]:
+    """Whether nothing lies between each batch and the one before it, which ends at a position."""
+    follows: NDArray[np.bool_] = spans[PLACE] == np.concatenate(
+        ([end_position], spans[END_PLACE, :-1])
+    )
+    return follows
 
 
 class OffsetsIncrease(SegmentCheck):
@@ -61,6 +70,7 @@ class OffsetsIncrease(SegmentCheck):
         self._held = np.empty((SPAN_FIELDS, 0), np.int64)
         self._expected = log.base_offset
         self._highest = -1
+        self._end_position = 0
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
@@ -69,15 +79,14 @@ class OffsetsIncrease(SegmentCheck):
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
         """What is wrong with these batches, given those before them; by rising numbers."""
-        spans, numbers = spans_of(stretch)
-        if not len(numbers):
-            return
-        spans = np.concatenate([self._held, spans], axis=1)
-        numbers = numbers[1 - self._held.shape[1] :]
+        shift = 1 - self._held.shape[1]
+        spans = np.concatenate([self._held, spans_of(stretch)], axis=1)
         self._held = spans[:, -1:]
-        following = np.where(spans[IS_KNOWN, 1:] == 1, spans[FIRST, 1:], _NOWHERE)
+        is_evidence = (spans[IS_SOUND] == 1) & (spans[IS_KNOWN] == 1)
+        is_evidence[1:] &= spans[PLACE, 1:] == spans[END_PLACE, :-1]
+        following = np.where(is_evidence, spans[FIRST], _NOWHERE)[1:]
         for i, defect in self._judge(spans[:, :-1], following):
-            yield int(numbers[i]), defect
+            yield i + shift, defect
 
     def end(self) -> Iterator[Defect]:
         """The last batch, and whether it reaches into the next segment."""
@@ -95,16 +104,19 @@ class OffsetsIncrease(SegmentCheck):
 
     def _judge(self, spans: Table, following: NDArray[np.int64]) -> Iterator[tuple[int, Defect]]:
         """What is wrong with some batches, given the first offsets of those after them."""
-        if not spans.shape[1]:
+        numbers = np.flatnonzero(spans[IS_SOUND] == 1)
+        if not len(numbers):
             return
+        spans, following = spans[:, numbers], following[numbers]
         first, last = spans[FIRST], spans[LAST]
         expected = np.concatenate(([self._expected], last[:-1] + 1))
         fits = expected + (last - first) + 1 == following
         displaced = fits & (first != expected) & (spans[IS_KNOWN] == 1)
+        displaced &= follows(spans, self._end_position)
         highest = running_max(self._highest, np.where(displaced, -1, last))
         odd = (first < self._base_offset) | (first <= highest[:-1]) | (last < first)
         self._highest = int(highest[-1])
-        self._expected = int((following if displaced[-1] else last + 1)[-1])
+        self._expected, self._end_position = int((last + 1)[-1]), int(spans[END_PLACE, -1])
         for i in np.flatnonzero(odd | displaced).tolist():
             reference = "batch-offset-not-increasing"
             detail = f"The batch has offsets {first[i]} to {last[i]}, after {highest[i]}."
@@ -117,7 +129,7 @@ class OffsetsIncrease(SegmentCheck):
                 detail = f"The batch starts at offset {first[i]}, the segment at "
                 detail += f"{self._base_offset}."
             yield (
-                i,
+                int(numbers[i]),
                 make_defect(
                     reference,
                     self.log.path,

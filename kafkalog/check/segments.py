@@ -6,6 +6,7 @@ of Kafka 4.3. Only the cleaner makes gaps; a replica that copies a compacted log
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,10 +14,22 @@ import numpy as np
 from formats import constants as c
 from kafkalog.check.batch_checks import PartitionCheck, SegmentCheck
 from kafkalog.check.headers_alone import defect_at
-from kafkalog.check.offset_order import FIRST, IS_KNOWN, LAST, PLACE, SPAN_FIELDS, spans_of
+from kafkalog.check.offset_order import (
+    END_PLACE,
+    FIRST,
+    IS_KNOWN,
+    IS_SOUND,
+    LAST,
+    PLACE,
+    SPAN_FIELDS,
+    follows,
+    spans_of,
+)
 from kafkalog.columnar import header_table as h
 from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError
 from kafkalog.names import FileKind, FileState
+from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,19 +46,15 @@ if TYPE_CHECKING:
 COMPACTED_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _SEGMENT_SIZE_MAX: Final = c.INT32_MAX
 
-# In addition to the rows of a table of spans: 1 where nothing is between a batch and the one before
-# it, or the beginning of its segment.
-_FOLLOWS: Final = SPAN_FIELDS
-_ROWS: Final = SPAN_FIELDS + 1
-
 
 class OffsetsAreComplete(PartitionCheck):
     """A log that was never compacted has every offset from its first segment's name on.
 
     Signs of compaction: an entry in cleaner-offset-checkpoint, a topic that is always compacted, a
-    batch that lost records or has a delete horizon, more gaps than one. A batch that is out of
-    order or has a wrong checksum is no evidence of a gap, nor is damage between batches: they are
-    told by other checks. The first gap is kept, of the others only their number.
+    batch that lost records or has a delete horizon, a segment that lost all of them, more gaps than
+    one. A batch that is out of order or has a wrong checksum is no evidence of a gap, nor is damage
+    between batches or behind them: they are told by other checks. The first gap is kept, of the
+    others only their number.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
@@ -55,8 +64,11 @@ class OffsetsAreComplete(PartitionCheck):
         self._is_compacted = cleaned_to is not None or topic in COMPACTED_TOPICS
         self._expected: int | None = None
         self._is_in_order = True
-        self._held = np.empty((_ROWS, 0), np.int64)
+        self._held = np.empty((SPAN_FIELDS, 0), np.int64)
         self._end_position = 0
+        self._sizes = {
+            segment.log.path: segment.log.size_bytes for segment in partition.directory.segments
+        }
         self._gaps = 0
         self._first_gap: tuple[str, int, int, int] | None = None
 
@@ -67,22 +79,35 @@ class OffsetsAreComplete(PartitionCheck):
             self._expected = log.base_offset
         else:
             self._release(log.base_offset)
+            self._is_compacted = self._is_compacted or self._was_emptied()
+            if not self._is_compacted and self._is_damaged_at_its_end():
+                self._expected, self._is_in_order = log.base_offset, True
         self._end_position = 0
         super().begin(log)
+
+    def _was_emptied(self) -> bool:
+        """Whether the last segment is one that the cleaner took everything from."""
+        times = self.log.time_index
+        return not self._sizes[self.log.path] and times is not None and not times.size_bytes
+
+    def _is_damaged_at_its_end(self) -> bool:
+        """Whether more lies behind the last batch of the last segment than zeros."""
+        if self._end_position == self._sizes[self.log.path]:
+            return False
+        with suppress(KafkaLogError), Source(self.log.path) as source:
+            return not source.is_zero_from(self._end_position)
+        return True
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
         """What is wrong with these batches, given those before them; by rising numbers."""
         self._is_compacted = self._is_compacted or _is_cleaned(stretch)
         if not self._is_compacted:
-            spans, numbers = spans_of(stretch)
-            ends = stretch.headers[h.POSITION] + stretch.headers[h.SIZE]
-            if len(numbers):
-                before = np.concatenate(([self._end_position], ends[numbers[:-1]]))
-                follows = before == spans[PLACE]
-                spans = np.concatenate([self._held, np.vstack([spans, follows])], axis=1)
+            spans = spans_of(stretch)
+            spans = spans[:, spans[IS_SOUND] == 1]
+            if spans.shape[1]:
+                spans = np.concatenate([self._held, spans], axis=1)
                 self._judge(spans[:, :-1], spans[FIRST, 1:])
                 self._held = spans[:, -1:]
-                self._end_position = int(ends[numbers[-1]])
         return iter(())
 
     def _release(self, following: int) -> None:
@@ -100,8 +125,9 @@ class OffsetsAreComplete(PartitionCheck):
         in_order = (first >= expected) & (last >= first)
         after_order = np.concatenate(([self._is_in_order], in_order[:-1]))
         gaps = (first > expected) & in_order & after_order & (following > last)
-        gaps &= (spans[_FOLLOWS] == 1) & (spans[IS_KNOWN] == 1)
-        self._expected, self._is_in_order = int(last[-1]) + 1, bool(in_order[-1])
+        gaps &= follows(spans, self._end_position) & (spans[IS_KNOWN] == 1)
+        self._expected, self._is_in_order = int((last + 1)[-1]), bool(in_order[-1])
+        self._end_position = int(spans[END_PLACE, -1])
         found = np.flatnonzero(gaps)
         if len(found) and self._first_gap is None:
             i = found[0]
@@ -125,7 +151,7 @@ class OffsetsAreComplete(PartitionCheck):
 
 
 def _is_cleaned(stretch: Stretch) -> bool:
-    """Whether the cleaner has rewritten one of the batches."""
+    """Whether the cleaner has rewritten one of the batches of magic 2."""
     headers = stretch.headers
     lost = headers[h.COUNT] < headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET] + 1
     lost |= headers[h.ATTRIBUTES] & c.DELETE_HORIZON_MASK != 0

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kafkalog.check.verify import Verification
 from kafkalog.model import Level, Severity
 from tests.kafkalog.check.file_fields import Place, places
-from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, SmallLogDir, make_small_log_dir
+from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, make_small_log_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

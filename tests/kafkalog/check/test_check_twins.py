@@ -143,10 +143,21 @@ def test_stretches_hold_the_batches_of_the_scanner(
                 assert list(batches_of(source, check_crc=check_crc)) == wanted
 
 
+def write_segment(directory: Path, *batches: bytes) -> Path:
+    """A log with empty indexes, as that of a small active segment."""
+    path = write_log(directory, *batches)
+    path.with_suffix(".index").touch()
+    path.with_suffix(".timeindex").touch()
+    return path
+
+
 def test_last_offsets_out_of_range_wrap(tmp_path: Path):
     """The sum of base offset and delta need not be an offset; Java says the same of it."""
-    path = write_log(tmp_path / "t-0", batch((1 << 63) - 2, [record()] * 9), batch(3, [record()]))
-    [defect] = assert_twins(path.parent)
+    path = write_segment(
+        tmp_path / "t-0", batch((1 << 63) - 2, [record()] * 9), batch(3, [record()])
+    )
+    inside, defect = assert_twins(path.parent)
+    assert inside.reference == "record-offset-invalid"
     assert defect.reference == "batch-offset-not-increasing"
     assert f"offsets {(1 << 63) - 2} to {8 - (1 << 63) - 2}, after -1." in defect.detail
 
@@ -155,7 +166,7 @@ def test_defects_come_in_the_order_of_the_file(tmp_path: Path):
     """Whichever check finds them, and of one batch in the order of the checks."""
     sound = [batch(i, [record()]) for i in range(12)]
     log = [flip(sound[i], 8 * 50) if i in (2, 5) else sound[i] for i in (0, 1, 2, 4, 3, 5, 6)]
-    path = write_log(tmp_path / "t-0", *log)
+    path = write_segment(tmp_path / "t-0", *log)
     size = len(sound[0])
     entries = [(0, 3), (2, 2 * size), (4, 5 * size), (7, 6 * size)]
     path.with_suffix(".index").write_bytes(
@@ -164,12 +175,15 @@ def test_defects_come_in_the_order_of_the_file(tmp_path: Path):
     found = [(one.reference, one.offset) for one in assert_twins(path.parent, small=True)]
     quick = [
         ("index-entry-misses-batch", 0),
+        ("batch-header-contradictory", 2),
         ("batch-offset-not-increasing", 3),
-        ("index-entry-misses-batch", 4),
+        ("batch-header-contradictory", 5),
+        ("index-entry-offset-wrong", 4),
         ("index-entry-beyond-log", 7),
     ]
+    # At the higher levels the two batches are evidence of nothing but themselves.
     crc = "batch-crc-mismatch"
-    assert found == [quick[0], (crc, 2), quick[1], (crc, 5), *quick[2:]]
+    assert found == [quick[0], (crc, 2), quick[2], (crc, 5), quick[5]]
     with sized(ALWAYS):
         defects, _ = verdict(path.parent, Level.QUICK)
     assert [(one.reference, one.offset) for one in defects] == quick
@@ -182,7 +196,7 @@ def test_a_disk_that_fails_is_told_at_the_same_place(
     """What comes before has been checked; the summary says how much that is."""
     data = [batch(i, [record(0, None, bytes(300))]) for i in range(800)]
     data[40] = flip(data[40], 8 * 100)
-    path = write_log(tmp_path / "t-0", *data)
+    path = write_segment(tmp_path / "t-0", *data)
     pread, preadv = os.pread, os.preadv
 
     def failing(fd: int, size: int, position: int) -> bytes:
@@ -255,10 +269,12 @@ def test_small_logs_load_no_kernels(corpus_dir: Path):
 
 def test_messages_of_old_formats_are_checked_by_their_only_offset(tmp_path: Path):
     """Magic 0 has no timestamp to compare; magic 1 has."""
-    path = write_log(tmp_path / "t-0", message(3, magic=0), message(4, time=50), message(5, time=9))
-    times = [(7, 3), (40, 4), (50, 5)]
+    path = write_segment(
+        tmp_path / "t-0", message(0, magic=0), message(1, time=50), message(2, time=60)
+    )
+    times = [(7, 0), (40, 1), (60, 2)]
     path.with_suffix(".timeindex").write_bytes(
         b"".join(t.to_bytes(8, "big") + o.to_bytes(4, "big") for t, o in times)
     )
     [defect] = assert_twins(path.parent)
-    assert defect.detail == "Entry 1 says 40 up to offset 4, the log says 50."
+    assert defect.detail == "Entry 1 says 40 up to offset 1, the log says 50 up to 1."

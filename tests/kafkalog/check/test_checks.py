@@ -18,6 +18,7 @@ from kafkalog.reader import read_records
 from tests.builders import batch, copy_tree, flip, frames, healthy, message, record, write_log
 from tests.kafkalog.check import test_log_dir_checks
 from tests.kafkalog.check.test_next_start import BY_START
+from tests.kafkalog.check.test_segments import DISAGREEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,10 @@ def test_what_a_broker_left_gives_no_finding(any_state: State, level: Level):
 def test_each_scenario_of_the_storage_classes_gives_no_finding(corpus_dir: Path):
     """Logs made by `UnifiedLog` itself: gaps, compaction, ties, old formats."""
     for partition in sorted((corpus_dir / "lookup").glob("**/orders-0")):
-        assert serious(verify(partition)) == [], partition
+        found = {defect.reference for defect in serious(verify(partition))}
+        # There the time indexes were removed, and the loader made empty ones.
+        was_hurt = partition.parent.name == "timeindex_missing"
+        assert found == ({"time-index-incomplete"} if was_hurt else set()), partition
 
 
 def test_progress_adds_up(corpus_dir: Path):
@@ -142,11 +146,14 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
     "batch-offset-not-increasing": [
         damaged_log(swap_batches),
         damaged_log(lambda data: in_batch(data, 5, lambda b: b + b)),
-        damaged_log(lambda data: in_batch(data, 5, put(0, struct.pack(">q", 2**40)))),
     ],
-    "batch-below-base-offset": [
+    "batch-offset-displaced": [
+        damaged_log(lambda data: in_batch(data, 5, put(0, struct.pack(">q", 2**40)))),
         damaged_log(lambda data: in_batch(data, 0, put(0, struct.pack(">q", 3)))),
         damaged_log(lambda data: in_batch(data, 0, put(0, struct.pack(">q", -1)))),
+    ],
+    "batch-below-base-offset": [
+        damaged_log(lambda d: put(0, struct.pack(">q", 3))(d[: frames(d)[0][1]]) + d),
     ],
     "index-size-not-multiple": [
         damaged(INDEX, lambda data: data[:-3]),
@@ -353,6 +360,6 @@ def test_each_finding_of_a_command_has_its_name(
 
 def test_every_reference_is_made_by_a_test():
     """A name in the table that nothing can produce would be a promise without proof."""
-    made = {*DAMAGE, *UNDECODABLE, *BY_COMMAND, *BY_START, "bytes-not-checked"}
+    made = {*DAMAGE, *UNDECODABLE, *BY_COMMAND, *BY_START, *DISAGREEMENTS, "bytes-not-checked"}
     made |= {*test_log_dir_checks.DAMAGE, *test_log_dir_checks.TOGETHER, "replicas-diverge"}
     assert made == REFERENCES.keys()
