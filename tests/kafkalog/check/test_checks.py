@@ -16,6 +16,7 @@ from kafkalog.defects import REFERENCES
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.reader import read_records
 from tests.builders import batch, copy_tree, flip, frames, healthy, message, record, write_log
+from tests.kafkalog.check.test_producer_files import OF_FILES, OF_LOGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -350,5 +351,5 @@ def test_each_finding_of_a_command_has_its_name(
 
 def test_every_reference_is_made_by_a_test():
     """A name in the table that nothing can produce would be a promise without proof."""
-    made = {*DAMAGE, *UNDECODABLE, *BY_COMMAND, "bytes-not-checked"}
+    made = {*DAMAGE, *UNDECODABLE, *BY_COMMAND, "bytes-not-checked", *OF_LOGS, *OF_FILES}
     assert made == REFERENCES.keys()
