@@ -47,6 +47,7 @@ class _Ended:
         producer_id, offset: of the marker.
         first: first offset of the transaction, -1 where the log shows none.
         is_known: whether a broker must have known the transaction.
+        is_stale: whether something unknown lies inside the transaction.
         stable: the last stable offset behind the marker.
     """
 
@@ -55,6 +56,7 @@ class _Ended:
     offset: Column
     first: Column
     is_known: NDArray[np.bool_]
+    is_stale: NDArray[np.bool_]
     stable: Column
 
 
@@ -148,7 +150,7 @@ class AbortedTransactions:
         entries = self._entries[:, at[hits]]
         offset, first = ended.offset[hits], ended.first[hits]
         has_batch = ~self._timeline.removed.hold(entries[_FIRST])
-        is_cut = ~has_batch & ((first < 0) | (entries[_FIRST] < first))
+        is_cut = ~has_batch & ((first < 0) | (entries[_FIRST] < first)) | ended.is_stale[hits]
         odd = (entries[_PRODUCER_ID] != ended.producer_id[hits]) | (
             (entries[_FIRST] != first) & ~is_cut
         )
@@ -264,6 +266,7 @@ def _ended(passage: Passage, firsts: Column, ends: Column) -> _Ended:
     first = history.get(p.FIRST_OF_TRANSACTION, started)
     # Of a transaction that only a snapshot knows compaction may have removed everything.
     is_seen = (started >= 0) & ~passage.timeline.removed.hold(first)
+    is_stale = (started >= 0) & (history.blind(started) != rows[r.BLIND])
     # The first transaction that is open behind the marker is the first whose end lies behind it.
     at = np.searchsorted(np.maximum.accumulate(ends), offset, "right")
     open_first = np.append(firsts, INT64_MAX)[at]
@@ -272,6 +275,7 @@ def _ended(passage: Passage, firsts: Column, ends: Column) -> _Ended:
         rows[r.PRODUCER_ID],
         offset,
         first,
-        is_seen & (history.blind(started) == rows[r.BLIND]),
+        is_seen & ~is_stale,
+        is_stale,
         np.where(open_first < offset, open_first, offset + 1),
     )

@@ -92,7 +92,8 @@ class ProducerHistory(PartitionCheck):
                 done = cut
             if done < len(bases):
                 number = int(believed.numbers[done])
-                found += [(number, defect) for defect in self._at_stop()]
+                ahead = believed.part(done, done + 1)
+                found += [(number, defect) for defect in self._at_stop(ahead)]
         yield from sorted(found, key=itemgetter(0))
 
     def _passage(self, stretch: Stretch, part: Believed) -> Iterator[Found]:
@@ -114,14 +115,14 @@ class ProducerHistory(PartitionCheck):
         stops = [self._log_start, self._snapshots.next_offset]
         return min((stop for stop in stops if stop is not None), default=None)
 
-    def _at_stop(self) -> Iterator[Defect]:
+    def _at_stop(self, ahead: Believed | None) -> Iterator[Defect]:
         if self._log_start is not None and self._log_start == self._next_stop():
-            self._timeline.advance_to(self._log_start)
+            self._timeline.advance_to(self._log_start, ahead)
             if self._log_start > min(self._segments, default=self._log_start):
                 self._timeline.lose_sight()
             self._log_start = None
         else:
-            yield from self._snapshots.compare_next()
+            yield from self._snapshots.compare_next(ahead)
 
     def _malformed(self, stretch: Stretch) -> Iterator[Found]:
         """Every marker can be read and is that of a producer."""
@@ -142,10 +143,11 @@ class ProducerHistory(PartitionCheck):
     def end(self) -> Iterator[Defect]:
         """What is wrong now that all batches have been seen."""
         yield from self._late
+        self._timeline.begin(self._size_bytes)
         end_offset = max(self.partition.end_offset, self._timeline.next_offset)
         yield from self._aborted.close(end_offset)
         while (stop := self._next_stop()) is not None and stop <= end_offset:
-            yield from self._at_stop()
+            yield from self._at_stop(None)
         directory = self.partition.directory
         if directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE):
             yield from self._snapshots.beyond(end_offset)

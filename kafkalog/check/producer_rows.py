@@ -102,7 +102,7 @@ class Timeline:
         self._position = 0
 
     def begin(self, previous_size_bytes: int) -> None:
-        """The batches of a segment follow; the size of the one before it, 0 where there is none."""
+        """A segment ends, another may follow; the size of what ends, 0 where there is none."""
         self._unknown += previous_size_bytes != self._position
         self._position = 0
 
@@ -124,12 +124,14 @@ class Timeline:
         numbers = np.flatnonzero(good)
         return Believed(headers[:, good], stretch.markers[:, good], numbers, unknown[good])
 
-    def advance_to(self, offset: int) -> None:
-        """Go on to an offset up to which there is no further batch."""
+    def advance_to(self, offset: int, ahead: Believed | None) -> None:
+        """Go on to an offset up to which there is no further batch; those ahead, if there are."""
         if offset > self.next_offset:
             self.removed.add(np.array([self.next_offset]), np.array([offset]))
             self.gap += 1
             self.next_offset = offset
+            unknown = self._unknown if ahead is None else int(ahead.unknown[0])
+            self.blind = unknown + self._sights_lost
 
     def lose_sight(self) -> None:
         """From here on a broker need not know what lies before."""

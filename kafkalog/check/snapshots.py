@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.producer_rows import Timeline
+    from kafkalog.check.producer_rows import Believed, Timeline
     from kafkalog.check.producer_states import ProducerStates
     from kafkalog.log_dir import FileEntry
     from kafkalog.model import Defect
@@ -56,15 +56,15 @@ class SnapshotCheck:
         """Offset of the next one, None behind the last."""
         return self.offsets[self._next] if self._next < len(self.offsets) else None
 
-    def compare_next(self) -> Iterator[Defect]:
-        """The next one against the states at its offset, to which the timeline has come."""
+    def compare_next(self, ahead: Believed | None) -> Iterator[Defect]:
+        """The next one against the states at its offset, in front of the batches ahead."""
         number, offset, path = self._next, self.offsets[self._next], self.paths[self._next]
         self._next += 1
         if offset < self._timeline.next_offset:
             detail = f"Offset {offset} is inside a batch: no snapshot is taken there."
             yield make_defect("producer-snapshot-misplaced", path, detail, offset=offset)
             return
-        self._timeline.advance_to(offset)
+        self._timeline.advance_to(offset, ahead)
         found = snapshot_columns(path)
         if found is None:
             return
@@ -113,7 +113,9 @@ class SnapshotCheck:
     def _against_log(self, found: Table, states: Table, offset: int) -> dict[int, str]:
         """Producers that the log knows, with the states it has for them."""
         wrong = _wrong_fields(found, states, self._timeline.gap, self._has_batch)
-        wrong[p.TXN_FIRST] &= (states[p.TXN_FIRST] < 0) | p.is_open(states, self._timeline)
+        is_sure = p.is_open(states, self._timeline)
+        is_sure &= states[p.TXN_BLIND] == self._timeline.blind
+        wrong[p.TXN_FIRST] &= (states[p.TXN_FIRST] < 0) | is_sure
         wrong[p.LAST_OFFSET] |= found[p.LAST_OFFSET] >= offset
         wrong[p.TXN_FIRST] |= found[p.TXN_FIRST] >= offset
         told: dict[int, str] = {}
@@ -133,7 +135,8 @@ class SnapshotCheck:
     def _missing(self, found: Table) -> list[tuple[int, str]]:
         """Producers with an open transaction never expire."""
         states = self._states.table
-        is_open = p.is_open(states, self._timeline) & (states[p.BLIND] == self._timeline.blind)
+        is_open = p.is_open(states, self._timeline)
+        is_open &= states[p.TXN_BLIND] == self._timeline.blind
         lost = states[p.PRODUCER_ID, is_open & ~np.isin(states[p.PRODUCER_ID], found[0])]
         return [(producer_id, "it has an open transaction and is missing") for producer_id in lost]
 

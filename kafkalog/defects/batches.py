@@ -104,8 +104,8 @@ REFERENCES: Final = (
     Reference("offsets-missing", _W, "Offsets are missing in a log that shows no sign of "
               "compaction.", "Not noticed; consumers skip them.",
               "If the topic was never compacted, records are lost: look for them on another "
-              "replica.", arises="Segments or batches were removed; or the cleaner removed one batch, and "
-              "its checkpoint is not there."),
+              "replica.", arises="Segments or batches were removed; or the cleaner removed one "
+              "batch, and its checkpoint is not there."),
     Reference("offsets-with-gaps", _N, "Offsets are missing at several places, and nothing else "
               "says that the log was compacted.", "Nothing: a compacted log has such gaps.",
               arises="The copy of a compacted log without the checkpoints around it; lost "
@@ -113,7 +113,8 @@ REFERENCES: Final = (
     Reference("segment-offset-overflow", _W, "An offset is more than 2147483647 above the base "
               "offset of its segment, which no index can express.",
               "The segment is split when the log is recovered; appends to it fail.", _REPLICA,
-              arises="A segment written by a broker before 2.0; a bit that changed in a base offset."),
+              arises="A segment written by a broker before 2.0; a bit that changed in a base "
+              "offset."),
     Reference("segment-too-large", _D, "A log file is larger than 2147483647 bytes.",
               "It cannot be opened: the log directory is taken offline.", None,
               arises="Another program appended to the file."),

@@ -56,8 +56,8 @@ REFERENCES: Final = (
     Reference("time-index-incomplete", _I, "The time index of a closed segment does not end with "
               "the largest timestamp of the segment.", "Not noticed: lookups by time miss records, "
               "and retention goes by the last entry, without any by the time of the file.",
-              _REBUILD, arises="The file was removed or cut: a broker that finds no .timeindex makes an "
-              "empty one and does not rebuild it."),
+              _REBUILD, arises="The file was removed or cut: a broker that finds no .timeindex "
+              "makes an empty one and does not rebuild it."),
     Reference("index-padding-not-zero", _I, "Behind the entries of an index, where it is "
               "preallocated, not all bytes are zero.", "Nothing until the index is full, if the "
               "log is recovered; else they are taken for entries.", _REBUILD,

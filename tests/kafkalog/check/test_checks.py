@@ -19,6 +19,7 @@ from tests.builders import batch, copy_tree, flip, frames, healthy, message, rec
 from tests.kafkalog.check import test_log_dir_checks
 from tests.kafkalog.check.test_next_start import BY_START
 from tests.kafkalog.check.test_segments import DISAGREEMENTS
+from tests.kafkalog.check.test_producer_files import OF_FILES, OF_LOGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -362,4 +363,5 @@ def test_every_reference_is_made_by_a_test():
     """A name in the table that nothing can produce would be a promise without proof."""
     made = {*DAMAGE, *UNDECODABLE, *BY_COMMAND, *BY_START, *DISAGREEMENTS, "bytes-not-checked"}
     made |= {*test_log_dir_checks.DAMAGE, *test_log_dir_checks.TOGETHER, "replicas-diverge"}
+    made |= {*OF_LOGS, *OF_FILES}
     assert made == REFERENCES.keys()
