@@ -207,8 +207,12 @@ class EpochsMatchFile(PartitionCheck):
                 yield self._batch_defect(run, f"after epoch {before.epoch}")
 
     def _no_entries(self) -> Iterator[Defect]:
+        """Segments that were copied out of their log directory may well come without the file."""
         yield from self._falling_epochs()
-        if self._runs and self._runs[-1].epoch >= 0:
+        log_dir = os.path.dirname(os.path.abspath(self.partition.directory.path))
+        is_copy = not os.path.lexists(os.path.join(log_dir, "meta.properties"))
+        is_missing = not os.path.lexists(self._path)
+        if self._runs and self._runs[-1].epoch >= 0 and not (is_copy and is_missing):
             yield make_defect(
                 "leader-epochs-missing",
                 self._path,

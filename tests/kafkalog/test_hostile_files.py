@@ -270,7 +270,10 @@ def test_long_names_are_not_found(log: Path, kafkalog: Run):
              b"t-0.x-delete", b"t-99999999999999999999", b"." * 200 + b"-0"],
 )  # fmt: skip
 def test_odd_names_of_directories_and_files(tmp_path: Path, kafkalog: Run, name: bytes):
-    """Control characters, no UTF-8, no partition: listed, checked, read."""
+    """Control characters, no UTF-8, no partition: listed, checked, read.
+
+    A broker does not start beside a `.log` without a number, which is a finding.
+    """
     directory = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path / "data"), name)))
     path = write_log(directory, batch(0, [record()]))
     for odd in (name + b".log", name + b".index", SEGMENT.encode() + b".log." + name):
@@ -280,7 +283,7 @@ def test_odd_names_of_directories_and_files(tmp_path: Path, kafkalog: Run, name:
     sweep(directory)
     run_some(kafkalog, path)
     assert kafkalog("ls", "--files", directory.parent, "--format", "json").status in {0, 3}
-    assert kafkalog("verify", directory.parent).status in {0, 3}
+    assert kafkalog("verify", directory.parent).status in {1, 3}
 
 
 def test_an_unreadable_file_is_status_three(
