@@ -18,8 +18,8 @@ from kafkalog.reader import read_records
 from tests.builders import batch, copy_tree, flip, frames, healthy, message, record, write_log
 from tests.kafkalog.check import test_log_dir_checks
 from tests.kafkalog.check.test_next_start import BY_START
-from tests.kafkalog.check.test_segments import DISAGREEMENTS
 from tests.kafkalog.check.test_producer_files import OF_FILES, OF_LOGS
+from tests.kafkalog.check.test_segments import DISAGREEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
