@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.names import DirectoryState
     from kafkalog.recovery import NextStart
 
 

@@ -10,8 +10,7 @@ from kafkalog.recovery.directory import PARTITION_METADATA, text_lines
 from kafkalog.recovery.model import StartRefusedError
 
 if TYPE_CHECKING:
-    from kafkalog.metadata_files import uuid_bytes
-from kafkalog.recovery.directory import Directory
+    from kafkalog.recovery.directory import Directory
 
 
 def check_partition_metadata(directory: Directory) -> None:
