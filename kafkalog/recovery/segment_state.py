@@ -172,9 +172,12 @@ class SegmentState:
 
     def find(self, offset: int) -> Found | None:
         """Where a read of `offset` begins, positions in the log; None behind the last batch."""
-        position = max(self.offset_index.position_below(offset), 0)
-        frame = find_offset((frame for _, frame in self.frames(position)), offset)
-        return Found(frame.position - self.log.start, frame.base_offset) if frame else None
+        if self.log.path is None:
+            return None  # a new log has none
+        start = self.log.start + max(self.offset_index.position_below(offset), 0)
+        with Source(self.log.path) as source:  # a frame reads its header when it is asked for it
+            frame = find_offset(frames(source, start, self.log.end), offset)
+            return Found(frame.position - self.log.start, frame.base_offset) if frame else None
 
     def frames(self, position: int = 0, end: int | None = None) -> Iterator[tuple[Source, Frame]]:
         """The batches between two positions in the log, each with the open file."""
