@@ -91,6 +91,11 @@ class Partition:
         return {
             "log": str(first),
             "logs": ",".join(map(str, self.logs)),
+            "segments": ",".join(
+                str(log.with_suffix(ending))
+                for log in self.logs
+                for ending in (".log", ".index", ".timeindex")
+            ),
             "index": str(first.with_suffix(".index")),
             "timeindex": str(first.with_suffix(".timeindex")),
             "partition": str(self.directory),

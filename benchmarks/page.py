@@ -72,8 +72,10 @@ NOTES = {
     "payload.",
     "Shallow": "`kafka-dump-log` without options: batch headers, checksums checked.",
     "Indexes": "`kafka-dump-log --verify-index-only`: every entry against the log.",
-    "For other programs": "`dump-segment --format ndjson` beside Kafka's deep print, "
-    "`dump-segment --format parquet --to FILE`, and `verify` at level standard.",
+    "Verify": "`verify` over the partition at its levels. Beside it Kafka's shallow pass over the "
+    "log with `--verify-index-only` for its two indexes, in one process.",
+    "For other programs": "`dump-segment --format ndjson` beside Kafka's deep print, and "
+    "`dump-segment --format parquet --to FILE`.",
     "A segment of 1 MB": "Every mode of `kafka-dump-log` where start-up is most of the time.",
     "Small questions": "What must not depend on the size of the segment, here 1.2 GB. "
     "The last one is the deep print into `head -1`.",
@@ -144,7 +146,7 @@ def _wanted(results: Results) -> str:
     lines = []
     for row in results.rows:
         for wanted in row.wanted:
-            value = wanted.value(results.pairs[row.name], results.records(row))
+            value = wanted.value(results.pairs[row.name], results.records(row), results.size(row))
             verdict = _verdict(wanted.is_met(value))
             lines.append((row.name, wanted.text(), _number(value), verdict))
     for trend in TRENDS:

@@ -165,6 +165,22 @@ def run_live_broker(root: Path, seed: int) -> BrokerData:
     return data
 
 
+def run_broker_lives(root: Path, seed: int, ends: Iterable[str]) -> dict[str, Path]:
+    """A log directory through several lives of a broker, as it was at the end of each.
+
+    `ends` holds `closed` or `killed` for each life; the copies are named after number and end.
+    """
+    log_dir = root / "log"
+    states = {}
+    for life, end in enumerate(ends, 1):
+        place = root / f"cwd-{life}"
+        place.mkdir(parents=True)
+        java("kafkalog.harness.BrokerLife", str(log_dir), str(seed), str(life), end, cwd=place)
+        states[f"{life}-{end}"] = root / f"{life}-{end}"
+        shutil.copytree(log_dir, states[f"{life}-{end}"])
+    return states
+
+
 @dataclass(frozen=True)
 class Dump:
     """What DumpLogSegments did with one list of arguments."""

@@ -75,6 +75,34 @@ final class Workload {
         admin.createTopics(topics).all().get();
     }
 
+    /** Topics whose files are preallocated, and whose old segments are deleted by time and by size. */
+    void createMaintainedTopics() throws Exception {
+        String[] small = {"internal.segment.bytes", "6144", "index.interval.bytes", "256"};
+        admin.createTopics(List.of(
+            topic("preallocated", 1, "preallocate", "true", small[0], small[1], small[2], small[3]),
+            topic("by-time", 1, "retention.ms", "60000", small[0], small[1], small[2], small[3]),
+            topic("by-size", 1, "retention.bytes", "15000", small[0], small[1], small[2], small[3]))).all().get();
+    }
+
+    /** Transactions and plain batches of all codecs in these topics. */
+    void maintained() throws Exception {
+        Random rnd = random("maintained");
+        for (String topic : List.of("preallocated", "by-time", "by-size")) {
+            try (var p = transactional("tx-" + topic, CODECS.get(rnd.nextInt(CODECS.size()))); var plain = producer("none")) {
+                for (int i = 0; i < 40; i++) {
+                    p.beginTransaction();
+                    for (int j = 0; j < 1 + rnd.nextInt(8); j++) p.send(record(topic, 0, START_MS + i * 1000L, rnd));
+                    p.flush();
+                    if (i % 7 == 0) {
+                        plain.send(record(topic, 0, START_MS + i * 1000L, rnd));
+                        plain.flush();
+                    }
+                    end(p, rnd);
+                }
+            }
+        }
+    }
+
     private static NewTopic topic(String name, int partitions, String... config) {
         Map<String, String> c = new HashMap<>(Map.of("segment.index.bytes", "16384"));
         for (int i = 0; i < config.length; i += 2) c.put(config[i], config[i + 1]);

@@ -1,0 +1,65 @@
+package kafkalog.harness;
+
+import kafka.server.KafkaConfig;
+import kafka.server.KafkaRaftServer;
+
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.common.utils.Time;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.Properties;
+
+/**
+ * One life of a real Kafka node on a log directory that may have had one before: `BrokerLife DIR SEED LIFE END`, in an
+ * empty working directory. Writes what `Workload` has to offer to old and new topics; END is `closed` (a clean shutdown)
+ * or `killed` (the process ends in the middle of a transaction, with nothing flushed by hand).
+ */
+public final class BrokerLife {
+    private static final long CLEANER_MS = 4_000;
+
+    public static void main(String[] argv) {
+        int status = 1;
+        try {
+            run(Path.of(argv[0]).toAbsolutePath(), Long.parseLong(argv[1]), Integer.parseInt(argv[2]), argv[3].equals("killed"));
+            status = 0;
+        } catch (Throwable e) {
+            e.printStackTrace();
+        } finally {
+            System.err.flush();
+            Runtime.getRuntime().halt(status);
+        }
+    }
+
+    private static void run(Path logDir, long seed, int life, boolean killed) throws Exception {
+        boolean isFirst = !Files.exists(logDir.resolve("meta.properties"));
+        Files.createDirectories(logDir);
+        int[] ports = LiveBroker.freePorts(2);
+        Properties config = LiveBroker.config(ports, logDir);
+        config.put("log.segment.delete.delay.ms", "1000");
+        if (isFirst) LiveBroker.format(config, Path.of("server.properties").toAbsolutePath());
+        KafkaRaftServer server = new KafkaRaftServer(new KafkaConfig(config, false), Time.SYSTEM);
+        server.startup();
+        String bootstrap = "127.0.0.1:" + ports[0];
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            Workload workload = new Workload(bootstrap, admin, seed + life);
+            if (isFirst) {
+                workload.createTopics();
+                workload.createMaintainedTopics();
+            }
+            workload.produce();
+            workload.maintained();
+            if (isFirst) workload.deleteRecords();
+            workload.compactedTwice(life);
+            Thread.sleep(CLEANER_MS); // rounds of the cleaner, of retention and of the checkpoint tasks
+            if (killed) {
+                workload.maintained();
+                return;
+            }
+            server.shutdown();
+            server.awaitShutdown();
+            workload.abandon();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+"""`verify` finds nothing in what a real broker wrote a moment ago, in each of its lives.
+
+All codecs, transactions, idempotent producers, compaction rounds, retention by time and size,
+deleted records, preallocated files; closed, running, killed, recovered, and used again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.check.verify import Verification
+from kafkalog.model import Level, Severity
+from tests.kafka import broker_data
+from tests.kafka.conftest import SEED_VARIABLE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.kafka
+
+LIVES = ("closed", "killed", "closed", "killed")
+
+
+def serious(log_dir: Path, level: Level) -> list[str]:
+    """Findings that a person would look at."""
+    run = Verification(level)
+    found = [*run.verify(log_dir), *run.end()]
+    assert run.summary.bytes_checked == run.summary.bytes_expected > 0
+    return [
+        f"{defect.reference} {defect.path} at {defect.position}: {defect.detail}"
+        for defect in found
+        if defect.severity != Severity.NOTE
+    ]
+
+
+@pytest.mark.parametrize("level", Level)
+@pytest.mark.parametrize("state", ["clean", "live"])
+def test_a_broker_at_rest(broker: broker_data.BrokerData, state: str, level: Level) -> None:
+    """After its shutdown, and copied while it ran."""
+    print("seed", broker.facts["seed"])
+    assert serious(broker.log_dir(state), level) == []
+
+
+def test_several_lives(harness: None, tmp_path: Path) -> None:  # noqa: ARG001
+    """What is left of each life, and what the next one makes of it."""
+    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    print("seed", seed)
+    states = broker_data.run_broker_lives(tmp_path, seed, LIVES)
+    assert len(states) == len(LIVES)
+    for name, log_dir in states.items():
+        bases = sorted(path.name for path in (log_dir / "by-size-0").glob("*.log"))
+        assert bases[0] != f"{0:020}.log", "retention has deleted the first segments"
+        for level in Level:
+            assert serious(log_dir, level) == [], name
