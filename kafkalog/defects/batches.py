@@ -81,14 +81,6 @@ REFERENCES: Final = (
               "it.", "Not noticed; consumers see records again or never.",
               arises="A bit that flipped in the base offset, which no checksum covers; batches "
                      "written twice, or put in another order by a tool."),
-    Reference("batch-epoch-not-monotonic", _D, "The leader epoch of a batch does not fit those of "
-              "the batches around it.",
-              "Not noticed: the field has no checksum. An epoch that is too high goes into "
-              "leader-epoch-checkpoint at a recovery, and consumers that have read it wait for a "
-              "leader of that epoch.",
-              "`kafkalog salvage` leaves the batch out. If another replica is sound, let this one "
-              "be fetched anew.",
-              arises="A bit of the batch's header was flipped outside its checksum."),
     Reference("batch-below-base-offset", _D, "A batch starts below the offset in the name of "
               "its segment.", "Recovery cuts the log off here.", _COPY_FIRST,
               arises="A bit that flipped in the base offset, which no checksum covers; a file "
@@ -118,7 +110,8 @@ REFERENCES: Final = (
     Reference("segment-too-large", _D, "A log file is larger than 2147483647 bytes.",
               "It cannot be opened: the log directory is taken offline.", None,
               arises="Another program appended to the file."),
-    Reference("leader-epoch-decreases", _D, "A batch has a lower leader epoch than the one before "
+    Reference("leader-epoch-decreases", _D, "The leader epoch of a batch does not fit those of "
+              "the batches around it: it is lower than one before it, or higher than one behind "
               "it.", "Not noticed, no checksum covers it: replicas may be cut off at the wrong "
               "offset.", _REPLICA, arises=_BITS),
     Reference("batch-header-contradictory", _W, "Fields of a batch's header contradict each other "
