@@ -344,9 +344,6 @@ BY_COMMAND = {
 }
 
 
-# What only a salvage has a reason to tell: tests/kafkalog/salvage/test_chain.py.
-
-
 @pytest.mark.parametrize("reference", BY_COMMAND)
 def test_each_finding_of_a_command_has_its_name(
     tmp_path: Path, kafkalog: Callable[..., Result], reference: str, monkeypatch: pytest.MonkeyPatch
