@@ -34,6 +34,9 @@ class MetaProperties:
     directory_id: str | None
 
 
+_SIZE_MAX = 1 << 20  # each of these files has a few lines
+
+
 def read_properties(path: str) -> dict[str, str]:
     """A file of Java properties, unescaped; the last of equal keys wins.
 
@@ -44,7 +47,7 @@ def read_properties(path: str) -> dict[str, str]:
     import javaproperties
 
     try:
-        return dict(javaproperties.loads(read_file(path).decode("iso-8859-1")))
+        return dict(javaproperties.loads(read_file(path, _SIZE_MAX).decode("iso-8859-1")))
     except ValueError as error:
         raise _malformed(path, f"{error}.") from error
 
@@ -66,7 +69,7 @@ def read_meta_properties(path: str) -> MetaProperties:
 
 def read_topic_id(path: str) -> str:
     """The topic id in `partition.metadata`, 22 characters; raises as `read_properties`."""
-    for line in parse(PartitionMetadata, read_file(path), path):
+    for line in parse(PartitionMetadata, read_file(path, _SIZE_MAX), path):
         if line.key == "topic_id" and line.value:
             return str(line.value)
     raise _malformed(path, "It holds no topic id.")
@@ -74,12 +77,12 @@ def read_topic_id(path: str) -> str:
 
 def read_quorum_state(path: str) -> dict[str, Any]:
     """The object in `quorum-state`, Kafka's own names; raises as `read_properties`."""
-    return dict(parse(QuorumState, read_file(path), path))
+    return dict(parse(QuorumState, read_file(path, _SIZE_MAX), path))
 
 
 def read_clean_shutdown(path: str) -> dict[str, Any]:
     """The object in `.kafka_cleanshutdown`, empty up to Kafka 3.6; raises as `read_properties`."""
-    return dict(parse(CleanShutdown, read_file(path), path) or {})
+    return dict(parse(CleanShutdown, read_file(path, _SIZE_MAX), path) or {})
 
 
 def read_remote_log_file(path: str, kind: FileKind) -> dict[str, Any]:
