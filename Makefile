@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test soak lint docs bench clean
 
 demo: $(STAMP)  ## set up, then look at the log directory in examples/
 	$(BIN)/kafkalog ls examples/log-dir
@@ -16,6 +16,9 @@ demo: $(STAMP)  ## set up, then look at the log directory in examples/
 
 test: $(STAMP)  ## set up, then run all tests
 	$(BIN)/python -m pytest -n auto
+
+soak: $(STAMP)  ## a million hostile inputs for every decoder and kernel: half an hour
+	$(BIN)/python -m tests.soak $(SOAK)
 
 lint: $(STAMP)  ## style, types, layers
 	$(BIN)/ruff check .

@@ -33,6 +33,7 @@ TRANSACTIONAL_MASK: Final = 0x10
 CONTROL_MASK: Final = 0x20
 DELETE_HORIZON_MASK: Final = 0x40
 
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)  # ids of codecs, in the attributes
 COMPRESSION_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 # Magic 0 and 1, LegacyRecord.

@@ -6,6 +6,7 @@ same files are accepted, the same are malformed.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptDataError
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _VERSION = 0
+_SIZE_MAX = 1 << 24  # some hundred thousand partitions
+_AT_ONCE = 1 << 16
+_LINE_END = re.compile(rb"\n|\r(?!\n)")
 
 
 def read_offset_checkpoint(path: str) -> list[CheckpointEntry]:
@@ -50,26 +54,40 @@ def checkpoint_text(entries: Sequence[Sequence[object]]) -> bytes:
 
 
 def _fields(path: str, count: int) -> Iterator[list[str]]:
-    from formats.checkpoint import Checkpoint
-
-    lines = [line.fields for line in parse(Checkpoint, read_file(path), path)]
-    if not lines:
+    lines = _lines(path)
+    first = next(lines, None)
+    if first is None:
         return
-    version = _number(lines[0][0], path, 32) if len(lines[0]) == 1 else None
+    version = _number(first[0], path, 32) if len(first) == 1 else None
     if version != _VERSION:
         raise _malformed(path, "The first line is no version that Kafka 4.3 knows.")
-    if len(lines) == 1:
+    second = next(lines, None)
+    if second is None:
         return
-    expected = _number(lines[1][0], path, 32) if len(lines[1]) == 1 else None
-    for number, line in enumerate(lines[2:], 3):
+    expected = _number(second[0], path, 32) if len(second) == 1 else None
+    found = 0
+    for line in lines:
         fields = _trimmed(line)
+        found += 1
         if len(fields) != count:
-            raise _malformed(path, f"Line {number} has {len(fields)} fields, not {count}.")
+            raise _malformed(path, f"Line {found + 2} has {len(fields)} fields, not {count}.")
         yield fields
-    if expected != len(lines) - 2:
-        raise _malformed(
-            path, f"The second line says {expected} entries, the file has {len(lines) - 2}."
-        )
+    if expected != found:
+        raise _malformed(path, f"The second line says {expected} entries, the file has {found}.")
+
+
+def _lines(path: str) -> Iterator[list[str]]:
+    """The fields of each line, of some lines at a time: parsed, they are far larger."""
+    from formats.checkpoint import Checkpoint
+
+    data = read_file(path, _SIZE_MAX)
+    start = 0
+    while start < len(data):
+        last = _LINE_END.search(data, start + _AT_ONCE)
+        end = last.end() if last else len(data)
+        for line in parse(Checkpoint, data[start:end], path):
+            yield line.fields
+        start = end
 
 
 def _trimmed(fields: list[str]) -> list[str]:

@@ -208,6 +208,8 @@ class _Search:
     def _search(self, position: int) -> int:
         size = _CHUNK_SIZE_MIN
         while position < self._end:
+            # What begins in a hole has at least its magic or its length behind it.
+            position = max(position, self._source.next_data(position) - c.RECORD_BATCH_OVERHEAD)
             wanted = min(size + c.RECORD_BATCH_OVERHEAD, self._end - position)
             chunk = self._source.read(position, wanted)
             for match in _PLAUSIBLE.finditer(chunk) if chunk.strip(b"\0") else ():

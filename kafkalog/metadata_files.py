@@ -50,6 +50,9 @@ class MetaProperties:
     directory_id: str | None
 
 
+_SIZE_MAX = 1 << 20  # each of these files has a few lines
+
+
 def read_properties(path: str) -> dict[str, str]:
     """A file of Java properties, unescaped; the last of equal keys wins.
 
@@ -60,7 +63,7 @@ def read_properties(path: str) -> dict[str, str]:
     import javaproperties
 
     try:
-        return dict(javaproperties.loads(read_file(path).decode("iso-8859-1")))
+        return dict(javaproperties.loads(read_file(path, _SIZE_MAX).decode("iso-8859-1")))
     except ValueError as error:
         raise _malformed(path, f"{error}.") from error
 
@@ -90,7 +93,7 @@ def read_topic_id(path: str) -> str:
 
     As for Kafka, a line counts by its place and what is behind the colon, not by its key.
     """
-    lines = parse(PartitionMetadata, read_file(path), path)
+    lines = parse(PartitionMetadata, read_file(path, _SIZE_MAX), path)
     values = [line.value for line in lines[:2] if line.separator and ":" not in line.value]
     if len(values) < 2:
         raise _malformed(path, "It does not begin with a line of version and one of topic id.")
@@ -115,7 +118,7 @@ def uuid_bytes(text: str) -> bytes | None:
 
 def read_quorum_state(path: str) -> dict[str, Any]:
     """The object in `quorum-state`, Kafka's own names; raises as `read_properties`."""
-    first_line = re.split(rb"[\r\n]", read_file(path), maxsplit=1)[0]
+    first_line = re.split(rb"[\r\n]", read_file(path, _SIZE_MAX), maxsplit=1)[0]
     state = dict(parse(QuorumState, first_line, path))
     version = state.get("data_version")
     fields = _QUORUM_STATE.get(version) if type(version) is int else None
@@ -134,7 +137,7 @@ def read_quorum_state(path: str) -> dict[str, Any]:
 def read_clean_shutdown(path: str) -> dict[str, Any]:
     """The object in `.kafka_cleanshutdown`, empty up to Kafka 3.6; raises as `read_properties`."""
     reference = "clean-shutdown-unreadable"
-    mark = dict(parse(CleanShutdown, read_file(path), path, reference=reference) or {})
+    mark = dict(parse(CleanShutdown, read_file(path, _SIZE_MAX), path, reference=reference) or {})
     if mark and type(mark.get("brokerEpoch")) is not int:
         raise CorruptDataError("It holds no broker epoch.", reference=reference, path=path)
     return mark

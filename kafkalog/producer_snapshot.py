@@ -9,10 +9,12 @@ from kafkalog.checksums import crc32c
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import ProducerState
 from kafkalog.parsing import parse
-from kafkalog.source import read_file
+from kafkalog.source import Source, read_file
 
 _VERSION = 1
+_VERSION_SIZE = 2
 _CRC_START = 6
+_SIZE_MAX = 1 << 28  # more than five million producers
 
 
 def read_producer_snapshot(path: str) -> list[ProducerState]:
@@ -24,11 +26,9 @@ def read_producer_snapshot(path: str) -> list[ProducerState]:
     """
     from formats.producer_snapshot import ProducerSnapshot
 
-    data = read_file(path, size_max=1 << 30)
-    if len(data) >= 2 and (version := int.from_bytes(data[:2], "big", signed=True)) != _VERSION:
-        raise _corrupt(path, f"Snapshot contained an unknown file version {version}")
+    data = _data(path)
     snapshot = parse(ProducerSnapshot, data, path, reference="producer-snapshot-corrupt")
-    computed = crc32c(data[_CRC_START:])
+    computed = crc32c(memoryview(data)[_CRC_START:])
     if computed != snapshot.crc:
         raise _corrupt(
             path,
@@ -50,6 +50,16 @@ def read_producer_snapshot(path: str) -> list[ProducerState]:
         )
         for entry in snapshot.entries
     ]
+
+
+def _data(path: str) -> bytes:
+    """The bytes of a file of the known version; of another one no more is read."""
+    with Source(path) as source:
+        start = source.read(0, _VERSION_SIZE) if source.size_bytes <= _SIZE_MAX else b""
+        version = int.from_bytes(start, "big", signed=True)
+        if len(start) == _VERSION_SIZE and version != _VERSION:
+            raise _corrupt(path, f"Snapshot contained an unknown file version {version}")
+    return read_file(path, size_max=_SIZE_MAX)
 
 
 def _corrupt(path: str, message: str) -> CorruptDataError:

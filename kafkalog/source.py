@@ -115,6 +115,11 @@ class Source:
         except ValueError as error:
             raise NotFoundError("The path cannot name a file.", path=path) from error
         status = os.fstat(self._fd)
+        try:
+            require_regular(path, status.st_mode)  # it may have been replaced since
+        except NotAKafkaFileError:
+            self.close()
+            raise
         self.size_bytes = status.st_size
         self.stored_bytes = status.st_blocks * 512  # less than the size where there are holes
         self.mtime_ms = status.st_mtime_ns // 1_000_000
@@ -198,20 +203,30 @@ class Source:
         Holes of sparse files are skipped without reading them.
         """
         size = WINDOW_SIZE_MIN
-        while position < self.size_bytes:
-            try:
-                position = os.lseek(self._fd, position, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    if os.fstat(self._fd).st_size < self.size_bytes:
-                        raise self._became_shorter(position) from error
-                    break
+        while (position := self.next_data(position)) < self.size_bytes:
             chunk = self._pread(position, min(size, self.size_bytes - position))
             if chunk.strip(b"\0"):
                 return False
             position += len(chunk)
             size = min(2 * size, WINDOW_SIZE_MAX)
         return True
+
+    def next_data(self, position: int) -> int:
+        """Where the next bytes are that are no hole, the size of the file where there are none.
+
+        The position itself where the file system knows nothing of holes.
+
+        Raises:
+            UnreadableError: the file became shorter since it was opened.
+        """
+        try:
+            return min(os.lseek(self._fd, position, os.SEEK_DATA), self.size_bytes)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                return position
+            if os.fstat(self._fd).st_size < self.size_bytes:
+                raise self._became_shorter(position) from error
+            return self.size_bytes
 
     def _pread(self, position: int, size: int) -> bytes:
         if self._manner != _AS_FAST_AS_IT_GOES:

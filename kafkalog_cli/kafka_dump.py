@@ -221,12 +221,9 @@ class KafkaDump:
             self._defect(make_defect("time-index-not-monotonic", path, detail))
 
     def _transaction_index(self, path: str) -> None:
-        try:
-            entries = list(read_aborted_transactions(path))
-        except NotFoundError:
-            return  # a segment without aborted transactions has no such file
-        for entry in entries:
-            text.put_line(text.aborted_transaction_line(entry))
+        with suppress(NotFoundError):  # a segment without aborted transactions has no such file
+            for entry in read_aborted_transactions(path):
+                text.put_line(text.aborted_transaction_line(entry))
 
     def _snapshot(self, path: str) -> None:
         for state in read_producer_snapshot(path):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from formats import constants as c
-from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, ZSTD, decompress
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import legacy_kernels as old
 from kafkalog.columnar.header_table import batch_at
@@ -171,7 +171,7 @@ class Chunk:
     def _decompress(self, ordinal: int, start: int, end: int, size_max: int) -> bytes:
         magic = int(self.headers[k.MAGIC, ordinal])
         codec = int(self.headers[k.ATTRIBUTES, ordinal]) & c.COMPRESSION_MASK
-        if magic < 2 and (start < 0 or codec == ZSTD):
+        if magic < 2 and (start < 0 or codec == c.ZSTD):
             raise self._refusal(ordinal)
         view = self.workspace.arena.data[start:end]
         return decompress(view, codec, magic=magic, limit=size_max)

@@ -74,6 +74,7 @@ class Directory:
         self.actions: list[Action] = []
         self.producer_snapshots: dict[str, tuple[ProducerState, ...]] = {}
         self._tell = tell
+        self._snapshots: dict[int, str] | None = None  # as `snapshots`; None: to be listed anew
         self.contents = {
             entry.name.name: Content(entry.path, 0, entry.size_bytes)
             for entry in partition.files
@@ -89,21 +90,57 @@ class Directory:
             name for name in self.contents if not suffixes or name.endswith(tuple(suffixes))
         )
 
+    def snapshots(self) -> dict[int, str]:
+        """The producer snapshots by offset, sorted by name; of equal offsets the last name.
+
+        Kept up to date: a start asks for them at each segment, of which there may be thousands.
+
+        Raises:
+            StartRefusedError: a file with the suffix of a snapshot has no number for a name.
+        """
+        if self._snapshots is not None:
+            return dict(self._snapshots)
+        names = self.names(SNAPSHOT)
+        found = {offset_from_name(name): name for name in names}
+        if len(found) == len(names):
+            self._snapshots = dict(found)
+        return found
+
+    def _forget_snapshot(self, name: str) -> None:
+        """A file is gone."""
+        if self._snapshots is not None and name.endswith(SNAPSHOT):
+            del self._snapshots[offset_from_name(name)]
+
+    def _note_snapshot(self, name: str) -> None:
+        """A file is new: behind all snapshots that are listed, or they are to be listed anew."""
+        if self._snapshots is None or not name.endswith(SNAPSHOT):
+            return
+        offset = offset_from_name(name)
+        if offset not in self._snapshots and name > max(self._snapshots.values(), default=""):
+            self._snapshots[offset] = name
+        else:
+            self._snapshots = None
+
     def remove(self, name: str, why: str, *, routine: bool = False) -> None:
         """Delete a file, if it is there."""
         if self.contents.pop(name, None) is not None:
             self.producer_snapshots.pop(name, None)
+            self._forget_snapshot(name)
             self.actions.append(RemoveFile(name, why, routine))
 
     def rename(self, name: str, new_name: str, why: str) -> None:
         """Give a file another name."""
         self.contents[new_name] = self.contents.pop(name)
+        if name.endswith(SNAPSHOT) or new_name.endswith(SNAPSHOT):
+            self._snapshots = None
         self.actions.append(RenameFile(name, new_name, why))
 
     def write(
         self, name: str, data: bytes, why: str, *, routine: bool = False, keep: bool = False
     ) -> None:
         """Write a file; its bytes are kept only for those who will read them."""
+        if name not in self.contents:
+            self._note_snapshot(name)
         self.contents[name] = Content(None, 0, len(data), data if keep else None)
         self.actions.append(WriteFile(name, len(data), why, routine))
         self.tell(name, data)

@@ -16,7 +16,7 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.model import ProducerState, increment_sequence
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.recovery.batches import wrap_int64
-from kafkalog.recovery.directory import SNAPSHOT, offset_from_name, segment_file
+from kafkalog.recovery.directory import SNAPSHOT, segment_file
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.open_transactions import OpenTransactions
 
@@ -177,10 +177,7 @@ class ProducerStates:
         self.unreplicated: dict[int, int] = {}  # first offset -> offset of the marker
         self.end_offset = 0
         self._snapshot_offset = 0
-        self.snapshots = self._listed()
-
-    def _listed(self) -> dict[int, str]:
-        return {offset_from_name(name): name for name in self._directory.names(SNAPSHOT)}
+        self.snapshots = self._directory.snapshots()
 
     @property
     def is_empty(self) -> bool:
@@ -305,7 +302,7 @@ class ProducerStates:
 
     def remove_strays(self, base_offsets: list[int]) -> None:
         """Keep the snapshots at bases of segments, and the newest one behind the last base."""
-        self.snapshots = self._listed()
+        self.snapshots = self._directory.snapshots()
         stray: int | None = None
         for offset in sorted(self.snapshots):
             if offset not in base_offsets:

@@ -21,8 +21,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog import codecs
-from kafkalog.codecs import compress, decompress
+from kafkalog.codecs import compress, decompress, zstd
 from kafkalog.errors import CorruptDataError, KafkaLogError, LimitExceededError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -430,7 +429,7 @@ def test_what_is_wrong_with_a_frame_does_not_depend_on_those_before(
     )
     said = []
     for before in ((), (wide,)):
-        monkeypatch.setattr(codecs, "_kept", threading.local())
+        monkeypatch.setattr(zstd, "_kept", threading.local())
         for data in before:
             with pytest.raises(CorruptDataError):
                 decompress(data, ZSTD, magic=2)

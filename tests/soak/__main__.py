@@ -13,9 +13,13 @@ import random
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.soak.soaking import Failure, Report, Soak, slices
 from tests.soak.targets import TARGETS
+
+if TYPE_CHECKING:
+    from tests.soak.target import Target
 
 _TELL_EVERY_S = 10.0
 
@@ -71,9 +75,9 @@ class _Progress:
                   f"{len(report.failures)} failures", file=sys.stderr, flush=True)  # fmt: skip
 
 
-def save(failure: Failure, directory: Path) -> Path:
+def save(failure: Failure, directory: Path, targets: tuple[Target, ...] = TARGETS) -> Path:
     """Write the files of an input that failed; the directory they are in."""
-    [target] = [target for target in TARGETS if target.name == failure.name]
+    [target] = [target for target in targets if target.name == failure.name]
     files, _ = target.input(failure.seed, failure.ordinal)
     place = directory / f"{failure.name}-{failure.seed}-{failure.ordinal}"
     place.mkdir(parents=True, exist_ok=True)
@@ -85,10 +89,10 @@ def save(failure: Failure, directory: Path) -> Path:
     return place
 
 
-def table(report: Report) -> str:
+def table(report: Report, targets: tuple[Target, ...] = TARGETS) -> str:
     """Inputs and seconds of each target."""
     lines = [f"{'target':16}{'inputs':>10}{'seconds':>10}{'failures':>10}"]
-    for target in TARGETS:
+    for target in targets:
         if report.inputs[target.name]:
             failed = sum(failure.name == target.name for failure in report.failures)
             lines.append(f"{target.name:16}{report.inputs[target.name]:>10}"

@@ -31,8 +31,7 @@ from formats.record_batch import RecordBatch
 from formats.remote_log_snapshot import RemoteLogSnapshot
 from formats.time_index import TimeIndex
 from formats.transaction_index import TransactionIndex
-from kafkalog import codecs
-from kafkalog.codecs import compress, decompress
+from kafkalog.codecs import compress, decompress, zstd
 from kafkalog.control_records import control_record, control_text
 from kafkalog.errors import KafkaLogError
 from kafkalog.java_text import java_double, java_json, java_text
@@ -281,7 +280,7 @@ def check_codec(files: Files, rng: Random, _place: Place) -> None:
     codec, magic = (int(word) for word in name.split())
     limit = rng.choice((0, 10, 5000, 1 << 20))
     wide = _decompressed(data, codec, magic)
-    codecs._kept.zstd = None
+    zstd._kept.zstd = None
     assert _decompressed(data, codec, magic) == wide, "it depends on what was decompressed before"
     found = _decompressed(data, codec, magic, limit)
     if isinstance(found, bytes):

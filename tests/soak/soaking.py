@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.soak.worker import STATE
+from tests.soak.worker import STATE, WARMING_UP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -103,11 +103,21 @@ class Soak:
         pieces: what is to be done.
         workers: how many processes.
         tell: called after each slice.
+        targets: the module in which the targets are.
+        deadline_s: how long an input may take.
     """
 
     def __init__(
-        self, pieces: list[Slice], workers: int, tell: Callable[[Report], None] = lambda _: None
+        self,
+        pieces: list[Slice],
+        workers: int,
+        tell: Callable[[Report], None] = lambda _: None,
+        *,
+        targets: str = "tests.soak.targets",
+        deadline_s: float = DEADLINE_S,
     ) -> None:
+        self._targets = targets
+        self._deadline_s = deadline_s
         self.report = Report()
         self._pieces: queue.SimpleQueue[Slice] = queue.SimpleQueue()
         for piece in pieces:
@@ -138,7 +148,7 @@ class Soak:
     def _serve(self, top: Path) -> None:
         """One worker after the other, until nothing is left to do."""
         top.mkdir()
-        process = _Process(top)
+        process = _Process(top, self._targets, self._deadline_s)
         try:
             while not self._stopped.is_set():
                 try:
@@ -146,7 +156,8 @@ class Soak:
                 except queue.Empty:
                     return
                 if not process.is_alive:
-                    process = _Process(top)
+                    process.end()
+                    process = _Process(top, self._targets, self._deadline_s)
                 answer = process.ask(piece, self._stopped)
                 self._note(piece, answer, process)
         finally:
@@ -180,7 +191,8 @@ class Soak:
 class _Process:
     """A worker."""
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, top: Path, targets: str, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
         self.last_words = ""
         self.ordinal = -1
         self._state = top / "state"
@@ -189,7 +201,7 @@ class _Process:
         self._log = (top / "log").open("w+b")
         self._process = subprocess.Popen(
             [sys.executable, "-X", "faulthandler", "-m", "tests.soak.worker",
-             "--state", self._state, "--place", top / "place",
+             "--targets", targets, "--state", self._state, "--place", top / "place",
              "--growth-max", str(GROWTH_MAX), "--memory-max", str(MEMORY_MAX)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
             cwd=Path(__file__).parents[2],
@@ -219,13 +231,15 @@ class _Process:
                     return found
                 return self._give_up("the process died")
             ordinal, since = STATE.unpack(self._state.read_bytes())
-            limit = DEADLINE_S if ordinal >= 0 else _START_S
+            limit = _START_S if ordinal == -1 else self._deadline_s
             if time.monotonic() - max(since, started) > limit:
                 return self._give_up(f"no answer within {limit:.0f} seconds")
         return None
 
     def _give_up(self, why: str) -> None:
         self.ordinal = STATE.unpack(self._state.read_bytes())[0]
+        if self.ordinal == WARMING_UP:
+            why += ", in the warm-up, not at the input named"
         if self.is_alive:
             self._process.send_signal(signal.SIGABRT)  # faulthandler writes the stacks
         status = self._process.wait()

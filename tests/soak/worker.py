@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import importlib
 import json
 import mmap
 import os
@@ -17,10 +18,16 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.soak.target import Target
 
 STATE = struct.Struct("=qd")
 """Ordinal of the input that is being worked on, -1 for none, and when it began (monotonic)."""
+
+WARMING_UP = -2
+"""The ordinal that stands for all inputs of the warm-up."""
 
 _WARM_UP_SEED = -1
 _WARM_UPS = 12
@@ -30,12 +37,12 @@ _FAILURES_MAX = 5
 class Worker:
     """The targets, and the limits they are run within."""
 
-    def __init__(self, state: Path, place: Path, growth_max: int) -> None:
+    def __init__(self, targets: str, state: Path, place: Path, growth_max: int) -> None:
         from tests.soak.guard import guard_kernels
         from tests.soak.target import Place
-        from tests.soak.targets import TARGETS
 
-        self._targets = {target.name: target for target in TARGETS}
+        found: tuple[Target, ...] = importlib.import_module(targets).TARGETS
+        self._targets = {target.name: target for target in found}
         self._place = Place(place)
         self._growth_max = growth_max
         self._warm: set[str] = set()
@@ -62,7 +69,8 @@ class Worker:
 
     def _one(self, name: str, seed: int, ordinal: int) -> str | None:
         target = self._targets[name]
-        STATE.pack_into(self._state, 0, ordinal, time.monotonic())
+        shown = WARMING_UP if seed == _WARM_UP_SEED else ordinal
+        STATE.pack_into(self._state, 0, shown, time.monotonic())
         files, rng = target.input(seed, ordinal)
         before = peak_bytes()
         try:
@@ -88,6 +96,7 @@ def peak_bytes() -> int:
 def main() -> None:
     """Work until stdin ends."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--targets", required=True, help="the module they are in")
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--place", type=Path, required=True)
     parser.add_argument("--growth-max", type=int, required=True)
@@ -97,7 +106,7 @@ def main() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)  # nothing that is soaked can talk to the parent
     faulthandler.enable()
-    worker = Worker(arguments.state, arguments.place, arguments.growth_max)
+    worker = Worker(arguments.targets, arguments.state, arguments.place, arguments.growth_max)
     resource.setrlimit(resource.RLIMIT_DATA, (arguments.memory_max,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:

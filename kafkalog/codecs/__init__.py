@@ -1,0 +1,98 @@
+"""Compression and decompression of record batches, accepting exactly what Kafka's reader accepts.
+
+A module for each codec. Every output is bounded while it is made.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from formats.constants import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from kafkalog.codecs import gzip, lz4, snappy, zstd
+from kafkalog.codecs.output import Output
+from kafkalog.errors import CorruptDataError, KafkaLogError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# A producer's batch has 1 MiB by default, and no chunk of snappy-java can be larger than 512 MiB. A
+# legitimate batch is far below this, and a process with 1 GiB of memory survives it.
+DECOMPRESSED_SIZE_MAX: Final = 512 * 1024 * 1024
+
+
+def decompress(
+    data: bytes | memoryview, codec: int, *, magic: int, limit: int = DECOMPRESSED_SIZE_MAX
+) -> bytes:
+    """Decompress the payload of a batch, or the value of a compressed message.
+
+    Args:
+        data: the payload as stored.
+        codec: codec id of the attributes, 0 to 7.
+        magic: magic of the batch or message: magic 0 has a broken lz4 header, zstd needs magic 2.
+        limit: the most bytes the result may have.
+
+    Raises:
+        CorruptDataError: Kafka would refuse the data ("decompression-failed") or does not know the
+            codec ("unknown-codec").
+        LimitExceededError: the result would be larger than `limit`.
+
+    Cost:
+        Memory for the result and a few MiB; zstd up to 128 MiB more, if the frame asks for it.
+        Of several threads one at a time makes a result of more than 64 MiB.
+    """
+    if not _is_known(codec, magic):
+        raise CorruptDataError(
+            f"Kafka has no compression codec {codec} for magic {magic}.", reference="unknown-codec"
+        )
+    output = Output(codec, limit)
+    if codec == NONE:
+        output.reserve(len(data))
+        return bytes(data)
+    steps: dict[int, Callable[[memoryview, Output], None]] = {
+        GZIP: gzip.decompress,
+        SNAPPY: snappy.decompress,
+        LZ4: partial(lz4.decompress, check_header=magic != 0),
+        ZSTD: zstd.decompress,
+    }
+    try:
+        steps[codec](memoryview(data), output)
+    except KafkaLogError as error:
+        import traceback
+
+        # An error may be kept as long as a log is read: not with the output in its frames.
+        traceback.clear_frames(error.__traceback__)
+        output.clear()
+        raise
+    finally:
+        output.end()
+    return output.buffer.getvalue()
+
+
+def compress(data: bytes, codec: int, *, level: int | None = None, magic: int = 2) -> bytes:
+    """Compress the payload of a batch in the framing that Kafka itself writes.
+
+    Args:
+        data: the records, or the inner messages of magic 0 and 1.
+        codec: codec id, 0 to 4.
+        level: gzip 0 to 9, lz4 0 to 16, zstd -131072 to 22; the codec's default where None.
+        magic: magic of the batch or message that the result is for.
+
+    Raises:
+        UnsupportedError: Kafka has no such codec for this magic.
+    """
+    if not _is_known(codec, magic):
+        raise UnsupportedError(f"Kafka has no compression codec {codec} for magic {magic}.")
+    if codec == NONE:
+        return bytes(data)
+    if codec == GZIP:
+        return gzip.compress(data, level)
+    if codec == SNAPPY:
+        return snappy.compress(data)
+    if codec == LZ4:
+        return lz4.compress(data, level, magic)
+    return zstd.compress(data, level)
+
+
+def _is_known(codec: int, magic: int) -> bool:
+    return 0 <= codec <= (LZ4 if magic < 2 else ZSTD)

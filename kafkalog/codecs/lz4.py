@@ -1,0 +1,106 @@
+"""lz4: one frame of independent blocks; what follows it is ignored.
+
+Follows `Lz4BlockInputStream` and `Lz4BlockOutputStream` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from formats.constants import LZ4
+from kafkalog.codecs.output import damage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.codecs.output import Output
+
+_MAGIC: Final = b"\x04\x22\x4d\x18"
+_STORED: Final = 0x80000000
+_END_MARK: Final = bytes(4)
+_XXH32_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
+
+
+def decompress(view: memoryview, output: Output, *, check_header: bool) -> None:
+    """Write what the blocks hold; raises as `kafkalog.codecs.decompress`."""
+    import lz4.frame
+
+    if bytes(view[:4]) != _MAGIC or len(view) < 7:
+        raise damage(LZ4, "no lz4 frame")
+    flags, block_descriptor = view[4], view[5]
+    if flags & 0xC0 != 0x40 or flags & 0x03 or block_descriptor & 0x8F or block_descriptor < 0x40:
+        raise damage(LZ4, f"unknown frame descriptor {view[4:6].hex()}")
+    if not flags & 0x20:
+        raise damage(LZ4, "linked blocks")
+    end = 14 if flags & 0x08 else 6
+    if end >= len(view):
+        raise damage(LZ4, "it ends too early")
+    if check_header and view[end] != _header_checksum(bytes(view[4:end])):
+        raise damage(LZ4, "the header's checksum does not match")
+    # Kafka verifies neither the content's size nor its checksum: the wheel gets a header without.
+    descriptor = bytes((flags & ~0x0C, block_descriptor))
+    header = _MAGIC + descriptor + bytes((_header_checksum(descriptor),))
+    try:
+        for block in _blocks(view, end + 1):
+            # One frame a block bounds the output. LZ4FrameDecompressor is no way to do it: it
+            # keeps back what did not fit into its first buffer.
+            output.write(lz4.frame.decompress(header + bytes(block) + _END_MARK))
+    except RuntimeError as error:
+        raise damage(LZ4, str(error)) from error
+
+
+def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
+    """Each block up to the end mark: size word, bytes and checksum (where flagged)."""
+    flags = view[4]
+    size_max = 1 << (2 * (view[5] >> 4) + 8)
+    while True:
+        if position + 4 > len(view):
+            raise damage(LZ4, "the end mark is missing")
+        size = int.from_bytes(view[position : position + 4], "little") & ~_STORED
+        if not size:
+            break
+        if size > size_max:
+            raise damage(LZ4, f"block of {size} bytes, {size_max} allowed")
+        end = position + 4 + size + (4 if flags & 0x10 else 0)
+        if end > len(view):
+            raise damage(LZ4, "it ends too early")
+        yield view[position:end]
+        position = end
+    if flags & 0x04 and position + 8 > len(view):
+        raise damage(LZ4, "the content checksum is missing")
+
+
+@lru_cache(maxsize=64)  # nearly all frames have one of a few descriptors
+def _header_checksum(descriptor: bytes) -> int:
+    """Second byte of the xxh32 of a frame descriptor, which has less than 16 bytes."""
+    mask = 0xFFFFFFFF
+    value = _XXH32_PRIMES[4] + len(descriptor)
+    words = len(descriptor) // 4 * 4
+    for (word,) in struct.iter_unpack("<I", descriptor[:words]):
+        value = (value + word * _XXH32_PRIMES[2]) & mask
+        value = (value << 17 | value >> 15) * _XXH32_PRIMES[3] & mask
+    for byte in descriptor[words:]:
+        value = (value + byte * _XXH32_PRIMES[4]) & mask
+        value = (value << 11 | value >> 21) * _XXH32_PRIMES[0] & mask
+    value = (value ^ value >> 15) * _XXH32_PRIMES[1] & mask
+    value = (value ^ value >> 13) * _XXH32_PRIMES[2] & mask
+    return (value ^ value >> 16) >> 8 & 0xFF
+
+
+def compress(data: bytes, level: int | None, magic: int) -> bytes:
+    """One frame of blocks of 64 KiB."""
+    import lz4.frame
+
+    # Without store_size and content checksum there are 7 bytes of header, 0x60 0x40 in it.
+    stream = lz4.frame.compress(
+        data,
+        compression_level=level or 0,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+    # Magic 0 hashes the frame's magic, too: the mistake that made the checksum be ignored there.
+    descriptor = stream[:6] if magic == 0 else stream[4:6]
+    return bytes(stream[:6] + bytes((_header_checksum(descriptor),)) + stream[7:])

@@ -1,0 +1,62 @@
+"""The bounded output of a decompression, and what is said where it fails."""
+
+from __future__ import annotations
+
+import threading
+from io import BytesIO
+from typing import Final
+
+from formats.constants import COMPRESSION_NAMES
+from kafkalog.errors import CorruptDataError, LimitExceededError
+
+_LARGE_SIZE: Final = 64 * 1024 * 1024
+_large = threading.Lock()
+"""Held while more than that is made: a log full of bombs takes the memory of one, not of one a
+thread."""
+
+
+class Output:
+    """The decompressed bytes so far, at most `limit` of them."""
+
+    def __init__(self, codec: int, limit: int) -> None:
+        self.codec = codec
+        self.limit = limit
+        self.size = 0
+        self.buffer = BytesIO()
+        self._is_large = False
+
+    def write(self, piece: bytes | bytearray | memoryview) -> None:
+        """Append a piece; raises as `reserve`."""
+        self.reserve(len(piece))
+        self.size += len(piece)
+        self.buffer.write(piece)
+
+    def clear(self) -> None:
+        """Begin again."""
+        self.size = 0
+        self.buffer = BytesIO()
+
+    def reserve(self, size: int) -> None:
+        """Raise when `size` more bytes would be too many."""
+        if self.size + size > self.limit:
+            name = COMPRESSION_NAMES[self.codec]
+            raise LimitExceededError(
+                f"The decompressed data ({name}) is larger than the limit of {self.limit} bytes."
+            )
+        if self.size + size > _LARGE_SIZE and not self._is_large:
+            _large.acquire()
+            self._is_large = True
+
+    def end(self) -> None:
+        """Nothing more will be written."""
+        if self._is_large:
+            _large.release()
+            self._is_large = False
+
+
+def damage(codec: int, detail: str) -> CorruptDataError:
+    """The error that says why data cannot be decompressed."""
+    return CorruptDataError(
+        f"The {COMPRESSION_NAMES[codec]} data cannot be decompressed: {detail}.",
+        reference="decompression-failed",
+    )

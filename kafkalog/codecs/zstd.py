@@ -1,0 +1,100 @@
+"""zstd: frames and skippable frames one after the other; anything else is damage.
+
+Follows `ZstdCompression` of Kafka 4.3 and zstd-jni's `ZstdInputStreamNoFinalizer`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from formats.constants import ZSTD
+from kafkalog.codecs.output import damage
+
+if TYPE_CHECKING:
+    from kafkalog.codecs.output import Output
+
+_MAGIC: Final = 0xFD2FB528
+_SKIPPABLE_MAGIC: Final = 0x184D2A50
+# How much zstd-jni reads at a time, ZSTD_DStreamInSize.
+_FEED_SIZE: Final = 131075
+_KEPT_MAX: Final = 16 * 1024 * 1024  # a decompressor with a larger window is not used again
+_kept = threading.local()
+
+
+def decompress(view: memoryview, output: Output) -> None:
+    """Write what the frames hold; raises as `kafkalog.codecs.decompress`."""
+    import zstandard
+
+    decompressor = _decompressor()
+    try:
+        _decompress_frames(decompressor, view, output)
+    except zstandard.ZstdError:
+        # What is wrong with a frame is put in other words by a decompressor with buffers of other
+        # frames: a fresh one says it, so that damage has one name whoever meets it, and when.
+        output.clear()
+        try:
+            _decompress_frames(zstandard.ZstdDecompressor(), view, output)
+        except zstandard.ZstdError as error:
+            raise damage(ZSTD, str(error)) from error
+    finally:
+        if decompressor.memory_size() > _KEPT_MAX:
+            _kept.zstd = None
+
+
+def _decompress_frames(decompressor: Any, view: memoryview, output: Output) -> None:
+    last_feed = (len(view) - 1) // _FEED_SIZE * _FEED_SIZE
+    position = 0
+    while position < len(view):
+        # The wheel ends silently where a frame is cut off. So does zstd-jni when it has read the
+        # last of its input together with the end of the frame before; else it is an error.
+        end = _end_of_frame(view, position)
+        if end is None and position <= last_feed:
+            raise damage(ZSTD, f"the frame at position {position} is cut off")
+        for piece in decompressor.read_to_iter(view[position:end]):
+            output.write(piece)
+        position = len(view) if end is None else end
+
+
+def _decompressor() -> Any:
+    """One for each thread: to make one costs as much as to decompress a small batch."""
+    import zstandard
+
+    if getattr(_kept, "zstd", None) is None:
+        _kept.zstd = zstandard.ZstdDecompressor()
+    return _kept.zstd
+
+
+def _end_of_frame(view: memoryview, start: int) -> int | None:
+    """Position after the frame at `start`, None where it is cut off or no frame at all."""
+
+    def little(position: int, size: int) -> int:
+        return int.from_bytes(view[position : position + size], "little")
+
+    magic = little(start, 4)
+    if magic & ~0xF == _SKIPPABLE_MAGIC:
+        end = start + 8 + little(start + 4, 4)
+    elif magic == _MAGIC:
+        flags = little(start + 4, 1)
+        single_segment = flags >> 5 & 1
+        end = start + 6 - single_segment
+        end += (0, 1, 2, 4)[flags & 3] + (single_segment, 2, 4, 8)[flags >> 6]
+        block = 0
+        while not block & 1:  # the last one has this bit
+            if end + 3 > len(view):
+                return None
+            block = little(end, 3)
+            # A block of kind 1 is one byte, repeated.
+            end += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)
+        end += flags & 4
+    else:
+        return None
+    return end if end <= len(view) else None
+
+
+def compress(data: bytes, level: int | None) -> bytes:
+    """One frame, without content size, as streamed by zstd-jni."""
+    import zstandard
+
+    zstd = zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=False)
+    return zstd.compress(data)

@@ -1,0 +1,279 @@
+"""Directories with very many files, files that are one hole, and files that change while read."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.check.verify import Verification
+from kafkalog.checkpoints import read_leader_epochs
+from kafkalog.errors import CorruptDataError, NotAKafkaFileError
+from kafkalog.framing import scan_batches
+from kafkalog.log_dir import open_partition, open_path
+from kafkalog.metadata_files import read_meta_properties, read_quorum_state
+from kafkalog.model import Batch
+from kafkalog.reader import read_records
+from kafkalog.recovery import StartMode, predict_start
+from kafkalog.source import Source
+from tests.builders import SEGMENT, batch, record, write_log
+from tests.conftest import Result
+from tests.sweeps import covers, run_all, sweep
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Run = Callable[..., Result]
+TIB = 1 << 40
+
+
+def test_a_hundred_thousand_files_in_a_partition(tmp_path: Path, kafkalog: Run):
+    """Most of them not Kafka's: each is looked at once, none is opened that need not be."""
+    path = write_log(tmp_path / "t-0", batch(0, [record()]))
+    for number in range(100_000):
+        os.close(os.open(path.parent / f"x{number}", os.O_CREAT | os.O_WRONLY))
+    started = time.process_time()
+    for line in (["ls", path.parent], ["lookup-offset", path.parent, 0], ["dump-segment", path],
+                 ["verify", "--level", "quick", "--format", "ndjson", path]):  # fmt: skip
+        assert kafkalog(*line).status == 0, line
+    assert time.process_time() - started < 30
+    found = Verification().verify(path.parent)
+    assert sum(defect.reference == "file-unknown" for defect in found) == 100_000
+
+
+def test_the_start_of_a_log_of_many_segments_takes_time_by_their_number(tmp_path: Path):
+    """Every segment is recovered and leaves a snapshot: four times as many take no sixteen times
+    as long.
+    """
+    seconds = []
+    for count in (400, 1600):
+        directory = tmp_path / f"t-{count}"
+        for base in range(count):
+            write_log(directory, batch(base, [record()]), name=f"{base:020d}")
+            for suffix in (".index", ".timeindex", ".snapshot"):
+                (directory / f"{base:020d}{suffix}").touch()
+        started = time.process_time()
+        assert predict_start(str(directory), StartMode.UNCLEAN).loaded
+        seconds.append(time.process_time() - started)
+    assert seconds[1] < 8 * seconds[0] + 0.5, seconds
+
+
+def test_directories_nested_deeply_and_links_in_circles(tmp_path: Path, kafkalog: Run):
+    """Kafka has two levels; nothing goes further down, or round and round."""
+    path = write_log(tmp_path / "t-0", batch(0, [record()]))
+    deep = path.parent
+    for _ in range(40):
+        deep /= "d" * 50
+    deep.mkdir(parents=True)
+    (path.parent / "circle").symlink_to(path.parent)
+    (tmp_path / "u-0").symlink_to(tmp_path)
+    (tmp_path / "v-0").symlink_to("v-0")
+    sweep(tmp_path)
+    sweep(path.parent)
+    assert run_all(kafkalog, tmp_path, [path]) <= {0, 1, 2, 3}
+
+
+HOLES = (".log", ".index", ".timeindex", ".snapshot")
+SMALL_HOLES = ("leader-epoch-checkpoint", "partition.metadata", "quorum-state")
+
+
+def test_holes_of_a_tebibyte(tmp_path: Path, kafkalog: Run):
+    """What a disk does not store is not read: a second, not hours."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    paths = [directory / f"{SEGMENT}{suffix}" for suffix in HOLES]
+    paths += [directory / name for name in SMALL_HOLES]
+    for path in paths:
+        with path.open("wb") as out:
+            out.truncate(TIB)
+    started = time.process_time()
+    for line in (["ls", directory], ["ls", "--segments", directory], ["verify", directory],
+                 ["verify", "--level", "deep", directory], ["lookup-offset", directory, 5],
+                 ["lookup-offset", directory, "--timestamp", 7],
+                 *(["dump-segment", path] for path in paths),
+                 *(["kafka-dump-log", "--files", path] for path in paths)):  # fmt: skip
+        assert kafkalog(*line).status in {0, 1, 3}, line
+    assert b"zero-tail" in kafkalog("verify", directory).stdout
+    assert time.process_time() - started < 20
+
+
+def test_a_batch_behind_a_hole_of_a_tebibyte_is_found(tmp_path: Path):
+    """Wherever it lies to the hole: its first bytes may be zeros of the hole itself."""
+    for shift in (0, 1, 8, 11, 12, 17, 60):
+        path = write_log(tmp_path, batch(0, [record()]))
+        data = batch(1, [record()])
+        data = bytes(8) + data[8:]  # offset 0: the checksum does not cover it
+        place = TIB + shift
+        with path.open("r+b") as out:
+            out.seek(place)
+            out.write(data)
+        started = time.process_time()
+        with Source(str(path)) as source:
+            found = list(scan_batches(source, check_crc=True))
+            assert covers(found, source.size_bytes)
+        assert [one.position for one in found if isinstance(one, Batch)] == [0, place]
+        assert time.process_time() - started < 5
+
+
+def test_a_transaction_index_of_a_tebibyte_is_streamed(tmp_path: Path):
+    """It has entries without end: they come at once, in a little memory, until the reader stops."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    path = directory / f"{SEGMENT}.txnindex"
+    with path.open("wb") as out:
+        out.truncate(TIB)
+    for line in (["kafka-dump-log", "--files", path], ["dump-segment", path]):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kafkalog_cli", *line], stdout=subprocess.PIPE
+        )
+        assert process.stdout
+        for _ in range(20_000):
+            assert process.stdout.readline()
+        process.stdout.close()
+        _, _, used = os.wait4(process.pid, 0)
+        process.returncode = 0
+        assert used.ru_maxrss << 10 < 150 << 20, line
+
+
+def peak_of(code: str, *argv: object) -> int:
+    """The most memory a process takes that runs this code."""
+    process = subprocess.Popen([sys.executable, "-c", code, *map(str, argv)])
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = status
+    assert status == 0
+    return int(used.ru_maxrss) << 10
+
+
+def test_small_files_that_are_large_take_little_memory(tmp_path: Path):
+    """Parsed, a line end is five hundred times as large as on the disk."""
+    code = (
+        "import sys\nfrom kafkalog.checkpoints import read_leader_epochs\n"
+        "from kafkalog.errors import KafkaLogError\n"
+        "try:\n    read_leader_epochs(sys.argv[1])\nexcept KafkaLogError:\n    pass\n"
+        "else:\n    sys.exit(1)"
+    )
+    path = tmp_path / "leader-epoch-checkpoint"
+    for line_end in (b"\n", b"\r", b"\r\n", b" \n"):
+        path.write_bytes(b"0\n1\n" + (line_end * (15 << 20))[: 15 << 20])
+        assert peak_of(code, path) < 120 << 20, line_end
+    path.write_bytes(b"0\n" * (9 << 20))
+    with pytest.raises(NotAKafkaFileError):
+        read_leader_epochs(str(path))
+    for name, read in (("quorum-state", read_quorum_state), ("meta.properties",
+                       read_meta_properties)):  # fmt: skip
+        (tmp_path / name).write_bytes(b'{"a":[' + b"[]," * (1 << 19) + b"[]]}")
+        with pytest.raises(NotAKafkaFileError):
+            read(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("size", [1 << 16, (1 << 16) + 1, 1 << 18])
+@pytest.mark.parametrize("line_end", ["\n", "\r", "\r\n"])
+def test_checkpoints_longer_than_what_is_parsed_at_a_time(tmp_path: Path, size: int, line_end: str):
+    """Nothing is lost where they are cut, whatever ends a line."""
+    path = tmp_path / "leader-epoch-checkpoint"
+    wanted = [(number, 3 * number) for number in range(size // 12)]
+    lines = ["0", str(len(wanted)), *(f"{epoch} {offset}" for epoch, offset in wanted)]
+    path.write_bytes("".join(line + line_end for line in lines).encode())
+    found = read_leader_epochs(str(path))
+    assert [(entry.epoch, entry.start_offset) for entry in found] == wanted
+    path.write_bytes("".join(line + line_end for line in lines[:-1]).encode())
+    with pytest.raises(CorruptDataError, match=f"says {len(wanted)} entries"):
+        read_leader_epochs(str(path))
+
+
+def test_files_that_vanish_behind_the_listing(tmp_path: Path):
+    """Retention of a running broker: told as unreadable, the rest is read."""
+    for base in (0, 5, 9):
+        write_log(tmp_path / "t-0", batch(base, [record()]), name=f"{base:020d}")
+        (tmp_path / "t-0" / f"{base:020d}.index").touch()
+    partition = open_partition(str(tmp_path / "t-0"))
+    for name in (f"{5:020d}.log", f"{9:020d}.index"):
+        (tmp_path / "t-0" / name).unlink()
+    found = list(Verification().verify(partition))
+    assert [one.reference for one in found if one.reference == "file-unreadable"] == [
+        "file-unreadable"
+    ] * 2
+    predict_start(partition, StartMode.UNCLEAN)
+
+
+def test_a_file_that_grows_is_read_as_it_was(tmp_path: Path):
+    """A broker appends: batches of the moment it was opened, whole ones."""
+    path = write_log(tmp_path / "t-0", *[batch(i, [record()]) for i in range(3)])
+    rows = read_records(open_path(str(path)))  # type: ignore[arg-type] # it is a file
+    first = next(rows)
+    with path.open("ab") as out:
+        out.write(batch(3, [record()]))
+    assert len([first, *rows]) == 3
+
+
+def test_a_device_in_the_place_of_a_file_that_was_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Between the look and the opening there is time: what was opened is looked at again."""
+    path = tmp_path / f"{SEGMENT}.log"
+    path.touch()
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    real = os.open
+    monkeypatch.setattr(os, "open", lambda name, flags: real(
+        str(fifo) if name == str(path) else name, flags))  # fmt: skip
+    with pytest.raises(NotAKafkaFileError, match="a FIFO"):
+        Source(str(path))
+
+
+def test_a_disk_that_fails_anywhere(tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch):
+    """Every read is refused in turn, whichever file it is of: a defect or an error of ours."""
+    path = write_log(tmp_path / "t-0", *[batch(i, [record()]) for i in range(3)])
+    path.with_suffix(".index").write_bytes(struct.pack(">ii", 1, 69))
+    path.with_suffix(".timeindex").write_bytes(struct.pack(">qi", 9, 1))
+    real = os.pread
+    count, failing = 0, 0
+
+    def pread(fd: int, size: int, position: int) -> bytes:
+        nonlocal count
+        count += 1
+        if count == failing:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(fd, size, position)
+
+    monkeypatch.setattr(os, "pread", pread)
+    for line in (["verify", "--level", "deep", path.parent], ["dump-segment", path.parent],
+                 ["lookup-offset", path.parent, 2, "--show"], ["ls", "--segments", path.parent],
+                 ["kafka-dump-log", "--print-data-log", "--files", path],
+                 ["kafka-dump-log", "--files", path.with_suffix(".timeindex")]):  # fmt: skip
+        count = failing = 0
+        kafkalog(*line)
+        reads = count
+        assert reads > 0
+        for failing in range(1, reads + 1):
+            count = 0
+            result = kafkalog(*line)
+            assert result.status in {0, 1, 3}, (line, failing)
+            assert "Traceback" not in result.stderr
+            if line[0] != "ls":
+                assert result.status, (line, failing)
+
+
+def test_open_files_stay_few(tmp_path: Path, kafkalog: Run):
+    """However many segments there are."""
+    for base in range(300):
+        write_log(tmp_path / "t-0", batch(base, [record()]), name=f"{base:020d}")
+        for suffix in (".index", ".timeindex"):
+            (tmp_path / "t-0" / f"{base:020d}{suffix}").touch()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    try:
+        for line in (["ls", "--segments", tmp_path / "t-0"], ["verify", tmp_path / "t-0"],
+                     ["dump-segment", tmp_path / "t-0"],
+                     ["lookup-offset", tmp_path / "t-0", 299]):  # fmt: skip
+            assert kafkalog(*line).status == 0, line
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

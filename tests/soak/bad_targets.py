@@ -1,0 +1,61 @@
+"""Targets that break each promise, to see that the soak notices."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tests.soak.guard import guarded
+from tests.soak.target import Place, Target
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from tests.soak.real import Files
+
+
+def nothing(_rng: Random) -> Files:
+    return {"nothing": b"x"}
+
+
+def behave(_files: Files, _rng: Random, _place: Place) -> None:
+    """As it should."""
+
+
+def fail(_files: Files, rng: Random, _place: Place) -> None:
+    """A foreign exception, for some inputs."""
+    if rng.random() < 0.2:
+        raise IndexError("list index out of range")
+
+
+def crash(_files: Files, rng: Random, _place: Place) -> None:
+    """Native code that reads one byte behind an array, for some inputs."""
+    data = guarded(13, np.uint8)
+    ctypes.string_at(data.ctypes.data, 14 if rng.random() < 0.2 else 13)
+
+
+def hang(_files: Files, rng: Random, _place: Place) -> None:
+    """No end, for some inputs."""
+    while rng.random() < 0.3:
+        time.sleep(1000)
+
+
+def eat(_files: Files, rng: Random, _place: Place) -> None:
+    """More memory than an input may take, for some inputs more than for any before."""
+    if rng.random() < 0.1:
+        eaten.append(b"x" * (150 << 20))
+
+
+eaten: list[bytes] = []
+
+
+TARGETS = (
+    Target("behave", 1, nothing, behave),
+    Target("fail", 1, nothing, fail),
+    Target("crash", 1, nothing, crash),
+    Target("hang", 1, nothing, hang),
+    Target("eat", 1, nothing, eat),
+)
