@@ -32,13 +32,13 @@ def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
         return Outcome((), log, rolled=False)
     deleted: list[Deletion] = []
     rolled = False
-    policies = [(Reason.LOG_START_OFFSET, _below_log_start)]
-    if policy.deletes:
-        policies.append((Reason.RETENTION_BYTES, _over_size(log, policy)))
-        policies.append((Reason.RETENTION_MS, _over_time(policy, now_ms)))
-    for reason, predicate in policies:
+    reasons = (Reason.LOG_START_OFFSET, Reason.RETENTION_BYTES, Reason.RETENTION_MS)
+    for reason in reasons if policy.deletes else reasons[:1]:
+        predicate = _below_log_start
         if reason == Reason.RETENTION_BYTES:
-            predicate = _over_size(log, policy)  # the size is that of what is left
+            predicate = _over_size(log, policy)
+        elif reason == Reason.RETENTION_MS:
+            predicate = _over_time(policy, now_ms)
         count = _deletable(log, policy, predicate)
         deleted += [Deletion(segment, reason) for segment in log.segments[:count]]
         if count == len(log.segments):
