@@ -10,6 +10,7 @@ from kafkalog_cli.commands.dump_segment import dump_segment
 from kafkalog_cli.commands.kafka_dump_log import dump_files
 from kafkalog_cli.commands.lookup_offset import lookup_offset
 from kafkalog_cli.commands.ls import ls
+from kafkalog_cli.commands.simulate_retention import simulate_retention
 from kafkalog_cli.commands.verify import verify
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def command_group() -> Any:
         dump_segment: "Show what is in any file Kafka writes.",
         lookup_offset: "Find a record by offset or time, as the broker does.",
         verify: "Check log directories, partitions or files.",
+        simulate_retention: "Say what retention would delete, when and why.",
     }
     for command, summary in commands.items():
         app.command(short_help=summary)(command)

@@ -34,7 +34,7 @@ def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
     rolled = False
     reasons = (Reason.LOG_START_OFFSET, Reason.RETENTION_BYTES, Reason.RETENTION_MS)
     for reason in reasons if policy.deletes else reasons[:1]:
-        predicate = _below_log_start
+        predicate: Predicate = _below_log_start
         if reason == Reason.RETENTION_BYTES:
             predicate = _over_size(log, policy)
         elif reason == Reason.RETENTION_MS:

@@ -13,7 +13,7 @@ from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.marks import Mark, Marks
 from kafkalog.names import DirectoryState
 from kafkalog.retention.facts import find_latest_record, read_segments
-from kafkalog.retention.model import Blocker, LogFacts, Outcome, Policy, Reason, Verdict
+from kafkalog.retention.model import LogFacts, Outcome, Policy, Reason, Verdict
 from kafkalog.retention.policies import run_policies
 from kafkalog.retention.verdicts import judge_segments
 from kafkalog.retention.wording import detail_of
@@ -181,9 +181,9 @@ def _explained(
     for segment, verdict in zip(segments, verdicts, strict=True):
         facts = verdict.segment
         is_timed = policy.inert is None and policy.deletes and policy.retention_ms >= 0
-        if not verdict.is_deleted and is_timed and verdict.blocked_by != Blocker.ACTIVE_EMPTY:
-            if facts.largest_timestamp > now_ms or facts.base_offset in in_the_way:
-                record = find_latest_record(segment, facts)
-                verdict = replace(verdict, latest_record=record)
+        is_odd = facts.largest_timestamp > now_ms or facts.base_offset in in_the_way
+        if is_timed and is_odd and not verdict.is_deleted and facts.size_bytes:
+            record = find_latest_record(segment, facts)
+            verdict = replace(verdict, latest_record=record)
         found.append(replace(verdict, detail=detail_of(verdict, policy, log, now_ms)))
     return found
