@@ -11,6 +11,7 @@ from kafkalog_cli.commands.kafka_dump_log import dump_files
 from kafkalog_cli.commands.lookup_offset import lookup_offset
 from kafkalog_cli.commands.ls import ls
 from kafkalog_cli.commands.simulate_retention import simulate_retention
+from kafkalog_cli.commands.simulate_roll import simulate_roll
 from kafkalog_cli.commands.verify import verify
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def command_group() -> Any:
         lookup_offset: "Find a record by offset or time, as the broker does.",
         verify: "Check log directories, partitions or files.",
         simulate_retention: "Say what retention would delete, when and why.",
+        simulate_roll: "Say where segments would end under given configs.",
     }
     for command, summary in commands.items():
         app.command(short_help=summary)(command)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigSources, LogDirConfigs, TopicConfigs
     from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
-    from kafkalog.retention import PartitionRetention
     from kafkalog_cli.outcome import Outcome
 
 
@@ -65,6 +64,7 @@ def simulate_retention(
     from kafkalog.retention import simulate_retention as simulate
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render import retention as show
+    from kafkalog_cli.render.configs import print_heading, tell_shadowed
     from kafkalog_cli.render.writer import Writer
 
     zone = parse_zone("UTC" if utc else tz)
@@ -89,10 +89,10 @@ def simulate_retention(
                 outcome.error(error)
                 continue
             summary.add(found)
-            _tell_shadowed(found, configs, told)
+            tell_shadowed(partition.topic, found.configs, configs, told)
             if form == Format.TABLE:
                 writer.flush()
-                show.print_heading(show.partition_heading(found))
+                print_heading(show.partition_heading(found))
             elif form != Format.CSV:
                 writer.write_row(show.retention_partition_row(found))
             for verdict in found.verdicts:
@@ -110,6 +110,7 @@ def _partitions(
     """Every partition with a log, and the configs of its topic."""
     from kafkalog.errors import KafkaLogError, UsageError
     from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog_cli.render.configs import tell_metadata
 
     log_dirs: dict[str, LogDirConfigs] = {}
     for target in targets:
@@ -124,41 +125,7 @@ def _partitions(
             try:
                 if path not in log_dirs:
                     log_dirs[path] = sources.in_log_dir(path)
-                    _say(log_dirs[path], outcome)
+                    tell_metadata(log_dirs[path], outcome)
                 yield partition, log_dirs[path].of_topic(partition.topic)
             except KafkaLogError as error:
                 outcome.error(error)
-
-
-def _say(configs: LogDirConfigs, outcome: Outcome) -> None:
-    """What there is to know about the configs of a log directory."""
-    from kafkalog_cli.render.diagnostics import show_note
-
-    if configs.metadata is None:
-        show_note(
-            f"{configs.path} has no __cluster_metadata-0: what is not given is Kafka's default"
-        )
-        return
-    for defect in configs.metadata.defects:
-        outcome.count(defect)
-        outcome.defect(defect)
-    if configs.metadata.unknown:
-        show_note(f"{configs.metadata.unknown} metadata records are of an unknown version")
-
-
-def _tell_shadowed(found: PartitionRetention, configs: TopicConfigs, told: set[str]) -> None:
-    """Say, once, where the properties file came before what a broker would have gone by."""
-    from kafkalog_cli.render.configs import configs_text
-    from kafkalog_cli.render.diagnostics import show_note
-
-    for config in found.configs:
-        own = configs.shadowed(config.name)
-        if own is None or config.source == "--config":
-            continue
-        text = (
-            f"topic {found.partition.topic}: {configs_text([config])} comes before the topic's own "
-            f"{configs_text([own])}; a broker does it the other way round: --topic-first"
-        )
-        if text not in told:
-            told.add(text)
-            show_note(text)

@@ -1,15 +1,20 @@
-"""How configs and marks are shown: value and source."""
+"""How configs and marks are shown: value and source, and what is said about them."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
+
+from kafkalog_cli.render.diagnostics import show_note
+from kafkalog_cli.render.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog.configs import ConfigValue
+    from kafkalog.configs import ConfigValue, LogDirConfigs, TopicConfigs
     from kafkalog.configs.definitions import Value
     from kafkalog.marks import Mark
+    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.rows import Row
 
 
@@ -55,3 +60,39 @@ def _source(config: ConfigValue) -> str:
     if config.set_as is None or config.set_as == config.name:
         return config.source
     return f"{config.source}, {config.set_as}"
+
+
+def print_heading(lines: list[str]) -> None:
+    """Lines above or below a table."""
+    text = "".join(printable(line) + "\n" for line in lines)
+    sys.stdout.buffer.write(text.encode("utf-8"))
+
+
+def tell_metadata(configs: LogDirConfigs, outcome: Outcome) -> None:
+    """Say what there is to know about a log directory's metadata log."""
+    if configs.metadata is None:
+        where = f"{configs.path} has no __cluster_metadata-0"
+        show_note(f"{where}: what is not given is Kafka's default")
+        return
+    for defect in configs.metadata.defects:
+        outcome.count(defect)
+        outcome.defect(defect)
+    if configs.metadata.unknown:
+        show_note(f"{configs.metadata.unknown} metadata records are of an unknown version")
+
+
+def tell_shadowed(
+    topic: str, used: Iterable[ConfigValue], configs: TopicConfigs, told: set[str]
+) -> None:
+    """Say, once, where the properties file came before what a broker would have gone by."""
+    for config in used:
+        own = configs.shadowed(config.name)
+        if own is None or config.source == "--config":
+            continue
+        text = (
+            f"topic {topic}: {configs_text([config])} comes before the topic's own "
+            f"{configs_text([own])}; a broker does it the other way round: --topic-first"
+        )
+        if text not in told:
+            told.add(text)
+            show_note(text)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog_cli.render.configs import config_rows, configs_text, mark_rows, marks_text
-from kafkalog_cli.render.text import printable, size_cell, time_cell
+from kafkalog_cli.render.configs import (
+    config_rows,
+    configs_text,
+    mark_rows,
+    marks_text,
+    print_heading,
+)
+from kafkalog_cli.render.text import size_cell, time_cell
 from kafkalog_cli.render.writer import Column, View
 
 if TYPE_CHECKING:
@@ -157,12 +162,6 @@ def retention_summary_row(summary: RetentionSummary) -> Row:
             for _, day in sorted(summary.days.items())
         ],
     }
-
-
-def print_heading(lines: list[str]) -> None:
-    """Lines above a table."""
-    text = "".join(printable(line) + "\n" for line in lines)
-    sys.stdout.buffer.write(text.encode("utf-8"))
 
 
 def print_retention_summary(summary: RetentionSummary, zone: tzinfo, *, exact: bool) -> None:
