@@ -14,7 +14,7 @@ from kafkalog.retention.model import Blocker, LogFacts, Outcome, Policy, Reason,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog.retention.model import Deletion, SegmentFacts
+    from kafkalog.retention.model import SegmentFacts
 
 DAY_MS = 86_400_000
 
@@ -31,28 +31,27 @@ class ForecastDay:
 
 def judge_segments(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> list[Verdict]:
     """A verdict for every segment of the log, in order."""
-    verdicts = [_deleted(log, policy, number, deletion, now_ms)
-                for number, deletion in enumerate(outcome.deleted)]  # fmt: skip
-    if len(outcome.deleted) < len(log.segments):
+    verdicts = list(_deleted(log, policy, outcome, now_ms))
+    if len(verdicts) < len(log.segments):
         verdicts += _kept(outcome.log, policy, now_ms)
     return verdicts
 
 
-def _deleted(
-    log: LogFacts, policy: Policy, number: int, deletion: Deletion, now_ms: int
-) -> Verdict:
-    segment, since = deletion.segment, now_ms
-    if deletion.reason == Reason.RETENTION_MS:
-        since = max(_expires_at(one, policy) for one in log.segments[: number + 1])
-        since = min(since, now_ms)
-    return Verdict(
-        segment=segment,
-        upper_bound=log.upper_bound(number),
-        is_active=number == len(log.segments) - 1,
-        is_deleted=True,
-        reason=deletion.reason,
-        deletable_at=since,
-    )
+def _deleted(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> Iterator[Verdict]:
+    """The segments that go: those that time takes may have been ripe for long."""
+    ripe_at: int | None = None
+    for number, deletion in enumerate(outcome.deleted):
+        own = _expires_at(deletion.segment, policy)
+        ripe_at = own if ripe_at is None else max(own, ripe_at)
+        is_timed = deletion.reason == Reason.RETENTION_MS
+        yield Verdict(
+            segment=deletion.segment,
+            upper_bound=log.upper_bound(number),
+            is_active=number == len(log.segments) - 1,
+            is_deleted=True,
+            reason=deletion.reason,
+            deletable_at=min(ripe_at, now_ms) if is_timed else now_ms,
+        )
 
 
 def _expires_at(segment: SegmentFacts, policy: Policy) -> int:
