@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.configs import ConfigSources
-from kafkalog.framing import scan_batches
-from kafkalog.log_dir import open_partition
-from kafkalog.model import Batch
-from kafkalog.roll import Replay, RollSettings, roll_settings
-from kafkalog.source import Source
 from tests.conftest import CORPUS
+from tests.kafkalog.operations import replay_operations, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from kafkalog.roll import Replay
 
 
 def scenarios() -> list[str]:
@@ -26,43 +22,9 @@ def scenarios() -> list[str]:
         return sorted({name.split("/")[0] for name in archive.getnames()})
 
 
-def settings_of(root: Path, config: dict[str, str]) -> RollSettings:
-    known = {name: value for name, value in config.items() if name != "flush.ms"}
-    return roll_settings(ConfigSources(known).in_log_dir(str(root)).of_topic("orders"))[0]
-
-
-def batches_of(root: Path) -> Iterator[Batch]:
-    for segment in open_partition(str(root / "orders-0")).segments:
-        with Source(segment.log.path) as source:
-            for found in scan_batches(source):
-                assert isinstance(found, Batch)
-                yield found
-
-
 def replayed(root: Path, facts: dict[str, Any]) -> tuple[Replay, list[tuple[int, int]]]:
-    """The replay of what was done, and the rolls: ordinal of the operation, new base offset."""
-    batches = batches_of(root)
-    now = facts["now"]
-    replay = Replay(settings_of(root, facts["config"]), 0, now_ms=now)
-    rolls = []
-    for number, (operation, done) in enumerate(
-        zip(facts["ops"], facts["result"]["appends"], strict=True)
-    ):
-        now = operation.get("now", operation.get("ms", now))
-        before = replay.segments()[-1].base_offset
-        match operation["op"]:
-            case "append" | "chunk" if "error" not in done:
-                count = len(operation.get("batches", "1"))
-                replay.append([next(batches) for _ in range(count)], now)
-            case "reopen":
-                replay.restart(now)
-            case "roll":
-                replay.roll(now)
-        after = replay.segments()[-1].base_offset
-        if after != before:
-            rolls.append((number, after))
-    assert next(batches, None) is None
-    return replay, rolls
+    settings = settings_of(facts["config"])
+    return replay_operations(root / "orders-0", facts, facts["result"]["appends"], settings)
 
 
 def test_no_scenario_is_missing() -> None:
