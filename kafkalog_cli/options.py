@@ -66,6 +66,14 @@ TopicFirstOption = Annotated[
         "--topic-first", help="As in a broker: the topic's own configs before --properties."
     ),
 ]
+MetadataDirOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metadata-dir",
+        metavar="LOG_DIR",
+        help="Read the __cluster_metadata-0 of this log directory, not of the partition's own.",
+    ),
+]
 HighWatermarkOption = Annotated[
     str | None,
     typer.Option(

@@ -148,8 +148,10 @@ class ConfigSources:
         properties: str | None = None,
         *,
         topic_first: bool = False,
+        metadata_dir: str | None = None,
     ) -> None:
         self._topic_first = topic_first
+        self._metadata_dir = metadata_dir
         self._given = _checked_options(given or {})
         self._properties = {} if properties is None else _read_properties(properties)
 
@@ -160,18 +162,23 @@ class ConfigSources:
 
     def in_log_dir(self, path: str) -> LogDirConfigs:
         """The configs of topics whose partitions lie in a log directory."""
-        return LogDirConfigs(path, self._given, self._properties, topic_first=self._topic_first)
+        return LogDirConfigs(
+            self._metadata_dir or path,
+            self._given,
+            self._properties,
+            topic_first=self._topic_first,
+        )
 
     def without_given(self) -> ConfigSources:
         """The same, as if nothing had been given by hand."""
-        return ConfigSources(topic_first=self._topic_first)
+        return ConfigSources(topic_first=self._topic_first, metadata_dir=self._metadata_dir)
 
 
 class LogDirConfigs:
     """The configs of the topics in one log directory; its metadata log is read when first asked.
 
     Args:
-        path: the log directory.
+        path: the log directory whose metadata log is read.
         given: settings that come before all others.
         properties: settings of a properties file.
         topic_first: as for `ConfigSources`.

@@ -168,7 +168,8 @@ class Verdict:
         deletable_at: since when it may go, or when time alone lets it go, the segments before it
             included; None where time alone never does.
         blocked_by: what is in the way of a policy that would take it.
-        blocking_segment: base offset of the segment that is in the way longest.
+        blocking_segment: base offset of the earlier segment that time takes later than this one,
+            and so keeps it.
         bytes_to_append: after how many more bytes `retention.bytes` takes it; None: it never does,
             or the segment grows itself.
         latest_record: the record with the largest timestamp, for a segment that lies in the future

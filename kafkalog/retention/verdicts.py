@@ -70,9 +70,11 @@ def _kept(log: LogFacts, policy: Policy, now_ms: int) -> Iterator[Verdict]:
         own = _expires_at(segment, policy)
         blocker = _blocker(log, policy, number)
         blocking = None
+        if is_timed and blocker is None and number and ripe_at > own:
+            blocking = log.segments[longest].base_offset
         is_wanted = _is_wanted(log, policy, number, size, now_ms)
-        if is_wanted and blocker is None and number and ripe_at > now_ms:
-            blocker, blocking = Blocker.SEGMENT, log.segments[longest].base_offset
+        if is_wanted and blocking is not None:
+            blocker = Blocker.SEGMENT
         if own > ripe_at:
             ripe_at, longest = own, number
         may_ripen = blocker in (None, Blocker.SEGMENT)

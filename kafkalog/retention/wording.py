@@ -59,9 +59,14 @@ def _why_blocked(verdict: Verdict, log: LogFacts) -> str:
         )
     if verdict.blocked_by == Blocker.REMOTE_STORAGE:
         return "it goes once it is uploaded to remote storage, which nothing here tells"
+    return _behind(verdict)
+
+
+def _behind(verdict: Verdict) -> str:
+    until = _time(verdict.deletable_at)
     return (
-        f"segment {verdict.blocking_segment} before it stays until "
-        f"{_time(verdict.deletable_at)}, and segments go from the front only"
+        f"segment {verdict.blocking_segment} before it stays until {until}, and segments go from "
+        "the front only"
     )
 
 
@@ -76,6 +81,8 @@ def _time_left(verdict: Verdict, policy: Policy, log: LogFacts, now_ms: int) -> 
         words = f"{_SOURCES[segment.timestamp_source]} {_time(segment.largest_timestamp)}"
     if (record := verdict.latest_record) is not None:
         words += f" (record at offset {record.offset}, position {record.position})"
+    if verdict.blocking_segment is not None:
+        return f"{words}; {_behind(verdict)}"
     if verdict.deletable_at is not None:
         return f"{words}: goes at {_time(verdict.deletable_at)}"
     if log.high_watermark < verdict.upper_bound:

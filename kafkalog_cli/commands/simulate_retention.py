@@ -13,6 +13,7 @@ from kafkalog_cli.options import (
     FormatOption,
     HighWatermarkOption,
     LogStartOption,
+    MetadataDirOption,
     NowOption,
     PathsArgument,
     PropertiesOption,
@@ -39,6 +40,7 @@ def simulate_retention(
     config: ConfigOption = None,
     properties: PropertiesOption = None,
     topic_first: TopicFirstOption = False,
+    metadata_dir: MetadataDirOption = None,
     high_watermark: HighWatermarkOption = None,
     log_start_offset: LogStartOption = None,
     until: Annotated[
@@ -71,7 +73,9 @@ def simulate_retention(
     now_ms = parse_time(now if now is not None else "-0s")
     summary = show.RetentionSummary(now_ms, parse_time(until, str(now_ms)))
     watermark = parse_high_watermark(high_watermark)
-    sources = ConfigSources(parse_configs(config), properties, topic_first=topic_first)
+    sources = ConfigSources(
+        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+    )
     outcome = Outcome()
     told: set[str] = set()
     targets = outcome.open_all(paths)

@@ -11,6 +11,7 @@ from kafkalog_cli.options import (
     ConfigOption,
     ExactOption,
     FormatOption,
+    MetadataDirOption,
     PropertiesOption,
     QuietOption,
     TopicFirstOption,
@@ -29,6 +30,7 @@ def simulate_roll(
     config: ConfigOption = None,
     properties: PropertiesOption = None,
     topic_first: TopicFirstOption = False,
+    metadata_dir: MetadataDirOption = None,
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", help="Of segment.jitter.ms, drawn by chance.")
     ] = 0,
@@ -58,7 +60,9 @@ def simulate_roll(
     from kafkalog_cli.render.writer import Writer
 
     zone = parse_zone("UTC" if utc else tz)
-    given = ConfigSources(parse_configs(config), properties, topic_first=topic_first)
+    given = ConfigSources(
+        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+    )
     partition = open_partition(partition_dir)
     log_dir = os.path.dirname(os.path.abspath(partition.path))
     outcome = Outcome()

@@ -173,6 +173,7 @@ def test_blocked_segments_go_without_what_blocks_them(log: LogFacts, policy: Pol
             left = replace(left, high_watermark=left.log_end_offset)
         elif verdict.blocked_by == Blocker.SEGMENT:
             assert verdict.blocking_segment is not None
+            assert verdict.deletable_at is not None
             assert verdict.blocking_segment < base
         alone = tuple(one for one in left.segments if one.base_offset >= base)
         gone = run_policies(replace(left, segments=alone), policy, NOW).deleted
