@@ -32,6 +32,8 @@ COMMANDS = (
     f"lookup-offset {LOG_DIR}/orders-0 260 --explain",
     f"lookup-offset {LOG_DIR}/orders-0 99999 --special latest",
     "verify examples/damaged",
+    f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
+    f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
 )
 # The examples show their first value of these, whenever a working copy was checked out.
 _FIXED = {"mtime_ms": 1704067449000}

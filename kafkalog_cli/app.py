@@ -47,6 +47,7 @@ def _root(
     kafkalog dump-segment orders-0 --limit 10        its records
     kafkalog lookup-offset orders-0 --timestamp -2h  where a record is
     kafkalog verify /var/lib/kafka                   what is wrong
+    kafkalog simulate-retention /var/lib/kafka       what will be deleted, and when
     """
 
 

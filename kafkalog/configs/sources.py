@@ -234,7 +234,7 @@ def _checked_options(given: Mapping[str, str]) -> dict[str, Setting]:
             near = difflib.get_close_matches(name, sorted(KNOWN_NAMES), 3, 0.5)
             raise UsageError(
                 f"{name!r} is no config that this program knows.",
-                hint=f"Did you mean {', '.join(near)}?" if near else "docs/configs.md lists them.",
+                hint=f"Did you mean {', '.join(near)}?" if near else "docs/configs.md lists all.",
             )
     settings = {name: Setting(text, OPTION_SOURCE) for name, text in given.items()}
     return _checked_settings(settings)
