@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from formats.constants import INT32_MAX
 from kafkalog.columnar.header_table import BASE_OFFSET, LAST_OFFSET, MAGIC, MAX_TIMESTAMP, SIZE
-from kafkalog.columnar.native import kernel
+from kafkalog.columnar.native import inlined, kernel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +27,36 @@ if TYPE_CHECKING:
  SETTINGS) = range(6)  # fmt: skip
 # Values of ROLLED_BY.
 NOT_ROLLED, BY_BYTES, BY_TIME, BY_INDEX, BY_RANGE = range(5)
+
+
+@inlined
+def why_roll(
+    state: NDArray[np.int64],
+    settings: NDArray[np.int64],
+    jitters: NDArray[np.int64],
+    size: int,
+    timestamp: int,
+    last_offset: int,
+) -> int:
+    """Why a new segment is begun for a batch, NOT_ROLLED where none is: asked in Kafka's order."""
+    if state[SEGMENT_SIZE] > settings[SEGMENT_BYTES] - size:
+        return BY_BYTES
+    if state[SEGMENT_SIZE] > 0:
+        if state[FIRST_TIMESTAMP] < 0:
+            state[UNTIMED] += 1
+        else:
+            limit = settings[SEGMENT_MS] - jitters[state[ORDINAL] % jitters.shape[0]]
+            if timestamp - state[FIRST_TIMESTAMP] > limit:
+                return BY_TIME
+    if (
+        state[INDEX_ENTRIES] >= settings[OFFSET_ENTRIES_MAX]
+        or state[TIME_ENTRIES] >= settings[TIME_ENTRIES_MAX] - 1
+    ):
+        return BY_INDEX
+    distance = last_offset - state[SEGMENT_BASE]
+    if distance < 0 or distance > INT32_MAX:
+        return BY_RANGE
+    return NOT_ROLLED
 
 
 @kernel("table int ints ints ints table", results=2)
@@ -59,27 +89,8 @@ def replay_headers(
         if size > settings[SEGMENT_BYTES]:
             state[REFUSED] += 1
             continue
-        why = 0
-        if state[SEGMENT_SIZE] > settings[SEGMENT_BYTES] - size:
-            why = 1
-        elif state[SEGMENT_SIZE] > 0:
-            if state[FIRST_TIMESTAMP] < 0:
-                state[UNTIMED] += 1
-            else:
-                limit = settings[SEGMENT_MS] - jitters[state[ORDINAL] % jitters.shape[0]]
-                if timestamp - state[FIRST_TIMESTAMP] > limit:
-                    why = 2
-        if why == 0:
-            if (
-                state[INDEX_ENTRIES] >= settings[OFFSET_ENTRIES_MAX]
-                or state[TIME_ENTRIES] >= settings[TIME_ENTRIES_MAX] - 1
-            ):
-                why = 3
-            else:
-                distance = last - state[SEGMENT_BASE]
-                if distance < 0 or distance > INT32_MAX:
-                    why = 4
-        if why > 0:
+        why = why_roll(state, settings, jitters, size, timestamp, last)
+        if why != NOT_ROLLED:
             base = headers[BASE_OFFSET, i] if headers[MAGIC, i] >= 2 else last - INT32_MAX
             base = max(base, state[SEGMENT_LAST] + 1)
             if base != state[SEGMENT_BASE]:

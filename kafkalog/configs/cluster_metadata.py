@@ -18,7 +18,7 @@ from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.model import Defect, Record
 from kafkalog.names import FileKind
 from kafkalog.payloads import PayloadKind, decode
-from kafkalog.reader import Selection, read_records
+from kafkalog.reader import Selection, read_records, size_to_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ def _records(
 
 
 def _items(target: PartitionDir | FileEntry, selection: Selection) -> Iterator[Record | Defect]:
-    if not rule.is_worth_it(target.size_bytes):
+    if not rule.is_worth_it(size_to_read(target, selection)):
         yield from read_records(target, selection)
         return
     from kafkalog.columnar.pipeline import read_contents

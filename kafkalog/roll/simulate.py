@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.columnar import rule
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Level
+from kafkalog.reader import EVERYTHING, size_to_read
 from kafkalog.roll.model import JITTERS, RollReplay, RollSettings
 from kafkalog.roll.replay import Replay
 from kafkalog.source import Source
@@ -79,10 +80,9 @@ def simulate_roll(
         One pass over the batch headers; memory for the segments that result, and some 6 MB a
         thread where the log is large.
     """
-    size = sum(segment.log.size_bytes for segment in partition.segments)
     base_offset = partition.segments[0].base_offset if partition.segments else 0
     told = progress or (lambda _: None)
-    if rule.is_worth_it(size):
+    if rule.is_worth_it(size_to_read(partition, EVERYTHING)):
         return _by_columns(partition, settings, base_offset, seed, told)
     replays = [Replay(one, base_offset, _jitters(one, seed)) for one in settings]
     defects: list[Defect] = []
