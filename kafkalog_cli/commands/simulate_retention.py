@@ -89,8 +89,8 @@ def simulate_retention(
                     high_watermark=watermark,
                     log_start_offset=log_start_offset,
                 )
-            except KafkaLogError as error:
-                outcome.error(error)
+            except KafkaLogError as stop:
+                outcome.error(stop)
                 continue
             summary.add(found)
             tell_shadowed(partition.topic, found.configs, configs, told)
@@ -112,14 +112,19 @@ def _partitions(
     targets: list[LogDir | PartitionDir | FileEntry], sources: ConfigSources, outcome: Outcome
 ) -> Iterator[tuple[PartitionDir, TopicConfigs]]:
     """Every partition with a log, and the configs of its topic."""
-    from kafkalog.errors import KafkaLogError, UsageError
+    from kafkalog.errors import KafkaLogError, NotAKafkaFileError
     from kafkalog.log_dir import FileEntry, LogDir
     from kafkalog_cli.render.configs import tell_metadata
 
     log_dirs: dict[str, LogDirConfigs] = {}
     for target in targets:
         if isinstance(target, FileEntry):
-            outcome.error(UsageError("Retention is about partitions, not files.", path=target.path))
+            error = NotAKafkaFileError(
+                "This is a file, not a partition or log directory.",
+                path=target.path,
+                hint="Retention looks at the segments of a partition beside each other.",
+            )
+            outcome.error(error)
             continue
         partitions = target.partitions if isinstance(target, LogDir) else (target,)
         for partition in partitions:
@@ -131,5 +136,5 @@ def _partitions(
                     log_dirs[path] = sources.in_log_dir(path)
                     tell_metadata(log_dirs[path], outcome)
                 yield partition, log_dirs[path].of_topic(partition.topic)
-            except KafkaLogError as error:
-                outcome.error(error)
+            except KafkaLogError as stop:
+                outcome.error(stop)
