@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docs.command_page import command_page
+from docs.config_page import config_page
 from docs.library_page import library_page
 from docs.output_page import output_page
 from docs.reference_pages import defect_page, exit_code_page, format_page
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).parent
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": command_page,
+    "configs.md": config_page,
     "defects.md": defect_page,
     "exit-codes.md": exit_code_page,
     "formats.md": format_page,

@@ -95,6 +95,30 @@ the rows are batches.
 ([], 62, 179)
 ```
 
+## Retention and rolls
+
+Configs come from options, a broker's properties file, the metadata log of the log directory, and
+Kafka's defaults; every value says where it is from.
+
+```pycon
+>>> sources = kafkalog.ConfigSources({"retention.ms": "240000"})
+>>> configs = sources.in_log_dir("examples/log-dir").of_topic("orders")
+>>> configs["segment.bytes"].value, configs["segment.bytes"].source
+(12000, '__cluster_metadata-0 offset 16')
+>>> partition = kafkalog.UnifiedLog("examples/log-dir/orders-0").partition
+>>> found = kafkalog.simulate_retention(partition, configs, now_ms=1704067700000)
+>>> for verdict in found.verdicts:
+...     print(verdict.segment.base_offset, verdict.is_deleted, verdict.reason, verdict.deletable_at)
+0 True retention.ms 1704067689001
+250 False within-retention 1704067939001
+500 False within-retention 1704068189001
+750 False within-retention 1704068439001
+>>> settings, _ = kafkalog.roll_settings(configs)
+>>> [replay] = kafkalog.simulate_roll(partition, [settings])
+>>> [(segment.base_offset, str(segment.rolled_by)) for segment in replay.segments]
+[(0, 'segment.bytes'), (250, 'segment.bytes'), (500, 'segment.bytes'), (750, 'None')]
+```
+
 ## Directories and side files
 
 ```pycon

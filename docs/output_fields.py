@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from docs.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
 from docs.salvage_fields import SALVAGE_TYPES
+from docs.simulation_fields import SIMULATION_TYPES
 
 _PATH = (TEXT, "the file, as it was given or found")
 _TOPIC = (TEXT, "topic, from the directory's name")
@@ -329,4 +330,5 @@ OBJECT_TYPES = {
         },
     ),
     **SALVAGE_TYPES,
+    **SIMULATION_TYPES,
 }  # fmt: skip

@@ -35,6 +35,8 @@ COMMANDS = (
     "salvage --dry-run examples/damaged/orders-0 --to rescued",
     f"salvage --dry-run {LOG_DIR} --to rescued",
     "explain torn-tail",
+    f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
+    f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
 )
 # The examples show their first value of these, whenever a working copy was checked out.
 _FIXED = {"mtime_ms": 1704067449000}

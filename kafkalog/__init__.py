@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from kafkalog.columnar.scan import scan_schema as scan_schema
     from kafkalog.columnar.scan import to_reader as to_reader
     from kafkalog.columnar.scan import to_table as to_table
+    from kafkalog.configs import ConfigSources as ConfigSources
+    from kafkalog.configs import TopicConfigs as TopicConfigs
     from kafkalog.errors import CorruptDataError as CorruptDataError
     from kafkalog.errors import DestinationExistsError as DestinationExistsError
     from kafkalog.errors import KafkaLogError as KafkaLogError
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from kafkalog.lookup import lookup_offset as lookup_offset
     from kafkalog.lookup import lookup_special as lookup_special
     from kafkalog.lookup import lookup_timestamp as lookup_timestamp
+    from kafkalog.marks import Mark as Mark
+    from kafkalog.marks import Marks as Marks
     from kafkalog.metadata_files import read_meta_properties as read_meta_properties
     from kafkalog.metadata_files import read_topic_id as read_topic_id
     from kafkalog.model import Batch as Batch
@@ -63,12 +67,21 @@ if TYPE_CHECKING:
     from kafkalog.reader import Selection as Selection
     from kafkalog.reader import read_batches as read_batches
     from kafkalog.reader import read_records as read_records
+    from kafkalog.retention import PartitionRetention as PartitionRetention
+    from kafkalog.retention import Verdict as Verdict
+    from kafkalog.retention import simulate_retention as simulate_retention
+    from kafkalog.roll import RollReplay as RollReplay
+    from kafkalog.roll import RollSettings as RollSettings
+    from kafkalog.roll import SimulatedSegment as SimulatedSegment
+    from kafkalog.roll import roll_settings as roll_settings
+    from kafkalog.roll import simulate_roll as simulate_roll
     from kafkalog.unified_log import UnifiedLog as UnifiedLog
 
 _MODULES = {
     "check.verify": ("Summary", "Verification"),
     "checkpoints": ("read_leader_epochs", "read_offset_checkpoint"),
     "columnar.scan": ("scan", "scan_schema", "to_reader", "to_table"),
+    "configs": ("ConfigSources", "TopicConfigs"),
     "errors": (
         "CorruptDataError",
         "DestinationExistsError",
@@ -84,10 +97,13 @@ _MODULES = {
     "indexes": ("OffsetIndex", "TimeIndex", "read_aborted_transactions"),
     "log_dir": ("LogDir", "PartitionDir", "Segment", "open_path"),
     "lookup": ("Lookup", "lookup_offset", "lookup_special", "lookup_timestamp"),
+    "marks": ("Mark", "Marks"),
     "metadata_files": ("read_meta_properties", "read_topic_id"),
     "model": ("Batch", "Defect", "Isolation", "Level", "Record", "Severity", "Special"),
     "producer_snapshot": ("read_producer_snapshot",),
     "reader": ("Selection", "read_batches", "read_records"),
+    "retention": ("PartitionRetention", "Verdict", "simulate_retention"),
+    "roll": ("RollReplay", "RollSettings", "SimulatedSegment", "roll_settings", "simulate_roll"),
     "unified_log": ("UnifiedLog",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

@@ -12,6 +12,8 @@ from kafkalog_cli.commands.kafka_dump_log import dump_files
 from kafkalog_cli.commands.lookup_offset import lookup_offset
 from kafkalog_cli.commands.ls import ls
 from kafkalog_cli.commands.salvage import salvage
+from kafkalog_cli.commands.simulate_retention import simulate_retention
+from kafkalog_cli.commands.simulate_roll import simulate_roll
 from kafkalog_cli.commands.verify import verify
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ def _root(
     kafkalog lookup-offset orders-0 --timestamp -2h  where a record is
     kafkalog verify /var/lib/kafka                   what is wrong
     kafkalog salvage orders-0 --to rescued           what is sound, in a new log
+    kafkalog simulate-retention /var/lib/kafka       what will be deleted, and when
     """
 
 
@@ -82,6 +85,8 @@ def command_group() -> Any:
         verify: "Check log directories, partitions or files.",
         explain: "Say what a finding means and what to do.",
         salvage: "Copy every sound batch past any damage into a new log.",
+        simulate_retention: "Say what retention would delete, when and why.",
+        simulate_roll: "Say where segments would end under given configs.",
     }
     for command, summary in commands.items():
         app.command(short_help=summary)(command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -43,6 +43,46 @@ UtcOption = Annotated[bool, typer.Option("--utc", help="Times of tables in UTC (
 NowOption = Annotated[
     str | None,
     typer.Option("--now", metavar="TIME", help="The clock that relative times refer to."),
+]
+ConfigOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        metavar="NAME=VALUE",
+        help="A config by Kafka's name, before all other sources; repeatable.",
+    ),
+]
+PropertiesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--properties",
+        metavar="FILE",
+        help="A broker's properties file, before the topic's own configs.",
+    ),
+]
+TopicFirstOption = Annotated[
+    bool,
+    typer.Option(
+        "--topic-first", help="As in a broker: the topic's own configs before --properties."
+    ),
+]
+MetadataDirOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metadata-dir",
+        metavar="LOG_DIR",
+        help="Read the __cluster_metadata-0 of this log directory, not of the partition's own.",
+    ),
+]
+HighWatermarkOption = Annotated[
+    str | None,
+    typer.Option(
+        "--high-watermark", metavar="N|end", help="Instead of the checkpoint's; end: the log end."
+    ),
+]
+LogStartOption = Annotated[
+    int | None,
+    typer.Option("--log-start-offset", metavar="N", help="Instead of the checkpoint's.", min=0),
 ]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 
@@ -113,6 +153,35 @@ def parse_share(text: str) -> float:
     if match is None or not 0 < float(match[1]) <= 100:
         raise UsageError(f"{text!r} is not a share.", hint="From 0% (exclusive) to 100%: 5%.")
     return float(match[1]) / 100
+
+
+def parse_configs(texts: list[str] | None) -> dict[str, str]:
+    """Name to value of `NAME=VALUE` texts, the last of a name counts.
+
+    Values of `...bytes` may have a unit.
+
+    Raises:
+        UsageError: one of them is no such text.
+    """
+    found = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{text!r} is not NAME=VALUE.", hint="Try --config retention.ms=1000.")
+        is_sized = name.endswith(".bytes") and _SIZE.fullmatch(value.strip())
+        found[name] = str(parse_size(value)) if is_sized else value
+    return found
+
+
+def parse_high_watermark(text: str | None) -> int | Literal["end"] | None:
+    """An offset, `end`, or None; raises `UsageError` for anything else."""
+    if text is None:
+        return None
+    if text == "end":
+        return "end"
+    if not re.fullmatch("[0-9]{1,19}", text):
+        raise UsageError(f"{text!r} is no high watermark.", hint="Give N or end.")
+    return int(text)
 
 
 def parse_zone(name: str) -> tzinfo:

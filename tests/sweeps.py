@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kafkalog import inventory, lookup
 from kafkalog.check.verify import Verification
 from kafkalog.checkpoints import read_leader_epochs, read_number_pairs, read_offset_checkpoint
+from kafkalog.configs import ConfigSources
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import scan_batches
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
@@ -26,6 +27,8 @@ from kafkalog.model import Batch, Defect, Isolation, Level, Record, Special
 from kafkalog.names import FileKind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import Selection, read_batches, read_records
+from kafkalog.retention import simulate_retention
+from kafkalog.roll import roll_settings, simulate_roll
 from kafkalog.source import Source, read_file
 from kafkalog.unified_log import UnifiedLog
 
@@ -121,6 +124,19 @@ def verify_at_every_level(path: Path) -> list[Defect]:
     return found
 
 
+def simulate_in_every_way(path: Path) -> None:
+    """Retention now and long ago, rolls under tight limits."""
+    with suppress(KafkaLogError):
+        partition = open_partition(str(path))
+        given = {"retention.ms": "1", "retention.bytes": "50", "segment.bytes": "500"}
+        configs = ConfigSources(given).in_log_dir(str(path.parent)).of_topic("orders")
+        for now_ms in (0, 1 << 50):
+            with suppress(KafkaLogError):
+                simulate_retention(partition, configs, now_ms)
+        with suppress(KafkaLogError):
+            simulate_roll(partition, [roll_settings(configs)[0]])
+
+
 def list_in_every_way(path: Path) -> None:
     """Log directories, partitions, segments, files."""
     with suppress(KafkaLogError):
@@ -137,6 +153,7 @@ def sweep(path: Path) -> None:
     verify_at_every_level(path)
     read_log_in_every_way(path)
     look_up_in_every_way(path)
+    simulate_in_every_way(path)
 
 
 def command_lines(directory: Path, files: Iterable[Path]) -> list[list[object]]:
@@ -151,6 +168,8 @@ def command_lines(directory: Path, files: Iterable[Path]) -> list[list[object]]:
         ["ls", "--files", directory, "--format", "csv"],
         ["verify", directory],
         ["verify", directory, "--level", "quick", "--format", "ndjson"],
+        ["simulate-retention", directory, "--config", "retention.ms=1", "--format", "ndjson"],
+        ["simulate-roll", directory, "--config", "segment.bytes=1000"],
     ]
     forms = ("table", "ndjson", "json", "csv", "kafka")
     for target in (directory, *files):

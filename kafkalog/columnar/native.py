@@ -37,7 +37,7 @@ than they are long; everything else is contiguous."""
 
 MODULES: Final = (
     "byte_kernels", "kernels", "legacy_kernels", "fact_kernels", "hash_kernels", "value_kernels",
-    "text_kernels", "object_kernels",
+    "text_kernels", "object_kernels", "roll_kernels",
 )  # fmt: skip
 """The modules of this package that hold kernels."""
 

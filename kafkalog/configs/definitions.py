@@ -1,0 +1,160 @@
+"""The configs of a topic that decide what becomes of its log: names, kinds, defaults, bounds.
+
+Follows `LogConfig`, `ServerTopicConfigSynonyms` and `ServerLogConfigs` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from formats.constants import INT64_MAX
+
+Value = int | float | bool | str | tuple[str, ...]
+"""A config's value; lists are tuples."""
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+
+
+class Kind(StrEnum):
+    """What a value is, `ConfigDef.Type`."""
+
+    INT = "int"
+    LONG = "long"
+    DOUBLE = "double"
+    BOOLEAN = "boolean"
+    STRING = "string"
+    LIST = "list"
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """Another name of a config, in a broker's properties.
+
+    Attributes:
+        name: the name.
+        factor: what its value is multiplied by: 60000 for minutes, say.
+        kind: what its value is, where that differs.
+        negative_means_unlimited: whether any value below 0 stands for -1.
+    """
+
+    name: str
+    factor: int = 1
+    kind: Kind | None = None
+    negative_means_unlimited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One config.
+
+    Attributes:
+        name: Kafka's name for it.
+        kind: what its value is.
+        default: what holds where nobody says anything.
+        synonyms: other names; the first that is set counts.
+        low: smallest value, None without a bound.
+        high: largest value, None without a bound.
+        choices: allowed words, empty where any will do.
+        replaced_by: a name that counts before this one where both are set.
+        is_of_broker: whether it is no config of topics at all.
+    """
+
+    name: str
+    kind: Kind
+    default: Value
+    synonyms: tuple[Synonym, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    replaced_by: str | None = None
+    is_of_broker: bool = False
+
+
+def _plain(*names: str) -> tuple[Synonym, ...]:
+    return tuple(Synonym(name) for name in names)
+
+
+def _hours(name: str) -> Synonym:
+    return Synonym(name, _HOUR_MS, Kind.INT)
+
+
+_RETENTION_MS: Final = (
+    Synonym("log.retention.ms", negative_means_unlimited=True),
+    Synonym("log.retention.minutes", _MINUTE_MS, Kind.INT, negative_means_unlimited=True),
+    Synonym("log.retention.hours", _HOUR_MS, Kind.INT, negative_means_unlimited=True),
+)
+_WEEK_MS: Final = 168 * _HOUR_MS
+_CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_INT, _LONG, _BOOLEAN = Kind.INT, Kind.LONG, Kind.BOOLEAN
+
+_ALL: Final = (
+    Definition("cleanup.policy", Kind.LIST, ("delete",), _plain("log.cleanup.policy"),
+               choices=("compact", "delete")),
+    Definition("compression.gzip.level", _INT, -1, _plain("compression.gzip.level"), -1, 9),
+    Definition("compression.lz4.level", _INT, 9, _plain("compression.lz4.level"), 1, 17),
+    Definition("compression.type", Kind.STRING, "producer", _plain("compression.type"),
+               choices=_CODECS),
+    Definition("compression.zstd.level", _INT, 3, _plain("compression.zstd.level"), -131072, 22),
+    Definition("delete.retention.ms", _LONG, 86_400_000,
+               _plain("log.cleaner.delete.retention.ms"), 0),
+    Definition("file.delete.delay.ms", _LONG, 60_000, _plain("log.segment.delete.delay.ms"), 0),
+    Definition("flush.messages", _LONG, INT64_MAX, _plain("log.flush.interval.messages"), 1),
+    Definition("flush.ms", _LONG, INT64_MAX,
+               _plain("log.flush.interval.ms", "log.flush.scheduler.interval.ms"), 0),
+    Definition("follower.replication.throttled.replicas", Kind.LIST, ()),
+    Definition("index.interval.bytes", _INT, 4096, _plain("log.index.interval.bytes"), 0),
+    Definition("leader.replication.throttled.replicas", Kind.LIST, ()),
+    Definition("local.retention.bytes", _LONG, -2, _plain("log.local.retention.bytes"), -2),
+    Definition("local.retention.ms", _LONG, -2, _plain("log.local.retention.ms"), -2),
+    Definition("max.compaction.lag.ms", _LONG, INT64_MAX,
+               _plain("log.cleaner.max.compaction.lag.ms"), 1),
+    Definition("max.message.bytes", _INT, 1_048_588, _plain("message.max.bytes"), 0),
+    Definition("message.timestamp.after.max.ms", _LONG, _HOUR_MS,
+               _plain("log.message.timestamp.after.max.ms"), 0),
+    Definition("message.timestamp.before.max.ms", _LONG, INT64_MAX,
+               _plain("log.message.timestamp.before.max.ms"), 0),
+    Definition("message.timestamp.type", Kind.STRING, "CreateTime",
+               _plain("log.message.timestamp.type"), choices=("CreateTime", "LogAppendTime")),
+    Definition("min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5,
+               _plain("log.cleaner.min.cleanable.ratio"), 0, 1),
+    Definition("min.compaction.lag.ms", _LONG, 0, _plain("log.cleaner.min.compaction.lag.ms"), 0),
+    Definition("min.insync.replicas", _INT, 1, _plain("min.insync.replicas"), 1),
+    Definition("preallocate", _BOOLEAN, False, _plain("log.preallocate")),
+    Definition("remote.log.copy.disable", _BOOLEAN, False),
+    Definition("remote.log.delete.on.disable", _BOOLEAN, False),
+    Definition("remote.storage.enable", _BOOLEAN, False),
+    Definition("retention.bytes", _LONG, -1, _plain("log.retention.bytes")),
+    Definition("retention.ms", _LONG, _WEEK_MS, _RETENTION_MS, -1),
+    # Brokers before 4.1 took 14 and more, and such topics live on; 4.1 wants 1 MiB.
+    Definition("segment.bytes", _INT, 1 << 30, _plain("log.segment.bytes"), 14,
+               replaced_by="internal.segment.bytes"),
+    Definition("segment.index.bytes", _INT, 10 << 20, _plain("log.index.size.max.bytes"), 4),
+    Definition("segment.jitter.ms", _LONG, 0,
+               (Synonym("log.roll.jitter.ms"), _hours("log.roll.jitter.hours")), 0),
+    Definition("segment.ms", _LONG, _WEEK_MS,
+               (Synonym("log.roll.ms"), _hours("log.roll.hours")), 1),
+    Definition("unclean.leader.election.enable", _BOOLEAN, False,
+               _plain("unclean.leader.election.enable")),
+    Definition("log.cleaner.enable", _BOOLEAN, True, is_of_broker=True),
+    Definition("remote.log.storage.system.enable", _BOOLEAN, False, is_of_broker=True),
+)  # fmt: skip
+
+DEFINITIONS: Final = {definition.name: definition for definition in _ALL}
+"""Name to definition of every config of topics, and of the broker's own that decide, too."""
+
+
+def names_of(definition: Definition) -> tuple[Synonym, ...]:
+    """Every name under which the config can be set, the first that is set counts."""
+    names = [Synonym(definition.name), *definition.synonyms]
+    if definition.replaced_by is not None:
+        names.insert(0, Synonym(definition.replaced_by))
+    return tuple(dict.fromkeys(names))
+
+
+KNOWN_NAMES: Final = frozenset(
+    name.name for definition in _ALL for name in names_of(definition)
+)  # fmt: skip
+"""Every name that says something about a topic's configs."""

@@ -1,0 +1,263 @@
+"""Where the configs of topics come from, and what each of them is: value and source.
+
+Follows `LogConfig.fromProps`, `KafkaConfig.extractLogConfigMap` and `DynamicBrokerConfig` of Kafka
+4.3 in what comes before what among a broker's own sources.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.configs.cluster_metadata import MetadataConfigs, Setting, read_metadata_configs
+from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Definition, Value, names_of
+from kafkalog.configs.parsing import parse_value
+from kafkalog.configs.properties import read_property_lines
+from kafkalog.errors import CorruptDataError, KafkaLogError, UsageError
+from kafkalog.metadata_files import read_meta_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+DEFAULT_SOURCE: Final = "default"
+INTERNAL_SOURCE: Final = "as brokers create it"
+OPTION_SOURCE: Final = "--config"
+_METADATA: Final = "__cluster_metadata-0"
+# What a broker sets when it creates a topic of its own; needed where no metadata log says so.
+_COMPACTED: Final = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+_INTERNAL: Final = {
+    "__consumer_offsets": _COMPACTED,
+    "__transaction_state": _COMPACTED,
+    "__share_group_state": {"cleanup.policy": "delete", "segment.bytes": "104857600"},
+    "__remote_log_metadata": {"cleanup.policy": "delete"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """A config as it holds for a topic.
+
+    Attributes:
+        name: the topic config's name.
+        value: its value, in the topic config's unit.
+        source: `--config`, `<file>:<line>`, `__cluster_metadata-0 offset 15`, or `default`.
+        set_as: the name it was set under there, None for a default.
+    """
+
+    name: str
+    value: Value
+    source: str
+    set_as: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Settings of one source; a topic's own are known by the topic config's name only."""
+
+    settings: Mapping[str, Setting]
+    is_of_topic: bool = False
+
+
+class TopicConfigs:
+    """The configs of one topic.
+
+    Args:
+        layers: what was set where, what counts first at the front.
+    """
+
+    def __init__(self, layers: Iterable[_Layer]) -> None:
+        self._layers = tuple(layers)
+
+    def __getitem__(self, name: str) -> ConfigValue:
+        """The config of that name, with its source.
+
+        Raises:
+            CorruptDataError: a source holds a value that no broker would take.
+        """
+        definition = DEFINITIONS[name]
+        for layer in self._layers:
+            if found := _look_up(layer, definition):
+                return found
+        return ConfigValue(name, definition.default, DEFAULT_SOURCE)
+
+    def number(self, name: str) -> int:
+        """The value of a config that is an integer."""
+        value = self[name].value
+        assert isinstance(value, int), name
+        return value
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """The value of a config that is a list."""
+        value = self[name].value
+        assert isinstance(value, tuple), name
+        return value
+
+    def is_set(self, name: str) -> bool:
+        """Whether any source says something about it."""
+        return self[name].source != DEFAULT_SOURCE
+
+    def shadowed(self, name: str) -> ConfigValue | None:
+        """A topic's own value that another source comes before, None without one."""
+        definition = DEFINITIONS[name]
+        for number, layer in enumerate(self._layers):
+            if layer.is_of_topic and (own := _look_up(layer, definition)):
+                others = (_look_up(other, definition) for other in self._layers[:number])
+                return own if any(others) else None
+        return None
+
+
+def _look_up(layer: _Layer, definition: Definition) -> ConfigValue | None:
+    for name in names_of(definition):
+        if layer.is_of_topic and name.name not in (definition.name, definition.replaced_by):
+            continue
+        setting = layer.settings.get(name.name)
+        if setting is None:
+            continue
+        try:
+            value = parse_value(definition, setting.text, name)
+        except ValueError as error:
+            raise CorruptDataError(
+                f"{name.name}={setting.text} of {setting.source} is not valid: {error}.",
+                hint=f"Give --config {definition.name}=VALUE.",
+            ) from error
+        return ConfigValue(definition.name, value, setting.source, name.name)
+    return None
+
+
+class ConfigSources:
+    """The sources of configs: given by hand, a properties file, the metadata log, defaults.
+
+    Args:
+        given: name to text, as `--config`; broker-level names and units are understood, too.
+        properties: path of a broker's properties file.
+        topic_first: whether a topic's own configs come before the properties file, as they do in a
+            broker; else the file is given by hand and comes before them.
+
+    Raises:
+        UsageError: an unknown name, or a value that no broker would take.
+        NotFoundError, UnreadableError, CorruptDataError: the properties file cannot be read.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, str] | None = None,
+        properties: str | None = None,
+        *,
+        topic_first: bool = False,
+        metadata_dir: str | None = None,
+    ) -> None:
+        self._topic_first = topic_first
+        self._metadata_dir = metadata_dir
+        self._given = _checked_options(given or {})
+        self._properties = {} if properties is None else _read_properties(properties)
+
+    @property
+    def has_given(self) -> bool:
+        """Whether anything beside the log directory says something."""
+        return bool(self._given or self._properties)
+
+    def in_log_dir(self, path: str) -> LogDirConfigs:
+        """The configs of topics whose partitions lie in a log directory."""
+        return LogDirConfigs(
+            self._metadata_dir or path,
+            self._given,
+            self._properties,
+            topic_first=self._topic_first,
+        )
+
+    def without_given(self) -> ConfigSources:
+        """The same, as if nothing had been given by hand."""
+        return ConfigSources(topic_first=self._topic_first, metadata_dir=self._metadata_dir)
+
+
+class LogDirConfigs:
+    """The configs of the topics in one log directory; its metadata log is read when first asked.
+
+    Args:
+        path: the log directory whose metadata log is read.
+        given: settings that come before all others.
+        properties: settings of a properties file.
+        topic_first: as for `ConfigSources`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        given: Mapping[str, Setting],
+        properties: Mapping[str, Setting],
+        *,
+        topic_first: bool,
+    ) -> None:
+        self.path = path
+        self._given = given
+        self._properties = properties
+        self._topic_first = topic_first
+
+    @cached_property
+    def metadata(self) -> MetadataConfigs | None:
+        """What the metadata log says, None where the directory has none."""
+        return read_metadata_configs(self.path)
+
+    @cached_property
+    def _node_id(self) -> int | None:
+        with suppress(KafkaLogError):
+            return read_meta_properties(os.path.join(self.path, "meta.properties")).node_id
+        return None
+
+    def of_topic(self, topic: str) -> TopicConfigs:
+        """The configs of a topic."""
+        own, dynamic = {}, {}
+        if self.metadata is not None:
+            own = _named(self.metadata.of_topic(topic))
+            dynamic = _named(self.metadata.of_broker(self._node_id))
+        layers = [_Layer(own, is_of_topic=True), _Layer(dynamic)]
+        layers.insert(2 if self._topic_first else 0, _Layer(self._properties))
+        created = _INTERNAL.get(topic, {})
+        implied = {name: Setting(text, INTERNAL_SOURCE) for name, text in created.items()}
+        return TopicConfigs([_Layer(self._given), *layers, _Layer(implied)])
+
+
+def _named(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    return {
+        name: Setting(setting.text, f"{_METADATA} {setting.source}")
+        for name, setting in settings.items()
+    }
+
+
+def _checked_options(given: Mapping[str, str]) -> dict[str, Setting]:
+    for name in given:
+        if name not in KNOWN_NAMES:
+            near = difflib.get_close_matches(name, sorted(KNOWN_NAMES), 3, 0.5)
+            raise UsageError(
+                f"{name!r} is no config that this program knows.",
+                hint=f"Did you mean {', '.join(near)}?" if near else "docs/configs.md lists all.",
+            )
+    settings = {name: Setting(text, OPTION_SOURCE) for name, text in given.items()}
+    return _checked_settings(settings)
+
+
+def _read_properties(path: str) -> dict[str, Setting]:
+    settings = {
+        entry.name: Setting(entry.value, f"{path}:{entry.line}")
+        for entry in read_property_lines(path)
+        if entry.name in KNOWN_NAMES
+    }
+    return _checked_settings(settings)
+
+
+def _checked_settings(settings: dict[str, Setting]) -> dict[str, Setting]:
+    for definition in DEFINITIONS.values():
+        for name in names_of(definition):
+            setting = settings.get(name.name)
+            if setting is not None:
+                try:
+                    parse_value(definition, setting.text, name)
+                except ValueError as error:
+                    raise UsageError(
+                        f"{name.name}={setting.text} ({setting.source}): {error}."
+                    ) from error
+    return settings

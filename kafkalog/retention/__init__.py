@@ -1,0 +1,42 @@
+"""Retention: what a broker would delete of a log, when, why, and what is in the way.
+
+Follows `UnifiedLog.deleteOldSegments` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from kafkalog.retention.model import (
+    Blocker,
+    Deletion,
+    LatestRecord,
+    LogFacts,
+    Outcome,
+    Policy,
+    Reason,
+    SegmentFacts,
+    TimestampSource,
+    Verdict,
+)
+from kafkalog.retention.policies import run_policies
+from kafkalog.retention.simulate import PartitionRetention, policy_of, simulate_retention
+from kafkalog.retention.verdicts import ForecastDay, forecast, judge_segments
+
+__all__ = [
+    "Blocker",
+    "Deletion",
+    "ForecastDay",
+    "LatestRecord",
+    "LogFacts",
+    "Outcome",
+    "PartitionRetention",
+    "Policy",
+    "Reason",
+    "SegmentFacts",
+    "TimestampSource",
+    "Verdict",
+    "forecast",
+    "judge_segments",
+    "policy_of",
+    "run_policies",
+    "simulate_retention",
+]

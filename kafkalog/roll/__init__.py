@@ -1,0 +1,21 @@
+"""Rolling: when a broker begins a new segment, and which files result.
+
+Follows `LogSegment.shouldRoll` and `UnifiedLog.maybeRoll` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from kafkalog.roll.model import RollCondition, RollReplay, RollSettings, SimulatedSegment
+from kafkalog.roll.replay import Replay
+from kafkalog.roll.simulate import ROLL_CONFIGS, roll_settings, simulate_roll
+
+__all__ = [
+    "ROLL_CONFIGS",
+    "Replay",
+    "RollCondition",
+    "RollReplay",
+    "RollSettings",
+    "SimulatedSegment",
+    "roll_settings",
+    "simulate_roll",
+]

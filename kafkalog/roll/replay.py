@@ -1,0 +1,176 @@
+"""Appends replayed one after the other: where segments end, and what is in their indexes.
+
+Follows `UnifiedLog.maybeRoll`, `LocalLog.roll`, `LogSegment.shouldRoll`, `LogSegment.append` and
+`TimeIndex.maybeAppend` of Kafka 4.3. The reference twin of `kafkalog.columnar.rolls`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from formats.constants import INT32_MAX
+from kafkalog.roll.model import RollCondition, RollSettings, SimulatedSegment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.model import Batch
+
+
+class _Active:
+    """The segment that is appended to."""
+
+    def __init__(self, base_offset: int, jitter_ms: int, created_ms: int | None) -> None:
+        self.base_offset = base_offset
+        self.jitter_ms = jitter_ms
+        self.created_ms = created_ms
+        self.last_offset = base_offset - 1
+        self.size_bytes = 0
+        self.batches = 0
+        self.first_timestamp: int | None = None
+        self.largest_timestamp = -1
+        self.bytes_since_entry = 0
+        self.index_entries = 0
+        self.timeindex_entries = 0
+        self.last_indexed_timestamp = -1
+
+    def append(self, batch: Batch, interval: int) -> None:
+        """Append one batch: its index entry comes before it is counted."""
+        if self.first_timestamp is None:
+            self.first_timestamp = batch.max_timestamp
+        self.largest_timestamp = max(self.largest_timestamp, batch.max_timestamp)
+        if self.bytes_since_entry > interval:
+            self.index_entries += 1
+            self.index_time()
+            self.bytes_since_entry = 0
+        self.bytes_since_entry += batch.size_bytes
+        self.size_bytes += batch.size_bytes
+        self.last_offset = batch.last_offset
+        self.batches += 1
+
+    def index_time(self) -> None:
+        """Note the largest timestamp so far, where it is larger than what is noted."""
+        if self.largest_timestamp > self.last_indexed_timestamp:
+            self.timeindex_entries += 1
+            self.last_indexed_timestamp = self.largest_timestamp
+
+    def ended(self, rolled_by: RollCondition | None, *, is_active: bool) -> SimulatedSegment:
+        """What it has become."""
+        return SimulatedSegment(
+            base_offset=self.base_offset,
+            last_offset=self.last_offset,
+            size_bytes=self.size_bytes,
+            batches=self.batches,
+            first_timestamp=-1 if self.first_timestamp is None else self.first_timestamp,
+            largest_timestamp=self.largest_timestamp,
+            index_entries=self.index_entries,
+            timeindex_entries=self.timeindex_entries,
+            rolled_by=rolled_by,
+            is_active=is_active,
+        )
+
+
+class Replay:
+    """A log that begins empty.
+
+    Args:
+        settings: when segments end.
+        base_offset: of the first segment.
+        jitters: what each segment's time is shortened by, one a segment; None: nothing.
+        now_ms: the clock at the start, None where it is not known.
+    """
+
+    def __init__(
+        self,
+        settings: RollSettings,
+        base_offset: int,
+        jitters: Iterator[int] | None = None,
+        now_ms: int | None = None,
+    ) -> None:
+        self.settings = settings
+        self.refused = 0
+        self.untimed = 0
+        self._jitters = jitters
+        self._done: list[SimulatedSegment] = []
+        self._active = self._new(base_offset, now_ms)
+
+    def segments(self) -> list[SimulatedSegment]:
+        """All segments so far, the active one as it is."""
+        return [*self._done, self._active.ended(None, is_active=True)]
+
+    def append(self, batches: Sequence[Batch], now_ms: int | None = None) -> RollCondition | None:
+        """One append: a batch of a producer, or what a follower fetched at once.
+
+        Returns why a new segment was begun for it, None where none was. Batches that no broker
+        takes are counted in `refused`.
+        """
+        size = sum(batch.size_bytes for batch in batches)
+        if size > self.settings.segment_bytes:
+            self.refused += len(batches)
+            return None
+        condition = self._why_roll(batches, size, now_ms)
+        if condition is not None:
+            first, last = batches[0], batches[-1]
+            expected = first.base_offset if first.magic >= 2 else last.last_offset - INT32_MAX
+            before = self._active.base_offset
+            self._roll(condition, max(self._active.last_offset + 1, expected), now_ms)
+            if self._active.base_offset == before:
+                condition = None
+        for batch in batches:
+            self._active.append(batch, self.settings.index_interval_bytes)
+        return condition
+
+    def restart(self, now_ms: int | None = None) -> None:
+        """A clean restart of the broker: the clock and the distance to the last entry restart."""
+        active = self._active
+        active.index_time()
+        active.bytes_since_entry = 0
+        active.created_ms = now_ms
+        active.jitter_ms = self._next_jitter()
+
+    def roll(self, now_ms: int | None = None) -> None:
+        """A roll that no append asked for; an empty segment stays."""
+        if self._active.size_bytes:
+            self._roll(None, self._active.last_offset + 1, now_ms)
+
+    def _why_roll(
+        self, batches: Sequence[Batch], size: int, now_ms: int | None
+    ) -> RollCondition | None:
+        settings, active = self.settings, self._active
+        if active.size_bytes > settings.segment_bytes - size:
+            return RollCondition.SEGMENT_BYTES
+        if active.size_bytes:
+            waited = self._waited(max(batch.max_timestamp for batch in batches), now_ms)
+            if waited is None:
+                self.untimed += len(batches)
+            elif waited > settings.segment_ms - active.jitter_ms:
+                return RollCondition.SEGMENT_MS
+        if (
+            active.index_entries >= settings.offset_entries_max
+            or active.timeindex_entries >= settings.time_entries_max - 1
+        ):
+            return RollCondition.INDEX_FULL
+        if not 0 <= batches[-1].last_offset - active.base_offset <= INT32_MAX:
+            return RollCondition.OFFSET_RANGE
+        return None
+
+    def _waited(self, timestamp: int, now_ms: int | None) -> int | None:
+        """How long the segment has been there: by timestamps, else by the clock where known."""
+        active = self._active
+        if active.first_timestamp is not None and active.first_timestamp >= 0:
+            return timestamp - active.first_timestamp
+        if now_ms is None or active.created_ms is None:
+            return None
+        return now_ms - active.created_ms
+
+    def _roll(self, condition: RollCondition | None, base_offset: int, now_ms: int | None) -> None:
+        self._active.index_time()
+        if self._active.base_offset != base_offset:  # else it was empty, and is replaced
+            self._done.append(self._active.ended(condition, is_active=False))
+        self._active = self._new(base_offset, now_ms)
+
+    def _new(self, base_offset: int, now_ms: int | None) -> _Active:
+        return _Active(base_offset, self._next_jitter(), now_ms)
+
+    def _next_jitter(self) -> int:
+        return 0 if self._jitters is None else next(self._jitters)

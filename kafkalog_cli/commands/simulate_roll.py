@@ -1,0 +1,97 @@
+"""`kafkalog simulate-roll`: where segments would end under given configs."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from kafkalog_cli.options import (
+    ConfigOption,
+    ExactOption,
+    FormatOption,
+    MetadataDirOption,
+    PropertiesOption,
+    QuietOption,
+    TopicFirstOption,
+    UtcOption,
+    ZoneOption,
+    parse_configs,
+    parse_zone,
+)
+from kafkalog_cli.render.writer import Format
+
+
+def simulate_roll(
+    partition_dir: Annotated[
+        str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
+    ],
+    config: ConfigOption = None,
+    properties: PropertiesOption = None,
+    topic_first: TopicFirstOption = False,
+    metadata_dir: MetadataDirOption = None,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Of segment.jitter.ms, drawn by chance.")
+    ] = 0,
+    form: FormatOption = Format.TABLE,
+    exact: ExactOption = False,
+    quiet: QuietOption = False,
+    utc: UtcOption = False,
+    tz: ZoneOption = "UTC",
+) -> int:
+    """Replay a partition's batches: where segments would end, why, and which files result.
+
+    With --config or --properties both the present and the proposed configs are tried. Each batch
+    counts as an append of its own. Nothing is written.
+
+    \b
+    kafkalog simulate-roll orders-0
+    kafkalog simulate-roll orders-0 --config segment.bytes=16KiB --config segment.ms=300000
+    """
+    from kafkalog.configs import ConfigSources
+    from kafkalog.log_dir import open_partition
+    from kafkalog.roll import roll_settings
+    from kafkalog.roll import simulate_roll as simulate
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render.configs import print_heading, tell_metadata, tell_shadowed
+    from kafkalog_cli.render.progress import byte_progress
+    from kafkalog_cli.render.rolls import Trial, segment_view, trial_lines, trial_row
+    from kafkalog_cli.render.writer import Writer
+
+    zone = parse_zone("UTC" if utc else tz)
+    given = ConfigSources(
+        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+    )
+    partition = open_partition(partition_dir)
+    log_dir = os.path.dirname(os.path.abspath(partition.path))
+    outcome = Outcome()
+    sources = {"present": given.without_given()}
+    if given.has_given:
+        sources["proposed"] = given
+    configs = {name: one.in_log_dir(log_dir) for name, one in sources.items()}
+    tell_metadata(configs["present"], outcome)
+    topics = {name: one.of_topic(partition.topic) for name, one in configs.items()}
+    settings = {name: roll_settings(one) for name, one in topics.items()}
+    with byte_progress([partition], enabled=not quiet) as progress:
+        replays = simulate(
+            partition, [one for one, _ in settings.values()], seed=seed, progress=progress
+        )
+    trials = [
+        Trial(name, partition, used, replay)
+        for (name, (_, used)), replay in zip(settings.items(), replays, strict=True)
+    ]
+    with Writer(segment_view(zone, exact=exact), form, outcome.defect) as writer:
+        for defect in replays[0].defects:
+            outcome.count(defect)
+            writer.defect(defect)
+        for trial in trials:
+            for segment in trial.replay.segments:
+                writer.write((trial, segment))
+            if form in (Format.NDJSON, Format.JSON):
+                writer.write_row(trial_row(trial))
+    tell_shadowed(partition.topic, trials[-1].configs, topics[trials[-1].name], set())
+    if form == Format.TABLE:
+        for trial in trials:
+            print_heading(trial_lines(trial, exact=exact))
+    return outcome.status

@@ -1,0 +1,58 @@
+"""Operations that Kafka's storage classes performed on a log, done again by a replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.configs import ConfigSources
+from kafkalog.framing import scan_batches
+from kafkalog.log_dir import open_partition
+from kafkalog.model import Batch
+from kafkalog.roll import Replay, RollSettings, roll_settings
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def settings_of(config: dict[str, str]) -> RollSettings:
+    """What the configs of a topic come to, defaults for the rest."""
+    return roll_settings(ConfigSources(config).in_log_dir("/nowhere").of_topic("orders"))[0]
+
+
+def batches_of(partition: Path) -> Iterator[Batch]:
+    for segment in open_partition(str(partition)).segments:
+        with Source(segment.log.path) as source:
+            for found in scan_batches(source):
+                assert isinstance(found, Batch)
+                yield found
+
+
+def replay_operations(
+    partition: Path, spec: dict[str, Any], done: list[dict[str, Any]], settings: RollSettings
+) -> tuple[Replay, list[tuple[int, int]]]:
+    """The replay of the operations, and the rolls: ordinal of the operation, new base offset.
+
+    `done` is what Kafka said of each operation; the batches are those it wrote.
+    """
+    batches = batches_of(partition)
+    now = spec["now"]
+    replay = Replay(settings, 0, now_ms=now)
+    rolls = []
+    for number, (operation, said) in enumerate(zip(spec["ops"], done, strict=True)):
+        now = operation.get("now", operation.get("ms", now))
+        before = replay.segments()[-1].base_offset
+        match operation["op"]:
+            case "append" | "chunk" if "error" not in said:
+                count = len(operation.get("batches", "1"))
+                replay.append([next(batches) for _ in range(count)], now)
+            case "reopen":
+                replay.restart(now)
+            case "roll":
+                replay.roll(now)
+        after = replay.segments()[-1].base_offset
+        if after != before:
+            rolls.append((number, after))
+    assert next(batches, None) is None
+    return replay, rolls

@@ -1,0 +1,79 @@
+"""Every log that Kafka's storage classes rolled for the corpus, replayed."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import CORPUS
+from tests.kafkalog.operations import replay_operations, settings_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafkalog.roll import Replay
+
+
+def scenarios() -> list[str]:
+    with tarfile.open(CORPUS / "roll" / "scenarios.tar.xz") as archive:
+        return sorted({name.split("/")[0] for name in archive.getnames()})
+
+
+def replayed(root: Path, facts: dict[str, Any]) -> tuple[Replay, list[tuple[int, int]]]:
+    settings = settings_of(facts["config"])
+    return replay_operations(root / "orders-0", facts, facts["result"]["appends"], settings)
+
+
+def test_no_scenario_is_missing() -> None:
+    """The corpus holds all logs that were made."""
+    assert len(scenarios()) == 28
+
+
+@pytest.mark.parametrize("name", scenarios())
+def test_rolls_are_kafkas(name: str, corpus_dir: Path) -> None:
+    """The same appends roll, to the same base offsets; indexes have as many entries."""
+    root = corpus_dir / "roll" / name
+    facts = json.loads((root / "facts.json").read_text())
+    replay, rolls = replayed(root, facts)
+    assert rolls == [(roll["opIndex"], roll["newBase"]) for roll in facts["result"]["rolls"]]
+    segments = replay.segments()
+    wanted = facts["result"]["log"]["segments"]
+    assert [
+        (one.base_offset, one.size_bytes, one.last_offset + 1, one.index_entries)
+        for one in segments
+    ] == [(one["base"], one["size"], one["nextOffset"], one["indexEntries"]) for one in wanted]
+    assert [one.timeindex_entries for one in segments] == [
+        one["timeIndexEntries"] for one in wanted
+    ]
+    for one, fact in zip(segments, wanted, strict=True):
+        assert one.largest_timestamp == fact["maxTimestampSoFar"]
+        first = fact["firstBatchTimestamp"]
+        assert one.first_timestamp == (-1 if first is None else first)
+
+
+@pytest.mark.parametrize("name", scenarios())
+def test_conditions_explain_the_rolls(name: str, corpus_dir: Path) -> None:
+    """A segment that ended has a condition, unless the roll was an operation of its own."""
+    root = corpus_dir / "roll" / name
+    facts = json.loads((root / "facts.json").read_text())
+    *ended, active = replayed(root, facts)[0].segments()
+    assert active.is_active
+    assert active.rolled_by is None
+    told = [roll["op"] == "roll" for roll in facts["result"]["rolls"]]
+    assert [one.rolled_by is None for one in ended] == told
+    words = {str(one.rolled_by) for one in ended if one.rolled_by}
+    expected = {
+        "segment_bytes": "segment.bytes",
+        "segment_ms": "segment.ms",
+        "index_full": "segment.index.bytes",
+        "offset_overflow": "offset-range",
+        "max_compaction_lag": "segment.ms",
+        "preallocate": "segment.bytes",
+        "offset_gap": "segment.bytes",
+        "too_large": "segment.bytes",
+    }
+    [wanted] = [word for start, word in expected.items() if name.startswith(start)] or [None]
+    assert words <= {wanted}

@@ -1,0 +1,195 @@
+"""Replays of generated appends: by reference, by columns, and by counting anew each time."""
+
+from __future__ import annotations
+
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkalog.columnar.header_table import table_of
+from kafkalog.columnar.rolls import ColumnReplay
+from kafkalog.model import Batch
+from kafkalog.roll import Replay, RollSettings, SimulatedSegment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BASE = 5
+
+
+def batch(offset: int, size: int, timestamp: int, count: int = 1, magic: int = 2) -> Batch:
+    return Batch(
+        path="", position=0, size_bytes=size, base_offset=offset, last_offset=offset + count - 1,
+        magic=magic, attributes=0, crc=0, partition_leader_epoch=0, base_timestamp=timestamp,
+        max_timestamp=timestamp, producer_id=-1, producer_epoch=-1, base_sequence=-1, count=count,
+    )  # fmt: skip
+
+
+@st.composite
+def appends(draw: st.DrawFn) -> list[Batch]:
+    found, offset = [], BASE
+    near = st.integers(0, 3)
+    steps = st.one_of(near, near, near, near, st.just(2**31 - 2), st.just(2**31))
+    for _ in range(draw(st.integers(0, 40))):
+        offset += draw(steps)
+        count = draw(st.integers(1, 4))
+        stamp = draw(st.one_of(st.integers(0, 60), st.integers(0, 60), st.just(-1)))
+        found.append(batch(offset, draw(st.integers(1, 30)), stamp, count))
+        offset += count
+    return found
+
+
+limits = st.builds(
+    RollSettings,
+    segment_bytes=st.integers(20, 120),
+    segment_ms=st.integers(1, 60),
+    segment_jitter_ms=st.just(0),
+    segment_index_bytes=st.one_of(st.integers(4, 80), st.just(10_000)),
+    index_interval_bytes=st.integers(0, 60),
+)
+
+
+def entries(batches: Sequence[Batch], interval: int) -> tuple[int, list[int]]:
+    """Entries of the offset index, and timestamps in the time index, of a segment's batches."""
+    count, stamps = 0, []
+    distance = 0
+    for number, one in enumerate(batches):
+        if distance > interval:
+            count += 1
+            largest = max(before.max_timestamp for before in batches[: number + 1])
+            if largest > max(stamps, default=-1):
+                stamps.append(largest)
+            distance = 0
+        distance += one.size_bytes
+    return count, stamps
+
+
+def counted(batches: Sequence[Batch], given: RollSettings, jitters: list[int]) -> list[tuple]:
+    """Base offset, offsets, why it ended, sizes of both indexes, of each segment in turn."""
+    segments: list[tuple[int, list[Batch], str]] = [(BASE, [], "")]
+    rolls = 0
+    for one in batches:
+        if one.size_bytes > given.segment_bytes:
+            continue
+        base, held, _ = segments[-1]
+        count, stamps = entries(held, given.index_interval_bytes)
+        why = ""
+        limit = given.segment_ms - jitters[rolls % len(jitters)]
+        if sum(other.size_bytes for other in held) + one.size_bytes > given.segment_bytes:
+            why = "segment.bytes"
+        elif (
+            held
+            and held[0].max_timestamp >= 0
+            and one.max_timestamp - held[0].max_timestamp > limit
+        ):
+            why = "segment.ms"
+        elif (
+            count == given.segment_index_bytes // 8
+            or len(stamps) >= given.segment_index_bytes // 12 - 1
+        ):
+            why = "segment.index.bytes"
+        elif one.last_offset - base >= 2**31:
+            why = "offset-range"
+        if why:
+            rolls += 1
+            if one.base_offset != base or held:
+                segments[-1] = (base, held, why)
+                segments.append((one.base_offset, [], ""))
+        segments[-1][1].append(one)
+    found = []
+    for base, held, why in segments:
+        count, stamps = entries(held, given.index_interval_bytes)
+        largest = max((one.max_timestamp for one in held), default=-1)
+        if why and largest > max(stamps, default=-1):
+            stamps.append(largest)
+        size = sum(one.size_bytes for one in held)
+        found.append((base, len(held), size, count, len(stamps), why))
+    return found
+
+
+def told(segments: list[SimulatedSegment]) -> list[tuple]:
+    return [
+        (
+            one.base_offset,
+            one.batches,
+            one.size_bytes,
+            one.index_entries,
+            one.timeindex_entries,
+            str(one.rolled_by or ""),
+        )
+        for one in segments
+    ]
+
+
+@settings(max_examples=800, deadline=None)
+@given(appends(), limits, st.lists(st.integers(0, 5), min_size=1, max_size=4))
+def test_a_replay_is_what_counting_gives(
+    batches: list[Batch], given: RollSettings, jitters: list[int]
+) -> None:
+    """Each segment counted anew from its batches, with the rules of the specification."""
+    replay = Replay(given, BASE, cycle(jitters))
+    for one in batches:
+        replay.append((one,))
+    assert told(replay.segments()) == counted(batches, given, jitters)
+
+
+@settings(max_examples=800, deadline=None)
+@given(
+    appends(),
+    limits,
+    st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    st.lists(st.integers(0, 40), max_size=3),
+)
+def test_twins_give_the_same(
+    batches: list[Batch], given: RollSettings, jitters: list[int], cuts: list[int]
+) -> None:
+    """The kernel, over stretches of any length, and the reference."""
+    reference = Replay(given, BASE, cycle(jitters))
+    for one in batches:
+        reference.append((one,))
+    columns = ColumnReplay(given, BASE, cycle(jitters * 1024))
+    table = table_of(batches)
+    for part in np.split(table, sorted(cut for cut in cuts if cut <= len(batches)), axis=1):
+        columns.append(np.ascontiguousarray(part))
+    assert columns.segments() == reference.segments()
+    assert (columns.refused, columns.untimed) == (reference.refused, reference.untimed)
+
+
+def test_more_segments_than_the_kernel_hands_over_at_once() -> None:
+    """Every batch ends a segment, several thousand times."""
+    given = RollSettings(segment_bytes=10, segment_ms=1000)
+    batches = [batch(BASE + i, 10, i) for i in range(5000)]
+    columns = ColumnReplay(given, BASE)
+    columns.append(table_of(batches))
+    assert [one.base_offset for one in columns.segments()] == [BASE + i for i in range(5000)]
+
+
+def test_an_old_message_begins_a_segment_at_the_log_end() -> None:
+    """Of a wrapper only the last offset is known: the new base offset is the log's end."""
+    given = RollSettings(segment_bytes=10, segment_ms=1000)
+    old = [batch(BASE, 10, 0, magic=1), batch(BASE + 9, 10, 0, magic=1)]
+    reference, columns = Replay(given, BASE), ColumnReplay(given, BASE)
+    for one in old:
+        reference.append((one,))
+    columns.append(table_of(old))
+    assert [one.base_offset for one in reference.segments()] == [BASE, BASE + 1]
+    assert columns.segments() == reference.segments()
+
+
+def test_index_files_are_whole_entries() -> None:
+    """75 bytes hold 9 offset entries in 72 and 6 time entries in 72; a rolled one is trimmed."""
+    given = RollSettings(
+        segment_bytes=100, segment_ms=10**9, segment_index_bytes=75, index_interval_bytes=0,
+        preallocate=True,
+    )  # fmt: skip
+    replay = Replay(given, BASE)
+    for number in range(6):
+        replay.append((batch(BASE + number, 25, number),))
+    ended, active = replay.segments()
+    assert (ended.index_size_bytes(given), ended.timeindex_size_bytes(given)) == (3 * 8, 3 * 12)
+    assert (active.index_size_bytes(given), active.timeindex_size_bytes(given)) == (72, 72)
+    assert (ended.file_size_bytes(given), active.file_size_bytes(given)) == (100, 100)
+    assert active.size_bytes == 50

@@ -1,0 +1,233 @@
+"""`simulate-retention` and `simulate-roll`: options, rows, words and statuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from docs import output_page
+from kafkalog.log_dir import open_partition, open_path
+from tests.conftest import STATES_43, Result, State, state
+from tests.docs.console import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Run = Callable[..., Result]
+# Rewritten by the cleaner, or rolled under configs that were changed later, or with a part missing.
+NOT_AS_WRITTEN = {
+    "compact-1-first-pass", "compact-2-later-passes", "crash-1-torn", "crash-2-recovered",
+    "interrupted-0-cleaned", "interrupted-1-swap", "interrupted-2-swap-recovered",
+    "interrupted-3-cleaned-recovered", "codecs", "internal-topics",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    for row in found:
+        assert output_page.mistakes(row) == []
+    return found
+
+
+def of_type(found: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [row for row in found if row["type"] == name]
+
+
+def test_retention_of_a_real_broker(corpus_dir: Path, kafkalog: Run) -> None:
+    """What a broker deleted between two copies of its directory: by size, by time, by start."""
+    before = state(corpus_dir, "kafka-4.3", "retention-0-before").root
+    after = state(corpus_dir, "kafka-4.3", "retention-1-after-live")
+    facts = json.loads((after.expected / "state.json").read_text())
+    gone = set()
+    for topic, described in facts["topics"].items():
+        configs = [
+            word
+            for name, value in described["configs"].items()
+            if name.startswith("retention")
+            for word in ("--config", f"{name}={value}")
+        ]
+        if topic == "trimmed":
+            configs += ["--log-start-offset", "221"]
+        now = facts["retentionRanBetweenMs"]
+        found = rows(
+            kafkalog("simulate-retention", before / f"{topic}-0", *configs, "--now", now,
+                     "--format", "ndjson")
+        )  # fmt: skip
+        left = open_partition(str(after.root / f"{topic}-0")).segments
+        kept = [row for row in of_type(found, "retention") if row["verdict"] == "keep"]
+        assert [row["base_offset"] for row in kept] == [one.base_offset for one in left], topic
+        gone |= {row["reason"] for row in found if row.get("verdict") == "delete"}
+        again = kafkalog("simulate-retention", after.root / f"{topic}-0", "--now", now,
+                         "--format", "ndjson")  # fmt: skip
+        assert rows(again)[-1]["segments_deleted"] == 0, topic
+    assert gone == {"retention.bytes", "retention.ms", "log-start-offset"}
+
+
+def test_every_state_has_a_verdict_for_every_segment(any_state: State, kafkalog: Run) -> None:
+    """Of whatever a broker left, whole log directories at a time; nothing of it is an error."""
+    for log_dir in any_state.log_dirs:
+        result = kafkalog("simulate-retention", log_dir, "--format", "ndjson")
+        assert result.status == 0
+        assert "error" not in result.stderr
+        found = rows(result)
+        logs = [
+            segment.log.path
+            for partition in open_path(str(log_dir)).partitions  # type: ignore[union-attr]
+            for segment in partition.segments
+        ]
+        assert [row["segment"] for row in of_type(found, "retention")] == logs
+        assert found[-1]["segments"] == len(logs)
+        reasons = {row["reason"] for row in found if row.get("topic") == "__cluster_metadata"
+                   and row["type"] == "retention"}  # fmt: skip
+        assert reasons <= {"metadata-log"}
+
+
+@pytest.mark.parametrize("name", [name for name in STATES_43 if name not in NOT_AS_WRITTEN])
+def test_a_replay_under_present_configs_gives_the_files(
+    name: str, corpus_dir: Path, kafkalog: Run
+) -> None:
+    """A real broker rolled where we do, and its indexes of ended segments are as large."""
+    found = state(corpus_dir, "kafka-4.3", name)
+    compared = 0
+    for log_dir in found.log_dirs:
+        if not (log_dir / "__cluster_metadata-0").exists():
+            continue
+        for partition in open_path(str(log_dir)).partitions:  # type: ignore[union-attr]
+            if not partition.segments or partition.state != "live":
+                continue
+            result = kafkalog("simulate-roll", partition.path, "--format", "ndjson")
+            assert result.status == 0, partition.path
+            *others, summary = rows(result)
+            segments = of_type(others, "roll")
+            assert [row["base_offset"] for row in segments] == [
+                one.base_offset for one in partition.segments
+            ], partition.path
+            assert summary["segments_on_disk"] == summary["segments"]
+            for row, one in zip(segments[:-1], partition.segments, strict=False):
+                assert one.offset_index is not None
+                assert one.time_index is not None
+                assert row["index_size"] == one.offset_index.size_bytes
+                assert row["timeindex_size"] == one.time_index.size_bytes
+                compared += 1
+    if name not in ("default-config-clean", "default-config-live"):
+        assert compared
+
+
+@pytest.mark.parametrize("form", ["table", "ndjson", "json", "csv"])
+@pytest.mark.parametrize("command", ["simulate-retention", "simulate-roll"])
+def test_every_form_has_every_segment(command: str, form: str, kafkalog: Run) -> None:
+    """Whatever form is asked for, each segment is in it once."""
+    line = (command, "examples/log-dir/orders-0", "--config", "segment.bytes=12000")
+    result = kafkalog(*line, "--format", form)
+    text = result.stdout.decode()
+    assert result.status == 0
+    names = {"json": "base_offset", "ndjson": "base_offset", "csv": ",750,", "table": " 750 "}
+    times = {"json": 4, "ndjson": 4, "csv": 1, "table": 1}[form]
+    factor = 2 if command == "simulate-roll" else 1
+    assert text.count(names[form]) >= times * factor
+    if form == "json":
+        assert isinstance(json.loads(text), list)
+
+
+def test_the_properties_file_comes_before_the_topic_and_says_so(
+    tmp_path: Path, kafkalog: Run
+) -> None:
+    """The contract's order; a broker's own is an option away."""
+    file = tmp_path / "server.properties"
+    file.write_text("log.segment.bytes=2000000\n")
+    line = ("simulate-roll", "examples/log-dir/orders-0", "--properties", file, "--format",
+            "ndjson")  # fmt: skip
+    first = kafkalog(*line)
+    assert rows(first)[-1]["segments"] == 1
+    assert "--topic-first" in first.stderr
+    second = kafkalog(*line, "--topic-first")
+    assert rows(second)[-1]["segments"] == 4
+    assert "--topic-first" not in second.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "word"),
+    [
+        (["--config", "retention.mss=1"], 2, "retention.ms"),
+        (["--config", "retention.ms=soon"], 2, "retention.ms=soon"),
+        (["--config", "retention.ms"], 2, "NAME=VALUE"),
+        (["--high-watermark", "all"], 2, "high watermark"),
+        (["--properties", "nowhere.properties"], 3, "nowhere.properties"),
+        (["--until", "whenever"], 2, "whenever"),
+    ],
+)
+def test_wrong_words_are_refused(words: list[str], status: int, word: str, kafkalog: Run) -> None:
+    """With the status of usage, and what was meant."""
+    result = kafkalog("simulate-retention", "examples/log-dir/orders-0", *words)
+    assert (result.status, result.stdout) == (status, b"")
+    assert word in result.stderr
+
+
+def test_a_file_is_no_partition(kafkalog: Run) -> None:
+    """Retention looks at segments beside each other."""
+    path = "examples/log-dir/orders-0/00000000000000000000.log"
+    assert kafkalog("simulate-retention", path).status == 3
+    assert kafkalog("simulate-roll", path).status == 3
+
+
+def test_sizes_may_have_units(kafkalog: Run) -> None:
+    """In bytes-configs, powers of 1024."""
+    line = ("simulate-retention", "examples/log-dir/orders-0", "--format", "ndjson")
+    found = rows(kafkalog(*line, "--config", "retention.bytes=20KiB"))[0]
+    assert {"name": "retention.bytes", "value": 20480, "source": "--config",
+            "set_as": "retention.bytes"} in found["configs"]  # fmt: skip
+
+
+def test_marks_are_shown_with_their_sources(kafkalog: Run) -> None:
+    """From checkpoints, from the log, or by hand."""
+    line = ("simulate-retention", "examples/log-dir/orders-0", "--format", "ndjson")
+    assert rows(kafkalog(*line))[0]["marks"] == [
+        {"name": "log start offset", "value": 0, "source": "first segment"},
+        {"name": "high watermark", "value": 1000, "source": "replication-offset-checkpoint"},
+    ]
+    given = rows(kafkalog(*line, "--high-watermark", "300", "--log-start-offset", "7"))[0]
+    assert given["marks"] == [
+        {"name": "log start offset", "value": 7, "source": "--log-start-offset"},
+        {"name": "high watermark", "value": 300, "source": "--high-watermark"},
+    ]
+
+
+def test_a_partition_without_its_log_directory(tmp_path: Path, kafkalog: Run) -> None:
+    """A copy of the partition alone: defaults, the log's end, and words about both."""
+    shutil.copytree("examples/log-dir/orders-0", tmp_path / "orders-0")
+    result = kafkalog("simulate-retention", tmp_path / "orders-0", "--format", "ndjson")
+    assert result.status == 0
+    assert "__cluster_metadata-0" in result.stderr
+    partition, *_ = rows(result)
+    assert {config["source"] for config in partition["configs"]} == {"default"}
+    assert partition["marks"][1] == {
+        "name": "high watermark", "value": 1000, "source": "log end: no checkpoint",
+    }  # fmt: skip
+
+
+def test_remote_storage_is_recognised(kafkalog: Run) -> None:
+    """Nothing tells what was uploaded: such segments are kept, with the reason."""
+    line = ["simulate-retention", "examples/log-dir/orders-0", "--format", "ndjson"]
+    for setting in ("remote.storage.enable=true", "local.retention.ms=1", "retention.ms=-1"):
+        line += ["--config", setting]
+    found = rows(kafkalog(*line))
+    assert {row["blocked_by"] for row in of_type(found, "retention")} == {"remote-storage"}
+    copied = rows(kafkalog(*line, "--config", "remote.log.copy.disable=true"))
+    assert {row["reason"] for row in of_type(copied, "retention")} == {"unlimited"}
+
+
+def test_damage_is_told_and_passed_over(kafkalog: Run) -> None:
+    """A replay goes on behind damage, and its status says that there was some."""
+    result = kafkalog("simulate-roll", "examples/damaged/orders-0", "--format", "ndjson")
+    assert result.status == 1
+    assert of_type(rows(result), "defect")
+    assert of_type(rows(result), "roll")
