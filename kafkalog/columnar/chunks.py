@@ -172,7 +172,7 @@ class Chunk:
         magic = int(self.headers[k.MAGIC, ordinal])
         codec = int(self.headers[k.ATTRIBUTES, ordinal]) & c.COMPRESSION_MASK
         if magic < 2 and (start < 0 or codec == c.ZSTD):
-            raise self._refusal(ordinal)
+            raise self.refusal(ordinal)
         view = self.workspace.arena.data[start:end]
         return decompress(view, codec, magic=magic, limit=size_max)
 
@@ -204,14 +204,14 @@ class Chunk:
                 Failure(
                     int(np.searchsorted(table[k.ORDINAL], i, "right")),
                     i,
-                    errors.get(i) or self._refusal(i),
+                    errors.get(i) or self.refusal(i),
                 )
                 for i in sorted(bad)
             )
             ended = after + int(state[k.STATE_POSITION] >= 0)
             yield Rows(table, space.arena, range(begins, ended), failures)
 
-    def _refusal(self, ordinal: int) -> KafkaLogError:
+    def refusal(self, ordinal: int) -> KafkaLogError:
         """Why the reference decoder gives the batch up, in its words."""
         try:
             for _ in decode_records(self, self.batch(ordinal)):

@@ -36,8 +36,8 @@ ARRAYS: Final[dict[str, tuple[Any, int]]] = {
 than they are long; everything else is contiguous."""
 
 MODULES: Final = (
-    "byte_kernels", "kernels", "legacy_kernels", "fact_kernels", "hash_kernels", "value_kernels",
-    "text_kernels", "object_kernels", "roll_kernels",
+    "byte_kernels", "kernels", "legacy_kernels", "fact_kernels", "hash_kernels", "map_kernels",
+    "rewrite_kernels", "value_kernels", "text_kernels", "object_kernels", "roll_kernels",
 )  # fmt: skip
 """The modules of this package that hold kernels."""
 

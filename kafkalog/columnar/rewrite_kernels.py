@@ -1,0 +1,165 @@
+"""Compiled loops that write batches of magic 2 again, with some of their records.
+
+Follows `MemoryRecords.filterTo`, `DefaultRecord.writeTo` and `DefaultRecordBatch.writeHeader` of
+Kafka 4.3. Record bytes behind the offset delta are copied as they are.
+"""
+
+# numba compiles these functions: plain loops, no annotations, constants taken in at compile time.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+from __future__ import annotations
+
+import numpy as np
+
+from formats import constants as c
+from kafkalog.columnar import kernels as k
+from kafkalog.columnar.byte_kernels import copy_bytes, varint, varlong
+from kafkalog.columnar.native import inlined, kernel
+
+# What becomes of a batch.
+DROP, COPY, REBUILD, EMPTY = range(4)
+# Rows of the table of what is known of each batch beside its header.
+(ACTION, RAW_START, BODY_START, BODY_END, FIRST_ROW, NEW_HORIZON, NEW_START, NEW_SIZE,
+ PLAN_FIELDS) = range(9)  # fmt: skip
+# What a rebuilt body comes to.
+NEW_COUNT, NEW_BASE_TIME, NEW_MAX_TIME, BODY_FIELDS = range(4)
+
+NO_HORIZON = -1
+_OVERHEAD = c.RECORD_BATCH_OVERHEAD
+_HORIZON_BIT = c.DELETE_HORIZON_MASK
+_APPEND_TIME = c.TIMESTAMP_TYPE_MASK
+_CODEC = c.COMPRESSION_MASK
+
+
+@inlined
+def _put(out, at, value, size):
+    """A number of `size` bytes, most significant first."""
+    for i in range(size):
+        out[at + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)
+
+
+@inlined
+def _put_varlong(out, at, value):
+    """A zigzag varint of up to 64 bits; the position after it."""
+    word = np.uint64((value << 1) ^ (value >> 63))
+    while word >= np.uint64(0x80):
+        out[at] = np.uint8((word & np.uint64(0x7F)) | np.uint64(0x80))
+        word >>= np.uint64(7)
+        at += 1
+    out[at] = np.uint8(word)
+    return at + 1
+
+
+@inlined
+def _varlong_size(value):
+    word = np.uint64((value << 1) ^ (value >> 63))
+    size = np.int64(1)
+    while word >= np.uint64(0x80):
+        word >>= np.uint64(7)
+        size += 1
+    return size
+
+
+@inlined
+def _body(data, rows, keep, row, at, end, append_time, horizon, out, to, facts):
+    """The kept records of a batch, from its row on; where they end in `out`."""
+    base = np.int64(horizon)
+    has_base = horizon != NO_HORIZON
+    newest = np.int64(-(1 << 62))
+    count = np.int64(0)
+    while at < end:
+        length, at = varint(data, at, end)
+        record_end = at + length
+        if keep[row]:
+            timestamp = append_time if append_time != NO_HORIZON else rows[k.TIMESTAMP, row]
+            if not has_base:
+                base = timestamp
+                has_base = True
+            newest = max(newest, timestamp)
+            _, at = varlong(data, at + 1, record_end)
+            delta, at = varint(data, at, record_end)
+            tail = record_end - at
+            size = 1 + _varlong_size(timestamp - base) + _varlong_size(delta) + tail
+            to = _put_varlong(out, to, size)
+            out[to] = 0
+            to = _put_varlong(out, to + 1, timestamp - base)
+            to = _put_varlong(out, to, delta)
+            copy_bytes(out, to, data, at, tail)
+            to += tail
+            count += 1
+        at = record_end
+        row += 1
+    facts[NEW_COUNT] = count
+    facts[NEW_BASE_TIME] = base
+    facts[NEW_MAX_TIME] = newest
+    return to
+
+
+@inlined
+def _header(data, raw, out, at, size, attributes, base_time, max_time, count):
+    """A header like that at `raw`, but for what depends on the records; without its checksum."""
+    copy_bytes(out, at, data, raw, _OVERHEAD)
+    _put(out, at + c.LENGTH_POSITION, size - c.LOG_OVERHEAD, 4)
+    _put(out, at + c.ATTRIBUTES_POSITION, attributes, 2)
+    _put(out, at + c.BASE_TIMESTAMP_POSITION, base_time, 8)
+    _put(out, at + c.MAX_TIMESTAMP_POSITION, max_time, 8)
+    _put(out, at + c.RECORDS_COUNT_POSITION, count, 4)
+
+
+@kernel("bytes table table table flags int int bytes int ints", results=1)
+def rewrite_batches(data, headers, plan, rows, keep, first, last, out, to, facts):
+    """Write batches as the plan says; their checksums are left to be put in.
+
+    Args:
+        data: the bytes that RAW_START, BODY_START and BODY_END of the plan point into.
+        headers: the batches' header table.
+        plan: PLAN_FIELDS rows; NEW_START and NEW_SIZE (0: none) are filled in. No batch that is to
+            be rebuilt is compressed.
+        rows: the records of these batches, from row FIRST_ROW on.
+        keep: which records are kept.
+        first, last: the batches.
+        out: where they go; large enough.
+        to: where in it they begin.
+        facts: BODY_FIELDS numbers of room.
+
+    Returns:
+        Where they end in `out`.
+    """
+    for batch in range(first, last):
+        action = plan[ACTION, batch]
+        raw = plan[RAW_START, batch]
+        plan[NEW_START, batch] = to
+        at = to
+        if action == COPY:
+            copy_bytes(out, to, data, raw, headers[k.SIZE, batch])
+            to += headers[k.SIZE, batch]
+        elif action == EMPTY:
+            attributes = headers[k.ATTRIBUTES, batch] & ~np.int64(_HORIZON_BIT | _CODEC)
+            _header(data, raw, out, to, _OVERHEAD, attributes, np.int64(-1),
+                    headers[k.MAX_TIMESTAMP, batch], np.int64(0))  # fmt: skip
+            to += _OVERHEAD
+        elif action == REBUILD:
+            to = _rebuild(data, headers, plan, rows, keep, batch, out, to, facts)
+        plan[NEW_SIZE, batch] = to - at
+    return to
+
+
+@inlined
+def _append_time(headers, batch):
+    if headers[k.ATTRIBUTES, batch] & _APPEND_TIME:
+        return headers[k.MAX_TIMESTAMP, batch]
+    return np.int64(NO_HORIZON)
+
+
+@inlined
+def _rebuild(data, headers, plan, rows, keep, batch, out, to, facts):
+    horizon = plan[NEW_HORIZON, batch]
+    end = _body(data, rows, keep, plan[FIRST_ROW, batch], plan[BODY_START, batch],
+                plan[BODY_END, batch], _append_time(headers, batch), horizon,
+                out, to + _OVERHEAD, facts)  # fmt: skip
+    attributes = headers[k.ATTRIBUTES, batch] & ~np.int64(_HORIZON_BIT)
+    if horizon != NO_HORIZON:
+        attributes |= _HORIZON_BIT
+    _header(data, plan[RAW_START, batch], out, to, end - to, attributes, facts[NEW_BASE_TIME],
+            facts[NEW_MAX_TIME], facts[NEW_COUNT])  # fmt: skip
+    return end

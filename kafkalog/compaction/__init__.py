@@ -1,0 +1,1 @@
+"""Compaction as Kafka's cleaner does it, without a broker."""

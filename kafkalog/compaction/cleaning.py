@@ -1,0 +1,216 @@
+"""One pass of the cleaner over a log: what becomes of each batch, and the new segments.
+
+Follows `Cleaner.doClean`, `cleanInto` and `groupSegmentsBySize` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from formats.constants import INT32_MAX
+from kafkalog.compaction.cleanable import segments_between
+from kafkalog.compaction.model import Dropped, Tally
+from kafkalog.compaction.offset_map import OffsetMap, build_map
+from kafkalog.compaction.rewriting import emptied, rewritten
+from kafkalog.compaction.transactions import TransactionState, collect_aborted
+from kafkalog.model import Batch
+from kafkalog.records import decode_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kafkalog.compaction.model import Cleanable, CompactionConfig
+    from kafkalog.log_dir import Segment
+    from kafkalog.model import AbortedTransaction, Record
+    from kafkalog.segment import OpenSegment
+    from kafkalog.unified_log import UnifiedLog
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecord:
+    """The last batch of an active producer: its offset where it held data, and the epoch."""
+
+    last_data_offset: int | None
+    producer_epoch: int
+
+
+class Pass:
+    """One pass; first the map is built, then group after group is written.
+
+    Args:
+        log: the partition.
+        config: what decides the result.
+        now_ms: the clock at the start of the pass.
+        cleanable: which part is dirty.
+        producers: the active producers at the log end.
+
+    Raises:
+        CorruptDataError, LimitExceededError: a batch cannot be decoded.
+    """
+
+    def __init__(
+        self,
+        log: UnifiedLog,
+        config: CompactionConfig,
+        now_ms: int,
+        cleanable: Cleanable,
+        producers: Mapping[int, LastRecord],
+    ) -> None:
+        self.tally = Tally()
+        self.config = config
+        self._log = log
+        self._now_ms = now_ms
+        self._producers = producers
+        self._upper = cleanable.first_uncleanable_offset
+        self._legacy_horizon_ms = self._legacy_horizon(cleanable.first_dirty_offset)
+        self.map = self._build(cleanable)
+        self.end_offset = self.map.latest_offset + 1
+        self._transactions = TransactionState()
+
+    def _legacy_horizon(self, first_dirty: int) -> int:
+        clean = [s.log.mtime_ms for s in self._log.segments if s.base_offset < first_dirty]
+        return clean[-1] - self.config.delete_retention_ms if clean else 0
+
+    def _build(self, cleanable: Cleanable) -> OffsetMap:
+        first, upper = cleanable.first_dirty_offset, self._upper
+        dirty = segments_between(self._log.segments, first, upper)
+        transactions = TransactionState()
+        if dirty:
+            start = dirty[0].base_offset
+            lower = self._log.log_start_offset
+            transactions.expect(collect_aborted(self._log.segments, start, lower, upper))
+        return build_map(self._log, dirty, cleanable, transactions, self.config.keys_max)
+
+    def groups(self) -> list[list[Segment]]:
+        """The segments from the first one on, as they are put together."""
+        segments = segments_between(self._log.segments, 0, self.end_offset)
+        return group_segments(segments, self.config, self._upper)
+
+    def clean(self, group: Sequence[Segment]) -> Iterator[bytes]:
+        """The batches of the new segment of a group, one after the other; groups come in order."""
+        self._transactions.kept = []
+        for segment in group:
+            upper = self._next_base(segment)
+            self._transactions.expect(
+                collect_aborted(
+                    self._log.segments, segment.base_offset, self._log.log_start_offset, upper
+                )
+            )
+            keep_legacy = segment.log.mtime_ms > self._legacy_horizon_ms
+            with self._log.open_segment(segment) as opened:
+                for batch in opened.scan_from(segment.base_offset):
+                    assert isinstance(batch, Batch), "the log was checked"
+                    data = self._cleaned(opened, batch, keep_legacy)
+                    self.tally.bytes_read += batch.size_bytes
+                    self.tally.bytes_written += len(data)
+                    if data:
+                        yield data
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """The entries of the transaction index of the group that was cleaned last."""
+        return self._transactions.kept
+
+    def _next_base(self, segment: Segment) -> int:
+        if segment.next_base_offset is not None:
+            return segment.next_base_offset
+        with self._log.open_segment(segment) as opened:
+            return opened.next_offset()
+
+    def _cleaned(self, opened: OpenSegment, batch: Batch, keep_legacy: bool) -> bytes:
+        """What the new log holds of a batch."""
+        source = opened.source
+        is_discardable = self._transactions.is_discardable(source, batch)
+        drop_all = is_discardable
+        horizon = batch.delete_horizon_ms
+        if batch.is_control:
+            drop_all = is_discardable and horizon is not None and horizon <= self._now_ms
+        stays_empty = self._is_last_of_producer(batch) or batch.next_offset == self._upper
+        if drop_all and not stays_empty:
+            self._drop_all(batch, len(list(decode_records(source, batch))))
+            return b""
+        records = list(decode_records(source, batch))
+        kept = []
+        self.tally.records_read += len(records)
+        for record in records:
+            why = self._why_dropped(batch, record, drop_all=drop_all, keep_legacy=keep_legacy)
+            if why is None:
+                kept.append(record)
+            else:
+                self.tally.dropped[why] += 1
+        self.tally.records_kept += len(kept)
+        if not kept:
+            return emptied(batch) if stays_empty else b""
+        has_tombstone = any(record.value is None for record in kept)
+        needs_horizon = horizon is None and (has_tombstone or (is_discardable and batch.is_control))
+        if len(kept) == len(records) and batch.magic >= 2 and not needs_horizon:
+            return source.read(batch.position, batch.size_bytes)
+        if needs_horizon:
+            horizon = self._now_ms + self.config.delete_retention_ms
+        return rewritten(batch, kept, horizon)
+
+    def _drop_all(self, batch: Batch, count: int) -> None:
+        self.tally.records_read += count
+        self.tally.dropped[Dropped.MARKER if batch.is_control else Dropped.ABORTED] += count
+
+    def _is_last_of_producer(self, batch: Batch) -> bool:
+        last = self._producers.get(batch.producer_id) if batch.producer_id >= 0 else None
+        if last is None:
+            return False
+        if last.last_data_offset is not None:
+            return batch.last_offset == last.last_data_offset
+        return batch.is_control and batch.producer_epoch == last.producer_epoch
+
+    def _why_dropped(
+        self, batch: Batch, record: Record, *, drop_all: bool, keep_legacy: bool
+    ) -> Dropped | None:
+        """Why a record goes, None where it is kept."""
+        if drop_all:
+            return Dropped.MARKER if batch.is_control else Dropped.ABORTED
+        if batch.is_control or record.offset > self.map.latest_offset:
+            return None
+        if record.key is None:
+            return Dropped.NO_KEY
+        if record.offset < self.map.get(record.key):
+            return Dropped.SUPERSEDED
+        if record.value is not None:
+            return None
+        horizon = batch.delete_horizon_ms
+        stays = horizon is None or self._now_ms < horizon if batch.magic >= 2 else keep_legacy
+        return None if stays else Dropped.TOMBSTONE
+
+
+def group_segments(
+    segments: Sequence[Segment], config: CompactionConfig, upper: int
+) -> list[list[Segment]]:
+    """Neighbours that together stay within the limits of one segment, greedily.
+
+    Args:
+        segments: in order.
+        config: segment_bytes, segment_index_bytes.
+        upper: the offset behind the last of them.
+    """
+    groups: list[list[Segment]] = []
+    used = (0, 0, 0)
+    following = [*(s.base_offset for s in segments[1:]), upper]
+    for segment, next_base in zip(segments, following, strict=True):
+        sizes = _sizes(segment)
+        total = (used[0] + sizes[0], used[1] + sizes[1], used[2] + sizes[2])
+        limits = (config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes)
+        fits = bool(groups) and all(a <= b for a, b in zip(total, limits, strict=True))
+        if fits and sizes[0]:
+            fits = next_base - 1 - groups[-1][0].base_offset <= INT32_MAX
+        if fits:
+            groups[-1].append(segment)
+            used = total
+        else:
+            groups.append([segment])
+            used = sizes
+    return groups
+
+
+def _sizes(segment: Segment) -> tuple[int, int, int]:
+    indexes = (segment.offset_index, segment.time_index)
+    sizes = [entry.size_bytes if entry else 0 for entry in indexes]
+    return segment.log.size_bytes, sizes[0], sizes[1]

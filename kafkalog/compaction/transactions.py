@@ -1,0 +1,91 @@
+"""Which batches belong to aborted transactions, and which markers are needed no more.
+
+Follows `CleanedTransactionMetadata` and `LocalLog.collectAbortedTransactions` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from kafkalog.control_records import control_record
+from kafkalog.indexes import read_aborted_transactions
+from kafkalog.records import decode_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.log_dir import Segment
+    from kafkalog.model import AbortedTransaction, Batch
+    from kafkalog.source import Readable
+
+
+def collect_aborted(
+    segments: Sequence[Segment], start: int, lower: int, upper: int
+) -> Iterator[AbortedTransaction]:
+    """The entries of transaction indexes from the segment `start` on that reach into a range."""
+    for segment in segments:
+        if segment.base_offset < start or segment.transaction_index is None:
+            continue
+        for entry in read_aborted_transactions(segment.transaction_index.path):
+            if entry.last_offset >= lower and entry.first_offset < upper:
+                yield entry
+            if entry.last_stable_offset >= upper:
+                return
+
+
+class TransactionState:
+    """Open transactions while a log is read from its beginning; batches come in their order."""
+
+    def __init__(self) -> None:
+        self.kept: list[AbortedTransaction] = []
+        self._pending: list[tuple[int, int, AbortedTransaction]] = []
+        self._count = 0
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._with_data: set[int] = set()
+        self._committed: set[int] = set()
+
+    def expect(self, entries: Iterator[AbortedTransaction]) -> None:
+        """Aborted transactions that will come; told twice, they do no harm."""
+        for entry in entries:
+            self._count += 1
+            heapq.heappush(self._pending, (entry.first_offset, self._count, entry))
+
+    def is_discardable(self, source: Readable, batch: Batch) -> bool:
+        """Whether the batch was aborted, or is a marker of which no data are left.
+
+        Raises:
+            CorruptDataError: a control record cannot be read.
+        """
+        while self._pending and self._pending[0][0] <= batch.last_offset:
+            entry = heapq.heappop(self._pending)[2]
+            self._aborted.setdefault(entry.producer_id, entry)
+        if batch.is_control:
+            return self._is_marker_discardable(source, batch)
+        if not batch.is_transactional:
+            return False
+        if batch.producer_id in self._aborted:
+            self._with_data.add(batch.producer_id)
+            return True
+        self._committed.add(batch.producer_id)
+        return False
+
+    def _is_marker_discardable(self, source: Readable, batch: Batch) -> bool:
+        record = next(decode_records(source, batch), None)
+        if record is None:
+            return True
+        name = control_record(record).type_name
+        who = batch.producer_id
+        if name == "ABORT":
+            entry = self._aborted.pop(who, None)
+            has_data = who in self._with_data
+            self._with_data.discard(who)
+            if entry is not None and has_data:
+                self.kept.append(entry)
+                return False
+            return True
+        if name == "COMMIT":
+            is_known = who in self._committed
+            self._committed.discard(who)
+            return not is_known
+        return False

@@ -1,0 +1,28 @@
+"""The only package that creates, writes, syncs, renames, removes and locks files.
+
+What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What makes a log makes a
+`NewDirectory` while it holds a `LogDirLock` on what it reads; what changes one holds it with
+`writes` and goes through `Changes`.
+"""
+
+from kafkalog.storage.changes import Changes, Step, StepKind
+from kafkalog.storage.directories import (
+    BUILDING_SUFFIX,
+    NewDirectory,
+    require_space,
+    require_vacant,
+)
+from kafkalog.storage.files import NewFile
+from kafkalog.storage.locks import LogDirLock
+
+__all__ = [
+    "BUILDING_SUFFIX",
+    "Changes",
+    "LogDirLock",
+    "NewDirectory",
+    "NewFile",
+    "Step",
+    "StepKind",
+    "require_space",
+    "require_vacant",
+]

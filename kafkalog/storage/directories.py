@@ -1,0 +1,194 @@
+"""Directories that appear whole, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, BinaryIO, Final, Self
+
+from kafkalog.errors import DestinationExistsError, UnwritableError
+from kafkalog.storage.system import NO_LOCKS, sync_directory, unwritable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+BUILDING_SUFFIX: Final = ".kafkalog-partial"
+"""Ends the name of a directory that is still being written, or that a killed run left."""
+
+
+class NewDirectory:
+    """A directory of files that appears whole, or not at all; use it as a context manager.
+
+    The files are written below `<path>.kafkalog-partial`, beside the place where the directory will
+    be. Where the block ends well, every directory is synced, then the whole gets its name by one
+    rename, then the directory around it is synced; else all is removed. After a crash there is the
+    whole directory under its name, or none and the other one, which the next run removes.
+
+    Not guaranteed: what a file system does that ignores syncs. An empty directory of that name is
+    replaced; its owner and permissions go with it.
+
+    Args:
+        path: what it shall be called: nothing of that name, or an empty directory.
+
+    Attributes:
+        building: where its files are until the block ends.
+        left_over_removed: whether the left-over of a run that was killed was removed for it.
+
+    Raises:
+        DestinationExistsError: something is there, or another run is writing it now.
+        UnwritableError: it cannot be created there, or written.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.realpath(path)
+        self.building = self.path + BUILDING_SUFFIX
+        require_vacant(self.path)
+        try:
+            self.left_over_removed = _remove_left_over(self.building)
+            os.mkdir(self.building)
+            self._lock = _locked(self.building)
+        except (OSError, ValueError) as error:
+            raise unwritable(error, path) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def place(self, name: str) -> str:
+        """Where a file is until the directory gets its name; `name` is relative, with slashes."""
+        return os.path.join(self.building, name)
+
+    @contextmanager
+    def create(self, name: str, mtime_ms: int | None = None) -> Iterator[BinaryIO]:
+        """A new file, synced when the block ends; directories on the way to it are made.
+
+        With `mtime_ms` it is as old as that: a broker goes by the age of a log without timestamps.
+        """
+        path = self.place(name)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
+                yield file
+                file.flush()
+                if mtime_ms is not None:
+                    os.utime(file.fileno(), ns=(mtime_ms * 1_000_000,) * 2)
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise unwritable(error, self._final(name)) from error
+
+    def write(self, name: str, data: bytes) -> None:
+        """A file of these bytes, in place of one of that name."""
+        self.remove(name)
+        with self.create(name) as file:
+            file.write(data)
+
+    def make(self, name: str) -> None:
+        """A directory, with those on the way to it."""
+        try:
+            os.makedirs(self.place(name), exist_ok=True)
+        except OSError as error:
+            raise unwritable(error, self._final(name)) from error
+
+    def remove(self, name: str) -> None:
+        """Take a file away, where there is one."""
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(self.place(name))
+        except OSError as error:
+            raise unwritable(error, self._final(name)) from error
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self._publish()
+        except OSError as failure:
+            raise unwritable(failure, self.path) from failure
+        finally:
+            shutil.rmtree(self.building, ignore_errors=True)
+            os.close(self._lock)
+
+    def _publish(self) -> None:
+        require_vacant(self.path)
+        for directory, _, _ in os.walk(self.building, topdown=False):
+            sync_directory(directory)
+        os.rename(self.building, self.path)
+        sync_directory(os.path.dirname(self.path))
+
+    def _final(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+
+def require_space(path: str, size_bytes: int) -> None:
+    """Raise `UnwritableError` unless there is room for so many bytes where `path` will be."""
+    place = os.path.dirname(os.path.realpath(path))
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        raise unwritable(error, path) from error
+    if free < size_bytes:
+        raise UnwritableError(
+            f"It needs up to {size_bytes} bytes, the file system has {free} left.",
+            path=path,
+            hint="Free some space, or choose another file system.",
+        )
+
+
+def require_vacant(path: str) -> None:
+    """Raise unless there is nothing of that name, or an empty directory that can be replaced."""
+    if not os.path.lexists(path):
+        return
+    try:
+        is_empty = stat.S_ISDIR(os.lstat(path).st_mode) and not os.listdir(path)
+    except OSError as error:
+        raise unwritable(error, path) from error
+    if not is_empty:
+        raise DestinationExistsError(
+            "There is something of that name, and it is no empty directory.",
+            path=path,
+            hint="Choose another name, or remove it.",
+        )
+    if os.path.ismount(path):
+        raise DestinationExistsError(
+            "This is a mount point, whose place the new directory cannot take.",
+            path=path,
+            hint=f"Name a directory in it, such as {os.path.join(path, 'result')}.",
+        )
+
+
+def _remove_left_over(path: str) -> bool:
+    """Remove what a run that was killed left; whether there was anything."""
+    if not os.path.lexists(path):
+        return False
+    lock = _locked(path)
+    try:
+        shutil.rmtree(path)
+    finally:
+        os.close(lock)
+    return True
+
+
+def _locked(path: str) -> int:
+    """A directory, open and locked against other runs of ours."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return directory
+        os.close(directory)
+        if error.errno != errno.EWOULDBLOCK:
+            raise
+        raise DestinationExistsError(
+            "Another run is writing it.", path=path, hint="Wait for it, or choose another name."
+        ) from error
+    return directory

@@ -1,0 +1,83 @@
+"""The lock of a log directory, as the JVM takes it: POSIX record locks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import Self
+
+from kafkalog.errors import LogDirInUseError, UnreadableError
+from kafkalog.storage.system import NO_LOCKS, unwritable
+
+
+class LogDirLock:
+    """Keeps brokers off a log directory; use it as a context manager.
+
+    A broker holds an exclusive lock on `.lock` (`FileLock` of Kafka). Who reads takes a shared one,
+    and opens the file for reading only: without a file nobody is kept off. Who writes takes an
+    exclusive one, and makes the file where there is none; it stays, as after a broker that was
+    killed. A broker removes the file when it ends: the lock on a removed one is worth nothing, so
+    it is taken again.
+
+    POSIX drops the lock when the process closes any descriptor of the file: nothing else may open
+    it meanwhile. Not guaranteed: locks across hosts, on network file systems.
+
+    Args:
+        path: the log directory.
+        writes: whether it will be changed.
+
+    Raises:
+        LogDirInUseError: a broker, or another program that writes, has it.
+        UnreadableError: the file cannot be opened, or not be created.
+    """
+
+    def __init__(self, path: str, *, writes: bool = False) -> None:
+        self.path = os.path.join(path, ".lock")
+        self._writes = writes
+        self._file = -1
+
+    def __enter__(self) -> Self:
+        try:
+            while not self._take():
+                self.__exit__()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if self._writes:
+                raise unwritable(error, self.path) from error
+        except OSError as error:
+            if self._file < 0:
+                reason = os.strerror(error.errno or 0)
+                raise UnreadableError(f"It cannot be opened: {reason}.", path=self.path) from error
+            if self._writes or error.errno not in NO_LOCKS:
+                self.__exit__()
+                raise self._in_use(error) from error
+        return self
+
+    def _take(self) -> bool:
+        """Open and lock the file; whether it is still the one of that name."""
+        flags = (os.O_RDWR | os.O_CREAT) if self._writes else os.O_RDONLY
+        flags |= os.O_CLOEXEC | os.O_NONBLOCK
+        self._file = os.open(self.path, flags, 0o666)
+        kind = fcntl.LOCK_EX if self._writes else fcntl.LOCK_SH
+        fcntl.lockf(self._file, kind | fcntl.LOCK_NB)
+        try:
+            return os.path.samestat(os.fstat(self._file), os.stat(self.path))
+        except FileNotFoundError:
+            return not self._writes  # the broker that had it has just ended
+
+    def _in_use(self, error: OSError) -> LogDirInUseError:
+        if error.errno in NO_LOCKS:
+            return LogDirInUseError(
+                "The file system has no locks: nothing keeps a broker off.",
+                path=self.path,
+                hint="Work on a copy on another file system.",
+            )
+        return LogDirInUseError(
+            "A broker is running on this log directory.",
+            path=self.path,
+            hint="Stop the broker, or work on a copy.",
+        )
+
+    def __exit__(self, *_: object) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

@@ -1,0 +1,35 @@
+"""What the operating system says, in our words; names that last."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Final
+
+from kafkalog.errors import DestinationExistsError, UnwritableError
+
+NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
+"""A file system without locks says one of these."""
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory last."""
+    directory = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def exists(path: str) -> DestinationExistsError:
+    """What is said where something is in the way."""
+    return DestinationExistsError(
+        "There is something of that name.", path=path, hint="Choose another name, or remove it."
+    )
+
+
+def unwritable(error: OSError | ValueError, path: str) -> UnwritableError:
+    """What is said where writing fails."""
+    number = error.errno if isinstance(error, OSError) else None
+    reason = os.strerror(number) if number else str(error)
+    return UnwritableError(f"It cannot be written: {reason}.", path=path)
