@@ -201,9 +201,17 @@ class EpochsMatchFile(PartitionCheck):
             before = entry
 
     def _falling_epochs(self) -> Iterator[Defect]:
-        """Without a file to tell, epochs must not fall."""
-        for before, run in zip(self._runs, self._runs[1:], strict=False):
-            if run.epoch < before.epoch:
+        """Without a file to tell, epochs must not fall.
+
+        Where the batch before is the only one with its epoch, it is the one that is told.
+        """
+        for number in range(1, len(self._runs)):
+            before, run = self._runs[number - 1 : number + 1]
+            if run.epoch >= before.epoch:
+                continue
+            if before.count == 1 and (number < 2 or self._runs[number - 2].epoch <= run.epoch):
+                yield self._batch_defect(before, f"before epoch {run.epoch}")
+            else:
                 yield self._batch_defect(run, f"after epoch {before.epoch}")
 
     def _no_entries(self) -> Iterator[Defect]:
