@@ -142,7 +142,10 @@ def frames_while_sane(data: bytes) -> list[tuple[int, int]]:
 
 
 def touched(before: bytes, after: bytes, batches: list[OriginalBatch]) -> list[OriginalBatch]:
-    """The batches of which a byte is another one now, or none; of one that is there twice, of both."""
+    """The batches of which a byte is another one now, or none.
+
+    Of one that is there twice it takes a byte of both.
+    """
     gone = []
     for batch in batches:
         at = before.find(batch.data)
