@@ -108,6 +108,7 @@ class EpochsMatchFile(PartitionCheck):
     def begin(self, log: CheckedLog) -> None:
         """The batches of a segment follow: none before them reaches its base offset."""
         self._release(INT64_MAX if log.base_offset is None else log.base_offset)
+        self._last_offset = -1
         super().begin(log)
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
@@ -116,9 +117,7 @@ class EpochsMatchFile(PartitionCheck):
         if self._held is not None:
             headers = np.concatenate((self._held[0], headers), axis=1)
             valid = np.concatenate((self._held[1], valid))
-        base = headers[h.BASE_OFFSET]
-        following = np.minimum.accumulate(base[::-1])[-2::-1]
-        self._take(headers[:, :-1], valid[:-1], following)
+        self._take(headers[:, :-1], valid[:-1], headers[h.BASE_OFFSET, 1:])
         self._held = headers[:, -1:].copy(), valid[-1:].copy()
         return iter(())
 
@@ -132,13 +131,16 @@ class EpochsMatchFile(PartitionCheck):
     def _take(
         self, headers: NDArray[np.int64], valid: NDArray[np.bool_], following: NDArray[np.int64]
     ) -> None:
-        """Batches, and the lowest base offset after each."""
+        """Batches, and the base offset after each."""
         base, last = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
+        if not len(base):
+            return
+        before = np.concatenate(([self._last_offset], base[:-1]))
+        self._last_offset = int(base[-1])
         speaks = valid & (headers[h.MAGIC] >= 2) & (headers[h.EPOCH] != _NO_EPOCH)
-        speaks &= (base > self._last_offset) & (base < following) & (last >= base)
+        speaks &= (before < base) & (base < following) & (last >= base)
         of = np.flatnonzero(speaks)
         if len(of):
-            self._last_offset = int(base[of[-1]])
             self._add_runs(headers[:, of])
             self._find_cuts(base[of], last[of])
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog.check.verify import Verification
-from kafkalog.model import Level, Severity
+from kafkalog.model import Level
 from tests.kafkalog.check.file_fields import Place, places
-from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, make_small_log_dir
+from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, SmallLogDir, make_small_log_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,19 +31,18 @@ _clock = itertools.count(1_800_000_000_000_000_000, 1_000_000_000)
 
 @dataclass(frozen=True)
 class Trial:
-    """One bit that was flipped, and the serious findings that were not there before."""
+    """One bit that was flipped, and the findings that were not there before."""
 
-    log_dir: str
+    small: SmallLogDir
     place: Place
     bit: int
     found: frozenset[Defect]
 
 
-def serious_findings(log_dir: Path) -> frozenset[Defect]:
-    """All that `verify --level deep` says, but notes."""
+def findings(log_dir: Path) -> frozenset[Defect]:
+    """All that `verify --level deep` says."""
     run = Verification(Level.DEEP)
-    found = [*run.verify(log_dir), *run.end()]
-    return frozenset(defect for defect in found if defect.severity != Severity.NOTE)
+    return frozenset((*run.verify(log_dir), *run.end()))
 
 
 @contextmanager
@@ -59,24 +58,20 @@ def changed(path: Path, data: bytes) -> Iterator[None]:
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def files_of(log_dir: Path) -> list[Path]:
-    """All that are flipped: every file but the mark of a clean shutdown, of which a broker reads
-    only whether it is there."""
-    found = (path for path in log_dir.rglob("*") if path.is_file())
-    return sorted(path for path in found if path.name != ".kafka_cleanshutdown")
-
-
-def flip_bits(log_dir: Path, share: float = 1.0, seed: int = 0) -> Iterator[Trial]:
+def flip_bits(
+    small: SmallLogDir, log_dir: Path, share: float = 1.0, seed: int = 0
+) -> Iterator[Trial]:
     """One trial a bit.
 
     Args:
-        log_dir: a small log directory; it is changed and restored.
+        small: which one.
+        log_dir: where it is; it is changed and restored.
         share: how many of the bits below a checksum are tried; of the others all are.
         seed: which ones.
     """
     rng = random.Random(seed)
-    before = serious_findings(log_dir)
-    for path in files_of(log_dir):
+    before = findings(log_dir)
+    for path in small.files(log_dir):
         data = path.read_bytes()
         for place in places(path):
             for bit in range(8):
@@ -85,7 +80,7 @@ def flip_bits(log_dir: Path, share: float = 1.0, seed: int = 0) -> Iterator[Tria
                 hurt = bytearray(data)
                 hurt[place.position] ^= 1 << bit
                 with changed(path, hurt):
-                    yield Trial(log_dir.name, place, bit, serious_findings(log_dir) - before)
+                    yield Trial(small, place, bit, findings(log_dir) - before)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -103,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             log_dir = make_small_log_dir(small, Path(scratch))
             missed: Counter[tuple[str, str]] = Counter()
             total: Counter[tuple[str, str]] = Counter()
-            for trial in flip_bits(log_dir, options.share, options.seed):
+            for trial in flip_bits(small, log_dir, options.share, options.seed):
                 key = trial.place.kind, trial.place.field
                 total[key] += 1
                 missed[key] += not trial.found
