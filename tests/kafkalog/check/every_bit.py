@@ -20,9 +20,10 @@ from kafkalog.check.verify import Verification
 from kafkalog.model import Level
 from tests.kafkalog.check.file_fields import Place, places
 from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, SmallLogDir, make_small_log_dir
+from tests.kafkalog.check.undetectable import class_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.model import Defect
 
@@ -58,54 +59,52 @@ def changed(path: Path, data: bytes) -> Iterator[None]:
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def flip_bits(
-    small: SmallLogDir, log_dir: Path, share: float = 1.0, seed: int = 0
-) -> Iterator[Trial]:
-    """One trial a bit.
+def bits_of(small: SmallLogDir, log_dir: Path) -> list[tuple[Place, int]]:
+    """All bits of the files that are flipped."""
+    found = (place for path in small.files(log_dir) for place in places(path))
+    return [(place, bit) for place in found for bit in range(8)]
 
-    Args:
-        small: which one.
-        log_dir: where it is; it is changed and restored.
-        share: how many of the bits below a checksum are tried; of the others all are.
-        seed: which ones.
-    """
-    rng = random.Random(seed)
+
+def flip(small: SmallLogDir, log_dir: Path, bits: Iterable[tuple[Place, int]]) -> Iterator[Trial]:
+    """One trial a bit; the log directory is changed and restored."""
     before = findings(log_dir)
-    for path in small.files(log_dir):
-        data = path.read_bytes()
-        for place in places(path):
-            for bit in range(8):
-                if place.has_checksum and rng.random() >= share:
-                    continue
-                hurt = bytearray(data)
-                hurt[place.position] ^= 1 << bit
-                with changed(path, hurt):
-                    yield Trial(small, place, bit, findings(log_dir) - before)
+    for place, bit in bits:
+        hurt = bytearray(place.path.read_bytes())
+        hurt[place.position] ^= 1 << bit
+        with changed(place.path, bytes(hurt)):
+            found = findings(log_dir) - before
+        yield Trial(small, place, bit, found)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Flip and print."""
+    """Flip and print: what was not reported, and the share of all bits that is."""
     parser = argparse.ArgumentParser(description=__doc__)
     names = [small.name for small in SMALL_LOG_DIRS]
     parser.add_argument("names", nargs="*", help=f"of {', '.join(names)}; default: all")
     parser.add_argument("--share", type=float, default=1.0, help="of the bits below a checksum")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
+    rng = random.Random(options.seed)
+    total = 0
+    missed: Counter[str | None] = Counter()
+    with tempfile.TemporaryDirectory() as scratch:
         for small in SMALL_LOG_DIRS:
             if options.names and small.name not in options.names:
                 continue
             log_dir = make_small_log_dir(small, Path(scratch))
-            missed: Counter[tuple[str, str]] = Counter()
-            total: Counter[tuple[str, str]] = Counter()
-            for trial in flip_bits(small, log_dir, options.share, options.seed):
-                key = trial.place.kind, trial.place.field
-                total[key] += 1
-                missed[key] += not trial.found
-            print(small.name, sum(total.values()), sum(missed.values()))
-            for key, count in missed.items():
-                if count:
-                    print("   ", *key, count, "of", total[key])
+            bits = bits_of(small, log_dir)
+            tried = [b for b in bits if not b[0].has_checksum or rng.random() < options.share]
+            here = Counter(
+                class_of(trial.place, trial.bit)
+                for trial in flip(small, log_dir, tried)
+                if not trial.found
+            )
+            print(f"{small.name}: {len(tried)} of {len(bits)} bits, not reported {dict(here)}")
+            total += len(bits)
+            missed += here
+    lost = missed.total()
+    print(f"reported: {1 - lost / total:.3%} of {total} bits; "
+          f"explained: {1 - missed[None] / total:.3%}")  # fmt: skip
 
 
 if __name__ == "__main__":
