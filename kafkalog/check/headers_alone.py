@@ -114,6 +114,7 @@ def _contradictions(stretch: Stretch) -> Iterator[tuple[NDArray[np.bool_], str]]
     yield ends_transaction & (count != 1), "a transaction's marker is not alone in its batch"
     of_kraft = (marker > _COMMIT) & (marker <= _KRAFT_VOTERS)
     yield of_kraft & is_transactional, "a control record of KRaft is transactional"
+    yield of_kraft & has_producer, "a control record of KRaft has a producer"
     has_horizon = attributes & c.DELETE_HORIZON_MASK != 0
     yield has_horizon & (count == 0), "a batch without records has a delete horizon"
 

@@ -108,6 +108,7 @@ class EpochsMatchFile(PartitionCheck):
     def begin(self, log: CheckedLog) -> None:
         """The batches of a segment follow: none before them reaches its base offset."""
         self._release(INT64_MAX if log.base_offset is None else log.base_offset)
+        self._last_offset = -1
         super().begin(log)
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
@@ -116,9 +117,7 @@ class EpochsMatchFile(PartitionCheck):
         if self._held is not None:
             headers = np.concatenate((self._held[0], headers), axis=1)
             valid = np.concatenate((self._held[1], valid))
-        base = headers[h.BASE_OFFSET]
-        following = np.minimum.accumulate(base[::-1])[-2::-1]
-        self._take(headers[:, :-1], valid[:-1], following)
+        self._take(headers[:, :-1], valid[:-1], headers[h.BASE_OFFSET, 1:])
         self._held = headers[:, -1:].copy(), valid[-1:].copy()
         return iter(())
 
@@ -132,13 +131,16 @@ class EpochsMatchFile(PartitionCheck):
     def _take(
         self, headers: NDArray[np.int64], valid: NDArray[np.bool_], following: NDArray[np.int64]
     ) -> None:
-        """Batches, and the lowest base offset after each."""
+        """Batches, and the base offset after each."""
         base, last = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
+        if not len(base):
+            return
+        before = np.concatenate(([self._last_offset], base[:-1]))
+        self._last_offset = int(base[-1])
         speaks = valid & (headers[h.MAGIC] >= 2) & (headers[h.EPOCH] != _NO_EPOCH)
-        speaks &= (base > self._last_offset) & (base < following) & (last >= base)
+        speaks &= (before < base) & (base < following) & (last >= base)
         of = np.flatnonzero(speaks)
         if len(of):
-            self._last_offset = int(base[of[-1]])
             self._add_runs(headers[:, of])
             self._find_cuts(base[of], last[of])
 
@@ -201,9 +203,17 @@ class EpochsMatchFile(PartitionCheck):
             before = entry
 
     def _falling_epochs(self) -> Iterator[Defect]:
-        """Without a file to tell, epochs must not fall."""
-        for before, run in zip(self._runs, self._runs[1:], strict=False):
-            if run.epoch < before.epoch:
+        """Without a file to tell, epochs must not fall.
+
+        Where the batch before is the only one with its epoch, it is the one that is told.
+        """
+        for number in range(1, len(self._runs)):
+            before, run = self._runs[number - 1 : number + 1]
+            if run.epoch >= before.epoch:
+                continue
+            if before.count == 1 and (number < 2 or self._runs[number - 2].epoch <= run.epoch):
+                yield self._batch_defect(before, f"before epoch {run.epoch}")
+            else:
                 yield self._batch_defect(run, f"after epoch {before.epoch}")
 
     def _no_entries(self) -> Iterator[Defect]:

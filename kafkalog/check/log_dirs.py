@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.defects import make_defect
-from kafkalog.names import DirectoryState, FileKind, FileState, segment_file_name
+from kafkalog.names import DirectoryState, FileKind, segment_file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,20 +33,12 @@ _LEFT: Final = {
 
 
 def partition_names_are_canonical(partition: CheckedPartition) -> Iterator[Defect]:
-    """Files that a start takes for segments have the names that Kafka gives, and their log."""
+    """Files that a start takes for segments have the names that Kafka gives."""
     directory = partition.directory
-    logs = {entry.name.offset for entry in directory.live(FileKind.LOG)}
     for entry in directory.files:
         if _is_misnamed(entry):
             detail = f"A start takes {entry.name.name!r} for the file of a segment."
             yield make_defect("file-name-not-canonical", entry.path, detail)
-        elif (
-            entry.name.kind in _INDEXES
-            and entry.name.state == FileState.LIVE
-            and entry.name.offset not in logs
-        ):
-            detail = f"There is no log with base offset {entry.name.offset}."
-            yield make_defect("index-without-log", entry.path, detail)
     for name in directory.directories:
         path = os.path.join(directory.path, name)
         yield make_defect("directory-in-partition", path, "Kafka makes no directory there.")

@@ -16,10 +16,9 @@ from kafkalog.check.aborted_transactions import AbortedTransactions
 from kafkalog.check.batch_checks import PartitionCheck
 from kafkalog.check.open_transactions import OpenTransactions
 from kafkalog.check.passages import Passage
-from kafkalog.check.producer_rows import Timeline, is_malformed
+from kafkalog.check.producer_rows import Timeline
 from kafkalog.check.producer_states import ProducerStates
 from kafkalog.check.snapshots import SnapshotCheck
-from kafkalog.columnar import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.names import DirectoryState, FileKind
 
@@ -80,7 +79,6 @@ class ProducerHistory(PartitionCheck):
         """What is wrong with these batches, given those before them; by rising numbers."""
         found = [(0, defect) for defect in self._late]
         self._late = []
-        found += self._malformed(stretch)
         believed = self._timeline.believed(stretch, self._limit)
         bases = believed.base_offsets
         done = 0
@@ -123,22 +121,6 @@ class ProducerHistory(PartitionCheck):
             self._log_start = None
         else:
             yield from self._snapshots.compare_next(ahead)
-
-    def _malformed(self, stretch: Stretch) -> Iterator[Found]:
-        """Every marker can be read and is that of a producer."""
-        odd = is_malformed(stretch.headers, stretch.markers) & stretch.crc_valid
-        odd[[ordinal for ordinal, _ in stretch.refusals]] = False
-        for i in np.flatnonzero(odd).tolist():
-            yield (
-                i,
-                make_defect(
-                    "control-record-malformed",
-                    self.log.path,
-                    "The control batch holds no readable marker, or none of its producer.",
-                    position=int(stretch.headers[h.POSITION, i]),
-                    offset=int(stretch.headers[h.BASE_OFFSET, i]),
-                ),
-            )
 
     def end(self) -> Iterator[Defect]:
         """What is wrong now that all batches have been seen."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.check.against_log import IndexesMatchLog
 from kafkalog.check.checkpoints import checkpoints_fit_logs
-from kafkalog.check.epoch_order import LeaderEpochsDoNotDecrease
 from kafkalog.check.headers_alone import (
     AttributesAreKnown,
     ChecksumsMatch,
@@ -76,7 +75,6 @@ SEGMENT_CHECKS: Final[tuple[type[SegmentCheck], ...]] = (
 
 PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = (
     OffsetsAreComplete,
-    LeaderEpochsDoNotDecrease,
     EpochsMatchFile,
     ProducerHistory,
 )

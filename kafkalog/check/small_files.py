@@ -142,7 +142,7 @@ def _meta_properties(path: str) -> int | None:
         if not is_sound or line == text:
             return position
         position += len(line)
-    return position if wanted else None
+    return position if wanted or len(lines) <= 2 else None
 
 
 def _is_date(line: str) -> bool:

@@ -110,10 +110,6 @@ REFERENCES: Final = (
     Reference("segment-too-large", _D, "A log file is larger than 2147483647 bytes.",
               "It cannot be opened: the log directory is taken offline.", None,
               arises="Another program appended to the file."),
-    Reference("leader-epoch-decreases", _D, "The leader epoch of a batch does not fit those of "
-              "the batches around it: it is lower than one before it, or higher than one behind "
-              "it.", "Not noticed, no checksum covers it: replicas may be cut off at the wrong "
-              "offset.", _REPLICA, arises=_BITS),
     Reference("batch-header-contradictory", _W, "Fields of a batch's header contradict each other "
               "or its marker.", "Not noticed once the batch is in the log.", None,
               arises="A broker or a tool with a bug: the checksum is right."),

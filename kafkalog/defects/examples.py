@@ -17,21 +17,23 @@ EXAMPLES: Final[dict[str, str]] = {
     "zero-tail": "The last 100 bytes are zero: preallocated or never written.",
     "decompression-failed": "The zstd data cannot be decompressed: the frame at position 0 is cut "
     "off.",
-    "unknown-codec": "Kafka has no compression codec 5 for magic 2.",
+    "unknown-codec": "Codec 5 is unknown to magic 2.",
     "record-malformed": "Record 0 of the batch cannot be parsed: variable-length integer is longer "
     "than 5 bytes.",
     "records-count-invalid": "The batch says 2147483647 records and holds 2.",
     "records-left-over": "8 bytes are left after the 1 records of the batch.",
     "message-set-invalid": "A compressed message has no value.",
     "batch-offset-not-increasing": "The batch has offsets 123 to 124, after 125.",
+    "batch-offset-displaced": "The batch has base offset 1099511627776; between its neighbours 126 "
+    "is right.",
     "batch-below-base-offset": "The batch starts at offset 3, the segment at 119.",
     "index-size-not-multiple": "The size 157 is no multiple of 8: 5 bytes are over.",
     "offset-index-not-monotonic": "Entry 1: (125, 603) follows (130, 1153).",
     "time-index-not-monotonic": "Entry 1: (1795231085760, 125) follows (1795231131359, 126).",
-    "index-entry-misses-batch": "Entry 0 (offset 125, position 602): no batch starts at position "
-    "602.",
-    "index-entry-beyond-log": "The last entry has offset 1073741943, the log ends at 232.",
-    "time-index-entry-wrong": "Entry 0 says 1 up to offset 125, the log says 1795231085760.",
+    "index-entry-misses-batch": "Entry 0 (offset 125): no batch starts at position 602.",
+    "index-entry-beyond-log": "Entry 19 (offset 1073741943): the log ends at offset 232.",
+    "time-index-entry-wrong": "Entry 0 says 1 up to offset 125, the log says 1795231085760 up to "
+    "125.",
     "transaction-index-invalid": "Entry 0: version 256 is unknown.",
     "producer-snapshot-corrupt": "Snapshot is corrupt (CRC is no longer valid). Stored crc: "
     "1366218552. Computed crc: 3442462025",

@@ -77,7 +77,7 @@ REFERENCES: Final = (
               "offset moves.", arises="A crash between the write of this file and that of the "
               "log start offset, segments that were removed by hand, or a changed digit."),
     Reference("batch-leader-epoch-wrong", _D, "A batch has another leader epoch than its "
-              "neighbours and leader-epoch-checkpoint give it. The field has no checksum.",
+              "neighbours or leader-epoch-checkpoint give it. The field has no checksum.",
               "Not noticed. Recovery takes it for a new epoch, and consumers that validate "
               "their position may be sent back.", "Let the replica be fetched anew from another.",
               arises="The disk or memory: the field is outside of what the checksum covers."),

@@ -163,7 +163,10 @@ class StartInProgress:
         notes: list[str] = []
         loaded = None
         if self._loader is not None and self._refusal is None:
-            loaded = _loaded(self._loader)
+            try:
+                loaded = _loaded(self._loader)
+            except StartRefusedError as error:
+                self._refusal = error.refusal()
             if self._partition.state != DirectoryState.DELETE:
                 notes = _notes(self._loader)
         return self._prediction(loaded, notes)

@@ -245,7 +245,7 @@ class _Window:
 
     def _epoch_defect(self, piece: list[int]) -> Defect:
         detail = f"Leader epoch {piece[EPOCH]} does not fit those of the batches around it."
-        return self._defect("leader-epoch-decreases", piece, detail)
+        return self._defect("batch-leader-epoch-wrong", piece, detail)
 
     def _defect(self, reference: str, piece: list[int], detail: str) -> Defect:
         return make_defect(

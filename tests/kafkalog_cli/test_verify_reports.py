@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
@@ -118,9 +119,15 @@ def test_junit_tells_findings_up_to_a_limit(hurt: Path, kafkalog: Any):
 
 def test_junit_fails_from_the_severity_that_was_asked_for(hurt: Path, kafkalog: Any):
     """What is below is told beside."""
-    for severity, failures in (("damage", 1), ("index", 1), ("warning", 2), ("note", 2)):
+    rows = defects(kafkalog, hurt)
+    counts = []
+    for number, severity in enumerate(Severity):
         [suite] = junit(kafkalog, hurt, "--fail-on", severity)
-        assert int(suite.attrib["failures"]) == failures
+        told = [row["path"] for row in rows if row["severity"] in list(Severity)[: number + 1]]
+        places = {os.path.relpath(path, hurt).split(os.sep)[0] for path in told}
+        assert int(suite.attrib["failures"]) == len(places)
+        counts.append(len(places))
+    assert counts[:3] == [1, 1, 2]
     [suite] = junit(kafkalog, hurt, "--fail-on", "damage")
     assert "directory-unknown" in (suite.findtext("system-out") or "")
 
@@ -202,14 +209,18 @@ def test_prometheus_counts_what_was_found(hurt: Path, kafkalog: Any):
     metrics = prometheus(kafkalog, hurt)
     counts = {sample.labels["severity"]: sample.value for sample in metrics["defects"]}
     assert counts == {s.value: sum(row["severity"] == s for row in rows) for s in Severity}
-    inside = Counter(row["severity"] for row in rows if "/txn-0/" in row["path"])
+    inside = Counter(
+        (str(hurt / f"txn-{number}"), "txn", str(number), row["severity"])
+        for row in rows
+        for number in range(10)
+        if f"/txn-{number}/" in row["path"]
+    )
     names = ("directory", "topic", "partition", "severity")
     by_partition = {
         tuple(sample.labels[name] for name in names): sample.value
         for sample in metrics["partition_defects"]
     }
-    directory = str(hurt / "txn-0")
-    assert by_partition == {(directory, "txn", "0", s): n for s, n in inside.items()}
+    assert by_partition == inside
     summary = json.loads(kafkalog("verify", hurt, "--format", "ndjson").stdout.splitlines()[-1])
     for name in ("files", "batches", "records", "bytes_expected", "bytes_checked"):
         assert metrics[name][0].value == summary[name]
@@ -264,7 +275,9 @@ def test_a_note_fails_only_when_asked(tmp_path: Path, corpus_dir: Path, kafkalog
 def test_the_table_stays_within_the_terminal(
     columns: int, hurt: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    """Wrapped below its column; each file is named once a segment; nothing but blanks changes."""
+    """Wrapped below its column; each file is named above its findings, again only where others came
+    between; nothing but blanks changes.
+    """
     wide = kafkalog("verify", hurt).stdout.decode()
     monkeypatch.setattr(finding_table, "terminal_width", lambda: columns)
     narrow = kafkalog("verify", hurt).stdout.decode()
@@ -272,7 +285,9 @@ def test_the_table_stays_within_the_terminal(
     assert "".join(narrow.split()) == "".join(wide.split())
     lines = wide.splitlines()
     assert lines[0].split() == ["SEVERITY", "POSITION", "FINDING"]
-    assert lines.count(str(hurt / LOG)) == 1
+    headings = [line for line in lines if line.startswith("/")]
+    assert str(hurt / LOG) in headings
+    assert all(one != other for one, other in pairwise(headings))
     assert sum(line.startswith("  damage") for line in lines) == 20
     assert [line.strip() for line in lines if " more " in line] == [
         "10 more batch-crc-mismatch: --format ndjson has them all"

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog.check.verify import Verification
-from kafkalog.model import Level, Severity
+from kafkalog.model import Level
 from tests.kafkalog.check.file_fields import Place, places
-from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, make_small_log_dir
+from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, SmallLogDir, make_small_log_dir
+from tests.kafkalog.check.undetectable import class_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.model import Defect
 
@@ -31,19 +32,18 @@ _clock = itertools.count(1_800_000_000_000_000_000, 1_000_000_000)
 
 @dataclass(frozen=True)
 class Trial:
-    """One bit that was flipped, and the serious findings that were not there before."""
+    """One bit that was flipped, and the findings that were not there before."""
 
-    log_dir: str
+    small: SmallLogDir
     place: Place
     bit: int
     found: frozenset[Defect]
 
 
-def serious_findings(log_dir: Path) -> frozenset[Defect]:
-    """All that `verify --level deep` says, but notes."""
+def findings(log_dir: Path) -> frozenset[Defect]:
+    """All that `verify --level deep` says."""
     run = Verification(Level.DEEP)
-    found = [*run.verify(log_dir), *run.end()]
-    return frozenset(defect for defect in found if defect.severity != Severity.NOTE)
+    return frozenset((*run.verify(log_dir), *run.end()))
 
 
 @contextmanager
@@ -59,58 +59,52 @@ def changed(path: Path, data: bytes) -> Iterator[None]:
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def files_of(log_dir: Path) -> list[Path]:
-    """All that are flipped: every file but the mark of a clean shutdown, of which a broker reads
-    only whether it is there."""
-    found = (path for path in log_dir.rglob("*") if path.is_file())
-    return sorted(path for path in found if path.name != ".kafka_cleanshutdown")
+def bits_of(small: SmallLogDir, log_dir: Path) -> list[tuple[Place, int]]:
+    """All bits of the files that are flipped."""
+    found = (place for path in small.files(log_dir) for place in places(path))
+    return [(place, bit) for place in found for bit in range(8)]
 
 
-def flip_bits(log_dir: Path, share: float = 1.0, seed: int = 0) -> Iterator[Trial]:
-    """One trial a bit.
-
-    Args:
-        log_dir: a small log directory; it is changed and restored.
-        share: how many of the bits below a checksum are tried; of the others all are.
-        seed: which ones.
-    """
-    rng = random.Random(seed)
-    before = serious_findings(log_dir)
-    for path in files_of(log_dir):
-        data = path.read_bytes()
-        for place in places(path):
-            for bit in range(8):
-                if place.has_checksum and rng.random() >= share:
-                    continue
-                hurt = bytearray(data)
-                hurt[place.position] ^= 1 << bit
-                with changed(path, hurt):
-                    yield Trial(log_dir.name, place, bit, serious_findings(log_dir) - before)
+def flip(small: SmallLogDir, log_dir: Path, bits: Iterable[tuple[Place, int]]) -> Iterator[Trial]:
+    """One trial a bit; the log directory is changed and restored."""
+    before = findings(log_dir)
+    for place, bit in bits:
+        hurt = bytearray(place.path.read_bytes())
+        hurt[place.position] ^= 1 << bit
+        with changed(place.path, bytes(hurt)):
+            found = findings(log_dir) - before
+        yield Trial(small, place, bit, found)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Flip and print."""
+    """Flip and print: what was not reported, and the share of all bits that is."""
     parser = argparse.ArgumentParser(description=__doc__)
     names = [small.name for small in SMALL_LOG_DIRS]
     parser.add_argument("names", nargs="*", help=f"of {', '.join(names)}; default: all")
     parser.add_argument("--share", type=float, default=1.0, help="of the bits below a checksum")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
+    rng = random.Random(options.seed)
+    total = 0
+    missed: Counter[str | None] = Counter()
+    with tempfile.TemporaryDirectory() as scratch:
         for small in SMALL_LOG_DIRS:
             if options.names and small.name not in options.names:
                 continue
             log_dir = make_small_log_dir(small, Path(scratch))
-            missed: Counter[tuple[str, str]] = Counter()
-            total: Counter[tuple[str, str]] = Counter()
-            for trial in flip_bits(log_dir, options.share, options.seed):
-                key = trial.place.kind, trial.place.field
-                total[key] += 1
-                missed[key] += not trial.found
-            print(small.name, sum(total.values()), sum(missed.values()))
-            for key, count in missed.items():
-                if count:
-                    print("   ", *key, count, "of", total[key])
+            bits = bits_of(small, log_dir)
+            tried = [b for b in bits if not b[0].has_checksum or rng.random() < options.share]
+            here = Counter(
+                class_of(trial.place, trial.bit)
+                for trial in flip(small, log_dir, tried)
+                if not trial.found
+            )
+            print(f"{small.name}: {len(tried)} of {len(bits)} bits, not reported {dict(here)}")
+            total += len(bits)
+            missed += here
+    lost = missed.total()
+    print(f"reported: {1 - lost / total:.3%} of {total} bits; "
+          f"explained: {1 - missed[None] / total:.3%}")  # fmt: skip
 
 
 if __name__ == "__main__":

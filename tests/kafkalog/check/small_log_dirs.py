@@ -1,8 +1,9 @@
 """Log directories of a few KiB, cut out of the corpus: one partition with the files around it.
 
 Every byte was written by Kafka, but for the offset checkpoints, which are reduced to the entry of
-the partition. The log directories of the storage classes have no files of a broker, so that they
-get those of a broker that was closed cleanly.
+the partition. Those of brokers have the log of the cluster's metadata beside it. Those of the
+storage classes have no files of a broker: they get those of a broker that was closed cleanly, whose
+bits stand for nothing there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 BROKER = "kafka-4.3/compact-2-later-passes"
+METADATA = "__cluster_metadata-0"
 OFFSET_CHECKPOINTS = (
     "cleaner-offset-checkpoint",
     "log-start-offset-checkpoint",
@@ -37,6 +39,20 @@ class SmallLogDir:
     state: str
     partition: str
     shows: str
+
+    @property
+    def is_brokers(self) -> bool:
+        """Whether a broker wrote all of it."""
+        return self.state.startswith("kafka-")
+
+    def files(self, log_dir: Path) -> list[Path]:
+        """Those whose bits are flipped."""
+        names = OFFSET_CHECKPOINTS
+        if self.is_brokers:
+            names += ("meta.properties", ".kafka_cleanshutdown")
+        inner = (log_dir / self.partition).iterdir()
+        found = [path for path in inner if self.is_brokers or path.name != "partition.metadata"]
+        return sorted((*found, *(log_dir / name for name in names)))
 
 
 SMALL_LOG_DIRS = (
@@ -63,6 +79,8 @@ def make_small_log_dir(small: SmallLogDir, target: Path) -> Path:
         shutil.copy2(file if file.exists() else broker / name, root / name)
     for name in OFFSET_CHECKPOINTS:
         _keep_entry(root / name, small.partition)
+    if small.is_brokers:
+        shutil.copytree(origin / METADATA, root / METADATA)
     shutil.rmtree(scratch)
     return root
 

@@ -351,6 +351,7 @@ def test_epochs_without_batches_are_no_finding(tmp_path: Path):
     places = frames(data)
     kept = data[: places[10][0]] + data[places[25][0] :]
     (directory / "00000000000000000000.log").write_bytes(kept)
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 125\n")
     for start in (50, 77, 100, 125):
         epochs_file(directory, (3, 0), (4, start - 1 if start > 50 else 50), (5, start + 0))
         if start > 50:
@@ -369,6 +370,7 @@ def test_old_messages_have_no_epoch(tmp_path: Path):
         batch(2, [b""], payload=b"", count=1, epoch=4),
     )
     log.with_suffix(".index").touch()
+    log.with_suffix(".timeindex").touch()
     epochs_file(log.parent, (4, 2))
     assert verify(log.parent) == []
 
@@ -381,4 +383,4 @@ def test_a_damaged_batch_is_no_evidence_about_epochs(tmp_path: Path):
     data = log.read_bytes()
     at = frames(data)[7][0]
     log.write_bytes(data[:at] + struct.pack(">q", 150) + data[at + 8 :])
-    assert {*names(directory)} == {"batch-offset-not-increasing"}
+    assert {*names(directory)} == {"batch-offset-displaced"}

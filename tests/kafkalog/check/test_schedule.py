@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from kafkalog.check.verify import Verification
 from kafkalog.errors import NotAKafkaFileError
 from kafkalog.log_dir import LogDir, PartitionDir, open_path
 from kafkalog.model import Defect, Level, Severity
-from tests.builders import batch, copy_tree, flip, record, write_log
+from tests.builders import BASE_TIME, batch, copy_tree, flip, record, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,12 @@ def root(tmp_path: Path) -> Path:
     for number in range(3):
         for base in range(0, 10 * SEGMENTS, 10):
             rows = [record(i, b"key", os.urandom(400)) for i in range(10)]
-            write_log(tmp_path / "log" / f"t-{number}", batch(base, rows), name=f"{base:020d}")
+            path = write_log(
+                tmp_path / "log" / f"t-{number}", batch(base, rows), name=f"{base:020d}"
+            )
+            path.with_suffix(".index").touch()
+            path.with_suffix(".timeindex").write_bytes(struct.pack(">qi", BASE_TIME, 0))
+        (path.parent / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     (tmp_path / "log" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     return tmp_path / "log"
 

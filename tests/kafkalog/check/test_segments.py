@@ -147,7 +147,7 @@ DISAGREEMENTS: dict[str, list[Callable[[Path], Path]]] = {
     "segment-too-large": [
         files_of(lambda path: os.truncate(path / f"{12:020d}.log", 2**31)),
     ],
-    "leader-epoch-decreases": [
+    "batch-leader-epoch-wrong": [
         segments_of(put(0, 1, records(3, epoch=4))),
         segments_of(put(0, 0, records(0, epoch=4))),
         segments_of(put(12, -1, records(21, epoch=-7))),

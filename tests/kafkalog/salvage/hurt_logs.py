@@ -142,11 +142,16 @@ def frames_while_sane(data: bytes) -> list[tuple[int, int]]:
 
 
 def touched(before: bytes, after: bytes, batches: list[OriginalBatch]) -> list[OriginalBatch]:
-    """The batches of which a byte is another one now, or none."""
+    """The batches of which a byte is another one now, or none.
+
+    Of one that is there twice it takes a byte of both.
+    """
     gone = []
     for batch in batches:
         at = before.find(batch.data)
-        if after[at : at + len(batch.data)] != batch.data:
+        while at >= 0 and after[at : at + len(batch.data)] != batch.data:
+            at = before.find(batch.data, at + 1)
+        if at < 0:
             gone.append(batch)
     return gone
 

@@ -71,7 +71,7 @@ def follows(spans: Spans, floor: int) -> bool:
 def test_a_wrong_leader_epoch_costs_its_own_batch(tmp_path: Path):
     """The field has no checksum; a high one would make consumers wait for a leader of that epoch.
 
-    Provokes the reference `leader-epoch-decreases`, in a segment's last batch, too.
+    Provokes the reference `batch-leader-epoch-wrong`, in a segment's last batch, too.
     """
     epochs = [0, 0, 99, 0, 3, 3, 1 << 20]
     batches = [batch(i, [record()], epoch=epoch) for i, epoch in enumerate(epochs)]
@@ -80,8 +80,8 @@ def test_a_wrong_leader_epoch_costs_its_own_batch(tmp_path: Path):
     salvaged(tmp_path / "t-0", tmp_path / "out")
     lost = rows(manifest_of(tmp_path / "out"), "lost_range")
     assert [(row["reason"], row["first_offset"]) for row in lost] == [
-        ("leader-epoch-decreases", 2),
-        ("leader-epoch-decreases", 6),
+        ("batch-leader-epoch-wrong", 2),
+        ("batch-leader-epoch-wrong", 6),
     ]
     checkpoint = tmp_path / "out" / "log" / "t-0" / "leader-epoch-checkpoint"
     assert checkpoint.read_text() == "0\n2\n0 0\n3 4\n"

@@ -1,0 +1,125 @@
+"""Single bits of small log directories, all kinds: reported, or in a published class; what is cut,
+swapped, doubled or dropped is reported."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.builders import frames
+from tests.docs.console import ROOT
+from tests.kafkalog.check.every_bit import bits_of, changed, findings, flip
+from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, SmallLogDir, make_small_log_dir
+from tests.kafkalog.check.undetectable import CLASSES, class_of, is_explained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BITS = 200
+ENTRIES = {".index": 8, ".timeindex": 12, ".txnindex": 34}
+
+
+@pytest.fixture(params=SMALL_LOG_DIRS, ids=lambda small: small.name)
+def small(request: pytest.FixtureRequest) -> SmallLogDir:
+    assert isinstance(request.param, SmallLogDir)
+    return request.param
+
+
+@pytest.fixture
+def log_dir(small: SmallLogDir, tmp_path: Path) -> Path:
+    return make_small_log_dir(small, tmp_path)
+
+
+def test_nothing_is_wrong_before(log_dir: Path):
+    """But that a transaction is open."""
+    assert {defect.reference for defect in findings(log_dir)} <= {"transaction-open"}
+
+
+def test_each_bit_is_reported_or_of_a_published_class(small: SmallLogDir, log_dir: Path):
+    """A seeded share of what `python -m tests.kafkalog.check.every_bit` does with all."""
+    seed = random.SystemRandom().randrange(1 << 31)
+    bits = random.Random(seed).sample(bits_of(small, log_dir), BITS)
+    trials = list(flip(small, log_dir, bits))
+    missed = [trial for trial in trials if not trial.found]
+    assert not [t for t in missed if class_of(t.place, t.bit) is None], f"seed {seed}"
+    print(f"{small.name}: {len(trials)} bits, {len(missed)} not reported, all of known classes")
+
+
+def test_the_classes_are_those_of_the_documentation():
+    """Each with its reason."""
+    text = (ROOT / "docs" / "evidence.md").read_text()
+    assert [name for name in CLASSES if f"| {name} |" not in text] == []
+
+
+def cuts(size: int, rng: random.Random) -> Iterator[int]:
+    """The first and last bytes, and some between."""
+    yield from {0, 1, size - 1, *(rng.randrange(size) for _ in range(25))}
+
+
+def is_as_good(path: Path, data: bytes, size: int) -> bool:
+    """Whether the cut file says no less, or what it lacks may be lacking.
+
+    An empty mark of a clean shutdown is that of a broker up to 3.6, an empty checkpoint has no
+    entry, and of the cleaner's it needs none. How dense an offset index is hangs on a config.
+    """
+    if path.suffix == ".index":
+        return not size % 8
+    return not size and (
+        path.name in (".kafka_cleanshutdown", "cleaner-offset-checkpoint") or data == b"0\n0\n"
+    )
+
+
+def test_each_cut_is_reported(small: SmallLogDir, log_dir: Path):
+    """Of every file, at some of its bytes."""
+    rng, before = random.Random(1), findings(log_dir)
+    for path in small.files(log_dir):
+        data = path.read_bytes()
+        for size in cuts(len(data), rng) if data else ():
+            if not is_as_good(path, data, size):
+                with changed(path, data[:size]):
+                    assert findings(log_dir) - before, (path.name, size)
+
+
+def test_adjacent_batches_swapped_doubled_dropped(small: SmallLogDir, log_dir: Path):
+    """Each pair, each batch."""
+    before = findings(log_dir)
+    for path in sorted((log_dir / small.partition).glob("*.log")):
+        data = path.read_bytes()
+        batches = [data[position : position + size] for position, size in frames(data)]
+        for i in range(len(batches)):
+            doubled = [*batches[: i + 1], *batches[i:]]
+            dropped = [*batches[:i], *batches[i + 1 :]]
+            swapped = [*batches[:i], *batches[i : i + 2][::-1], *batches[i + 2 :]]
+            for what, now in (("doubled", doubled), ("dropped", dropped), ("swapped", swapped)):
+                if now != batches:
+                    with changed(path, b"".join(now)):
+                        assert findings(log_dir) - before, (path.name, what, i)
+
+
+def test_each_entry_of_an_index_altered(small: SmallLogDir, log_dir: Path):
+    """Doubled, swapped with the next, one more and one less in each of its fields.
+
+    One that is missing is not wrong: how dense they are hangs on a config of the time.
+    """
+    before = findings(log_dir)
+    for path in sorted((log_dir / small.partition).iterdir()):
+        size = ENTRIES.get(path.suffix)
+        data = path.read_bytes()
+        for start in range(0, len(data), size) if size else ():
+            entry, rest = data[start : start + size], data[start + size :]
+            ways = [entry + entry + rest, rest[:size] + entry + rest[size:]]
+            fields = struct.Struct({8: ">ii", 12: ">qi", 34: ">hqqqq"}[size])
+            values = fields.unpack(entry)
+            for i in range(len(values)):
+                for step in (1, -1):
+                    other = [value + step * (i == number) for number, value in enumerate(values)]
+                    ways.append(fields.pack(*other) + rest)
+            for number, way in enumerate(ways):
+                now = data[:start] + way
+                if now != data and not is_explained(path, start // size, now):
+                    with changed(path, now):
+                        assert findings(log_dir) - before, (path.name, start, number)
