@@ -16,30 +16,30 @@ COMPACTION_TYPES = {
                 "partition number; null where the directory's name has none",
             ),
             "is_done": (BOOL, "whether it was written; false for a plan and for what is skipped"),
-            "first_dirty_offset": (maybe(INT), "where the dirty part begins; null where nobody "
-                                   "looked"),
-            "first_uncleanable_offset": (maybe(INT), "base offset of the first segment that stays "
-                                         "as it is; null where nobody looked"),
-            "next_dirty_offset": (maybe(INT), "where the next cleaning begins, which the "
-                                  "checkpoint notes; null where it is skipped"),
-            "is_complete": (BOOL, "whether nothing that can be cleaned is left; a plan tells one "
-                            "pass, and a small map may need several"),
+            "first_dirty_offset": (maybe(INT), ("where the dirty part begins; null where nobody "
+                                   "looked")),
+            "first_uncleanable_offset": (maybe(INT), ("base offset of the first segment that stays "
+                                         "as it is; null where nobody looked")),
+            "next_dirty_offset": (maybe(INT), ("where the next cleaning begins, which the "
+                                  "checkpoint notes; null where it is skipped")),
+            "is_complete": (BOOL, ("whether nothing that can be cleaned is left; a plan tells one "
+                            "pass, and a small map may need several")),
             "clean_bytes": (maybe(INT), "bytes of the logs in front of the dirty part"),
-            "cleanable_bytes": (maybe(INT), "bytes of the dirty logs that can be cleaned; the "
-                                "dirty ratio is their part of both"),
+            "cleanable_bytes": (maybe(INT), ("bytes of the dirty logs that can be cleaned; the "
+                                "dirty ratio is their part of both")),
             "passes": (INT, "how many passes there were"),
             "keys": (INT, "keys in the offset map, all passes together"),
             "records_read": (INT, "records, markers among them, of all passes together"),
             "records_kept": (INT, "how many of them were written again"),
-            "dropped": ("object", "how many were not: `superseded` (a later record has the key), "
-                        "`tombstone` (its delete horizon is over), `aborted`, `no_key`, `marker`"),
+            "dropped": ("object", ("how many were not: `superseded` (a later record has the key), "
+                        "`tombstone` (its delete horizon is over), `aborted`, `no_key`, `marker`")),
             "bytes_before": (maybe(INT), "bytes of all logs of the partition"),
             "bytes_after": (maybe(INT), "the same afterwards"),
-            "groups": ("array", "the new segments, pass after pass: `base_offset`, `sources` (base "
-                       "offsets of what they are made of), `bytes_before`, `bytes_after`"),
+            "groups": ("array", ("the new segments, pass after pass: `base_offset`, `sources` "
+                       "(base offsets of what they are made of), `bytes_before`, `bytes_after`")),
             "configs": ("array", "every config that decides: `name`, `value`, `source`, `set_as`"),
-            "marks": ("array", "log start offset, high watermark, last stable offset and cleaner "
-                      "offset: `name`, `value`, `source`"),
+            "marks": ("array", ("log start offset, high watermark, last stable offset and cleaner "
+                      "offset: `name`, `value`, `source`")),
             "skipped": (maybe(TEXT), "why it is left as it is; null where it is not"),
         },
     ),

@@ -16,7 +16,7 @@ from kafkalog.compaction.soundness import require_known_layout, require_sound
 from kafkalog.compaction.swap import swap_in, touched_names
 from kafkalog.errors import RefusedError
 from kafkalog.log_dir import open_partition
-from kafkalog.storage import require_space
+from kafkalog.storage import require_space, require_writable
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def compact_partition(
     if candidate.skip is not None or candidate.cleanable is None:
         return skipped(candidate)
     require_known_layout(candidate.partition)
+    if run is not None:
+        require_writable(candidate.partition.path)
     sound = require_sound(candidate, request, progress)
     work = _Work(candidate, request, sound, progress)
     if run is None:

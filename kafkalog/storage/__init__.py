@@ -12,6 +12,7 @@ from kafkalog.storage.directories import (
     require_outside,
     require_space,
     require_vacant,
+    require_writable,
 )
 from kafkalog.storage.files import NewFile
 from kafkalog.storage.locks import LogDirLock
@@ -27,4 +28,5 @@ __all__ = [
     "require_outside",
     "require_space",
     "require_vacant",
+    "require_writable",
 ]

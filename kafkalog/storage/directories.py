@@ -143,6 +143,16 @@ def require_space(path: str, size_bytes: int) -> None:
         )
 
 
+def require_writable(path: str) -> None:
+    """Raise `UnwritableError` where nothing can be created in a directory."""
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UnwritableError(
+            "Nothing can be written there: it is read-only, or not ours.",
+            path=path,
+            hint="Work on a copy.",
+        )
+
+
 def require_outside(path: str, sources: Iterable[str]) -> None:
     """Raise `UsageError` where a new directory would lie in one of those it is made from."""
     wanted = os.path.realpath(path)

@@ -168,6 +168,7 @@ class _Command:
         from kafkalog.compaction import log_dir_of, reading_lock, require_closed, working_copy
         from kafkalog.log_dir import PartitionDir
         from kafkalog.runs.run import Run
+        from kafkalog.storage import require_writable
 
         with ExitStack() as held:
             run: Run | None = None
@@ -179,6 +180,7 @@ class _Command:
             else:
                 require_closed(log_dir_of(target))
                 if self._in_place:
+                    require_writable(target.path)
                     run = held.enter_context(Run(log_dir_of(target)))
                 else:
                     held.enter_context(reading_lock(target))

@@ -15,7 +15,13 @@ from kafkalog.compaction import (
     require_closed,
 )
 from kafkalog.configs import ConfigSources
-from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError, UsageError
+from kafkalog.errors import (
+    CorruptDataError,
+    KafkaLogError,
+    RefusedError,
+    UnwritableError,
+    UsageError,
+)
 from kafkalog.log_dir import open_partition
 from kafkalog.names import parse_directory_name
 from tests.builders import flip
@@ -169,6 +175,15 @@ def test_old_formats_are_asked_for(corpus_dir: Path, tmp_path: Path) -> None:
     log_dir = cleaning.copy(tmp_path / "log-dir")
     with pytest.raises(RefusedError, match="old format"):
         cleaning.compact(log_dir, old_formats=False)
+
+
+def test_a_directory_that_cannot_be_written_is_refused(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before all of it is read; root is told by the file system alone."""
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(UnwritableError):
+        compact_in_place(log_dir)
 
 
 def test_a_map_without_a_slot_is_no_map(log_dir: Path) -> None:
