@@ -7,8 +7,8 @@ from kafkalog.configs.definitions import DEFINITIONS, Definition
 
 _HEAD = """# Configs
 
-What a broker does with a log is decided by the configs of its topic. `simulate-retention` and
-`simulate-roll` look for each of them in this order, and show where they found it:
+What a broker does with a log is decided by the configs of its topic. `simulate-retention`,
+`simulate-roll` and `compact` look for each of them in this order, and show where they found it:
 
 1. `--config NAME=VALUE`, by any of the names below;
 2. `--properties FILE`, a broker's properties file, by any of the names below; of several names of

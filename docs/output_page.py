@@ -37,6 +37,7 @@ COMMANDS = (
     "explain torn-tail",
     f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
     f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
+    f"compact {LOG_DIR}/orders-0 --config cleanup.policy=compact --now 2024-01-01T00:08:00Z",
 )
 # The examples show their first value of these, whenever a working copy was checked out.
 _FIXED = {"mtime_ms": 1704067449000}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkalog_cli.commands.compact import compact
 from kafkalog_cli.commands.dump_segment import dump_segment
 from kafkalog_cli.commands.explain import explain
 from kafkalog_cli.commands.kafka_dump_log import dump_files
@@ -41,8 +42,8 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """See, find, prove and rescue what is in Apache Kafka's log files. No broker needed; reading
-    never writes.
+    """See, find, prove, rescue and compact what is in Apache Kafka's log files. No broker needed;
+    reading never writes.
 
     \b
     kafkalog ls /var/lib/kafka                       what is there
@@ -51,6 +52,7 @@ def _root(
     kafkalog verify /var/lib/kafka                   what is wrong
     kafkalog salvage orders-0 --to rescued           what is sound, in a new log
     kafkalog simulate-retention /var/lib/kafka       what will be deleted, and when
+    kafkalog compact /var/lib/kafka                  what a cleaner would make of it
     """
 
 
@@ -87,6 +89,7 @@ def command_group() -> Any:
         salvage: "Copy every sound batch past any damage into a new log.",
         simulate_retention: "Say what retention would delete, when and why.",
         simulate_roll: "Say where segments would end under given configs.",
+        compact: "Compact partitions as a broker's cleaner does.",
     }
     for command, summary in commands.items():
         app.command(short_help=summary)(command)

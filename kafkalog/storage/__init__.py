@@ -9,8 +9,10 @@ from kafkalog.storage.changes import Changes, Step, StepKind
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
+    require_outside,
     require_space,
     require_vacant,
+    require_writable,
 )
 from kafkalog.storage.files import NewFile
 from kafkalog.storage.locks import LogDirLock
@@ -23,6 +25,8 @@ __all__ = [
     "NewFile",
     "Step",
     "StepKind",
+    "require_outside",
     "require_space",
     "require_vacant",
+    "require_writable",
 ]

@@ -1,0 +1,205 @@
+"""`compact`: plans, changes in place, copies; options, rows, words and statuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from docs import output_page
+from kafkalog_cli.render import writer
+from tests.conftest import Result
+from tests.docs.console import ROOT
+from tests.kafka.broker_data import fingerprint
+from tests.kafkalog.compaction.oracle import PARTITION, cleanings, segment_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Run = Callable[..., Result]
+COMPACTED = ("--config", "cleanup.policy=compact")
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """The examples': `orders-0` can be compacted if one says that it is."""
+    target = tmp_path / "log-dir"
+    shutil.copytree(ROOT / "examples" / "log-dir", target)
+    return target
+
+
+@pytest.fixture
+def many(corpus_dir: Path, tmp_path: Path) -> Path:
+    """A log directory of four partitions; the higher their number, the less of them is dirty."""
+    target = tmp_path / "many"
+    target.mkdir()
+    [cleaning, *_] = cleanings(corpus_dir / "compaction", "dedupe_none")
+    bases = sorted(int(path.name[:20]) for path in (cleaning.before / PARTITION).glob("*.log"))
+    assert len(bases) > 2
+    offsets = [0, bases[1], bases[2], bases[-1]]
+    for number in range(4):
+        shutil.copytree(cleaning.before / PARTITION, target / f"orders-{number}")
+    marks = "".join(f"orders {number} 100000\n" for number in range(4))
+    (target / "replication-offset-checkpoint").write_text(f"0\n4\n{marks}")
+    cleaned = "".join(f"orders {number} {offset}\n" for number, offset in enumerate(offsets))
+    (target / "cleaner-offset-checkpoint").write_text(f"0\n4\n{cleaned}")
+    return target
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    for row in found:
+        assert output_page.mistakes(row) == []
+    return found
+
+
+def test_a_plan_is_what_is_done(log_dir: Path, kafkalog: Run) -> None:
+    """The same numbers; the plan changes nothing, the second run finds nothing to do."""
+    before = fingerprint(log_dir)
+    words = ("compact", log_dir / "orders-0", *COMPACTED, "--format", "ndjson")
+    plan, _ = rows(kafkalog(*words))
+    assert fingerprint(log_dir) == before
+    result = kafkalog(*words, "--in-place", "--yes")
+    assert result.status == 0, result.stderr
+    done, summary = rows(result)
+    assert done.pop("is_done")
+    assert not plan.pop("is_done")
+    assert done == plan
+    assert done["records_read"] == done["records_kept"] + sum(done["dropped"].values())
+    assert summary["compacted"] == 1
+    again, _ = rows(kafkalog(*words, "--in-place", "--yes"))
+    assert again["skipped"] == "nothing to clean"
+    assert kafkalog("verify", log_dir, "--level", "deep").status == 0
+    [entry] = [
+        line
+        for line in (log_dir / "cleaner-offset-checkpoint").read_text().splitlines()
+        if line.startswith("orders ")
+    ]
+    assert entry == f"orders 0 {done['next_dirty_offset']}"
+
+
+def test_a_copy_is_compacted(log_dir: Path, tmp_path: Path, kafkalog: Run) -> None:
+    """Into a log directory of its own, which a broker could start on; the source is not touched."""
+    before = fingerprint(log_dir)
+    result = kafkalog(
+        "compact", log_dir, *COMPACTED, "--all", "--to", tmp_path / "new", "--format", "ndjson"
+    )
+    assert result.status == 0, result.stderr
+    assert fingerprint(log_dir) == before
+    kafkalog("compact", log_dir, *COMPACTED, "--all", "--in-place", "--yes")
+    (log_dir / ".lock").unlink()
+    names = {path.name for path in log_dir.iterdir()}
+    assert {path.name for path in (tmp_path / "new").iterdir()} == names
+    for place in log_dir.glob("*-[0-9]*"):
+        if place.is_dir():
+            assert segment_files(place) == segment_files(tmp_path / "new" / place.name)
+    assert kafkalog("verify", tmp_path / "new").status == 0
+
+
+def test_one_partition_becomes_a_log_directory(
+    log_dir: Path, tmp_path: Path, kafkalog: Run
+) -> None:
+    """With its entries in the checkpoints, and nobody else's."""
+    result = kafkalog("compact", log_dir / "orders-0", *COMPACTED, "--to", tmp_path / "new")
+    assert result.status == 0, result.stderr
+    noted = (tmp_path / "new" / "replication-offset-checkpoint").read_text()
+    assert noted == "0\n1\norders 0 1000\n"
+    cleaned = (tmp_path / "new" / "cleaner-offset-checkpoint").read_text()
+    assert cleaned == "0\n1\norders 0 750\n"
+    assert not (tmp_path / "new" / ".lock").exists()
+
+
+def test_the_filthiest_come_first(many: Path, kafkalog: Run) -> None:
+    """Those that a broker would take, and with --all those that it would leave for now."""
+    words = ("compact", many, *COMPACTED, "--format", "ndjson")
+    *found, summary = rows(kafkalog(*words))
+    taken = [row for row in found if row["skipped"] is None]
+    ratios = [
+        row["cleanable_bytes"] / (row["clean_bytes"] + row["cleanable_bytes"]) for row in taken
+    ]
+    assert ratios == sorted(ratios, reverse=True)
+    assert min(ratios) > 0.5
+    reasons = {row["partition"]: row["skipped"] for row in found if row["skipped"]}
+    assert reasons[3] == "nothing to clean"
+    assert set(reasons.values()) <= {"nothing to clean", "not above min.cleanable.dirty.ratio"}
+    *every, _ = rows(kafkalog(*words, "--all", "--in-place", "--yes"))
+    assert [row["partition"] for row in every if row["skipped"] is None] == [0, 1, 2]
+    assert summary["compacted"] == len(taken) < 3
+    ends = [row["next_dirty_offset"] for row in every if row["skipped"] is None]
+    assert len(set(ends)) == 1
+    noted = (many / "cleaner-offset-checkpoint").read_text().splitlines()[2:]
+    assert sorted(noted) == [f"orders {number} {ends[0]}" for number in range(4)]
+
+
+def test_a_lag_that_is_too_long_makes_a_partition_eligible(many: Path, kafkalog: Run) -> None:
+    """By max.compaction.lag.ms, however little of it is dirty."""
+    words = ("compact", many, *COMPACTED, "--format", "ndjson")
+    *found, _ = rows(kafkalog(*words, "--config", "max.compaction.lag.ms=1000"))
+    assert [row["partition"] for row in found if row["skipped"] is None] == [0, 1, 2]
+
+
+def test_a_damaged_partition_does_not_stop_the_others(many: Path, kafkalog: Run) -> None:
+    """The status is the gravest; what is damaged stays as it is."""
+    log = next((many / "orders-1").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[-5] ^= 1
+    log.write_bytes(data)
+    before = segment_files(many / "orders-1")
+    result = kafkalog("compact", many, *COMPACTED, "--all", "--in-place", "--yes",
+                      "--format", "ndjson")  # fmt: skip
+    assert result.status == 6
+    found = {row.get("partition"): row for row in rows(result)}
+    assert found[1]["skipped"].startswith("batch-crc-mismatch")
+    assert found[0]["skipped"] is found[2]["skipped"] is None
+    assert segment_files(many / "orders-1") == before
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "reference"),
+    [
+        (("{dir}/orders-0",), 4, "refused"),
+        (("{dir}/orders-0", *COMPACTED, "--in-place"), 2, "usage"),
+        (("{dir}/orders-0", *COMPACTED, "--in-place", "--to", "{new}"), 2, "usage"),
+        (("{dir}", "--up-to", "5"), 2, "usage"),
+        (("{dir}", "--load-factor", "2"), 2, "usage"),
+        (("{dir}/orders-0", *COMPACTED, "--map-memory", "10"), 2, "usage"),
+        (("{dir}/meta.properties",), 3, "not-a-kafka-file"),
+        (("{dir}/__cluster_metadata-0", *COMPACTED), 4, "refused"),
+        (("{dir}/orders-0", *COMPACTED, "--to", "{dir}/new"), 2, "usage"),
+        (("{dir}/orders-0", *COMPACTED, "--to", "{dir}"), 2, "usage"),
+    ],
+)
+def test_statuses(
+    words: tuple[str, ...], status: int, reference: str, log_dir: Path, tmp_path: Path,
+    kafkalog: Run, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    before = fingerprint(log_dir)
+    result = kafkalog(
+        "compact", *(word.format(dir=log_dir, new=tmp_path / "new") for word in words)
+    )
+    assert result.status == status, result.stderr
+    assert f"error: {reference}\n" in result.stderr
+    after = fingerprint(log_dir)
+    after.pop(".lock", None)
+    assert after == before
+
+
+def test_a_directory_that_was_not_closed_is_refused(log_dir: Path, kafkalog: Run) -> None:
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    result = kafkalog("compact", log_dir)
+    assert result.status == 4
+    assert "kafkalog recover" in result.stderr
+
+
+def test_the_table_fits_80_columns(
+    log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "terminal_width", lambda: 80)
+    lines = kafkalog("compact", log_dir, *COMPACTED, "--all").stdout.decode().splitlines()
+    assert max(map(len, lines)) <= 80
+    [orders] = [line for line in lines if line.startswith("orders-0")]
+    assert orders.split()[:8] == ["orders-0", "0", "750", "100%", "750", "50", "45.5K", "14.9K"]
