@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.errors import RefusedError
+from kafkalog.marks import Marks
 from kafkalog.names import FileKind, segment_file_name
 from kafkalog.recovery import epochs_from_start
 from kafkalog.retention import simulate_retention
@@ -145,14 +146,9 @@ def plan_trim(
     _require_local(found)
     if log_dir is not None:
         _require_watermark(found, high_watermark)
-    if found.log.log_start_offset > found.log.high_watermark:
-        raise RefusedError(
-            f"The log would start at {found.log.log_start_offset}, above the high watermark "
-            f"{found.log.high_watermark}.",
-            path=partition.path,
-        )
     if log_start_offset is not None:
         _require_deletable(found, configs)
+        _require_replicated(found, high_watermark)
     count = min(len(found.outcome.deleted), len(found.log.segments) - 1)
     segments = found.log.segments[:count]
     first_base = found.log.segments[count].base_offset
@@ -217,6 +213,18 @@ def _require_deletable(found: PartitionRetention, configs: TopicConfigs) -> None
             "The topic is compacted only: a broker refuses to move the start of its logs.",
             path=found.partition.path,
             hint="Leave out --log-start-offset.",
+        )
+
+
+def _require_replicated(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
+    """The log will not start above what is replicated: no start may raise the high watermark."""
+    marks = Marks(found.partition, high_watermark=given, log_end_offset=found.log.log_end_offset)
+    watermark = marks.high_watermark.value or 0
+    if found.log.log_start_offset > watermark:
+        raise RefusedError(
+            f"The log would start at {found.log.log_start_offset}, above the high watermark "
+            f"{watermark}.",
+            path=found.partition.path,
         )
 
 
