@@ -93,6 +93,13 @@ class LogDirInUseError(KafkaLogError):
     exit_code = 4
 
 
+class ChangedSinceError(KafkaLogError):
+    """A partition is not as the run to undo left it: going back would lose what came since."""
+
+    reference = "changed-since"
+    exit_code = 4
+
+
 class UnsupportedError(KafkaLogError):
     """A version, codec or part that is not available where it would be needed."""
 
