@@ -18,7 +18,7 @@ from kafkalog.trimming.plan import DELETED_SUFFIX, LEADER_EPOCHS, LOG_STARTS, le
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.runs.run import Run
+    from kafkalog.runs import Run
     from kafkalog.trimming.plan import TrimPlan
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafkalog_cli.options import (
+    BackupOption,
     ConfigOption,
     ExactOption,
     FormatOption,
@@ -31,7 +33,7 @@ from kafkalog_cli.render.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog.runs.run import Run
+    from kafkalog.runs import Run
     from kafkalog.trimming import TrimPlan
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.retention import RetentionWriter
@@ -43,6 +45,7 @@ def apply_retention(
     ],
     in_place: InPlaceOption = False,
     yes: YesOption = False,
+    backup: BackupOption = None,
     keep_deleted: Annotated[
         bool,
         typer.Option("--keep-deleted", help="Leave the .deleted files; a broker removes them."),
@@ -74,8 +77,8 @@ def apply_retention(
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import KafkaLogError, RefusedError, UsageError
     from kafkalog.log_dir import LogDir, PartitionDir, open_path
+    from kafkalog.runs import Run
     from kafkalog.runs.requirements import log_dir_around, require_live
-    from kafkalog.runs.run import Run
     from kafkalog.storage import LogDirLock
     from kafkalog.trimming import plan_trim
     from kafkalog_cli.confirmation import consents, require_consent
@@ -86,6 +89,8 @@ def apply_retention(
     from kafkalog_cli.retention_targets import retention_partitions
 
     require_consent(in_place=in_place, yes=yes)
+    if backup is not None and not in_place:
+        raise UsageError("--backup is about --in-place.", hint="A plan changes nothing.")
     zone = parse_zone("UTC" if utc else tz)
     now_ms = parse_time(now if now is not None else "-0s")
     watermark = parse_high_watermark(high_watermark)
@@ -102,13 +107,22 @@ def apply_retention(
     plans: list[TrimPlan] = []
     done: list[TrimPlan] = []
     with ExitStack() as held:
-        run = held.enter_context(Run(log_dir)) if in_place else None
-        if run is None and log_dir is not None:
+        run = None
+        if in_place:
+            arguments = sys.argv[1:]
+            run = Run(log_dir, command="apply-retention", arguments=arguments, backup=backup)
+            held.enter_context(run)
+            for name in run.restored:
+                show_note(f"{name} was brought back to what it was before the run that was killed")
+        elif log_dir is not None:
             held.enter_context(LogDirLock(log_dir))
         target = open_path(path)  # as it is now that nobody else changes it
         summary = RetentionSummary(now_ms, now_ms)
         with RetentionWriter(summary, form, outcome, zone, exact=exact) as writer:
             for partition, configs in retention_partitions([target], sources, outcome):
+                if run is not None and run.is_done(partition):
+                    show_note(f"{partition.path} was done by an earlier run with this backup")
+                    continue
                 try:
                     if isinstance(target, LogDir):
                         require_live(partition)

@@ -14,7 +14,7 @@ from kafkalog.checkpoints import checkpoint_text
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import RefusedError, UnwritableError
 from kafkalog.log_dir import open_partition
-from kafkalog.runs.run import Run
+from kafkalog.runs import Run
 from kafkalog.storage import StepKind
 from kafkalog.trimming import TrimPlan, perform_trim, plan_trim
 from tests.conftest import CORPUS
