@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkalog_cli.commands.apply_retention import apply_retention
+from kafkalog_cli.commands.audit_compaction import audit_compaction
 from kafkalog_cli.commands.dump_segment import dump_segment
 from kafkalog_cli.commands.explain import explain
 from kafkalog_cli.commands.kafka_dump_log import dump_files
@@ -53,6 +54,7 @@ def _root(
     kafkalog salvage orders-0 --to rescued           what is sound, in a new log
     kafkalog simulate-retention /var/lib/kafka       what will be deleted, and when
     kafkalog apply-retention /var/lib/kafka          the same, done
+    kafkalog audit-compaction users-0                is it compacted as it should be
     """
 
 
@@ -89,6 +91,7 @@ def command_group() -> Any:
         salvage: "Copy every sound batch past any damage into a new log.",
         simulate_retention: "Say what retention would delete, when and why.",
         apply_retention: "Remove what retention would delete.",
+        audit_compaction: "Prove that a log is correctly compacted.",
         simulate_roll: "Say where segments would end under given configs.",
     }
     for command, summary in commands.items():

@@ -145,7 +145,7 @@ def apply_retention(
             writer.flush()
             wanted = [plan for plan in plans if not plan.is_empty]
             if run is not None and wanted:
-                question = f"Remove segments of {len(wanted)} partitions in {path}?"
+                question = f"Change {len(wanted)} of {len(plans)} partitions in {path}?"
                 if consents(question, yes=yes):
                     done = _perform(run, wanted, keep_deleted, outcome)
             _tell(writer, plans, done, keep_deleted=keep_deleted)
