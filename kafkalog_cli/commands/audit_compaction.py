@@ -60,8 +60,8 @@ def audit_compaction(
     Memory: some 200 bytes a distinct key.
 
     \b
-    kafkalog audit-compaction users-0
-    kafkalog audit-compaction users-0 --original backup/users-0 --limit 20
+    kafkalog audit-compaction customers-0 --cleaner-offset 20
+    kafkalog audit-compaction customers-0 --cleaner-offset 20 --original backup/customers-0
     """
     from kafkalog.audit import audit_compaction as audit
     from kafkalog.log_dir import open_partition
