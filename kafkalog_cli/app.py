@@ -54,7 +54,6 @@ def _root(
     kafkalog salvage orders-0 --to rescued           what is sound, in a new log
     kafkalog simulate-retention /var/lib/kafka       what will be deleted, and when
     kafkalog apply-retention /var/lib/kafka          the same, done
-    kafkalog audit-compaction customers-0            is it compacted as it should be
     """
 
 
