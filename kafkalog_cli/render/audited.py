@@ -70,6 +70,8 @@ def print_audit(audit: Audit) -> None:
     verdict = f"correctly compacted, {keys}"
     if audit.findings:
         verdict = "not correctly compacted"
+    elif bounds.cleaner_offset <= bounds.first_dirty_offset:
+        verdict = "no wrong found, but nothing of it counts as compacted"
     elif audit.original is None:
         verdict += "; whether a record is missing only --original tells"
     print_heading([judged, verdict])
