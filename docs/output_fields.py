@@ -7,6 +7,7 @@ or here alone, stops it.
 from __future__ import annotations
 
 from docs.compaction_fields import COMPACTION_TYPES
+from docs.maintenance_fields import MAINTENANCE_TYPES
 from docs.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
 from docs.salvage_fields import SALVAGE_TYPES
 from docs.simulation_fields import SIMULATION_TYPES
@@ -333,4 +334,5 @@ OBJECT_TYPES = {
     **SALVAGE_TYPES,
     **SIMULATION_TYPES,
     **COMPACTION_TYPES,
+    **MAINTENANCE_TYPES,
 }  # fmt: skip

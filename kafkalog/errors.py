@@ -86,17 +86,24 @@ class UnwritableError(KafkaLogError):
     exit_code = 4
 
 
+class LogDirInUseError(KafkaLogError):
+    """A broker is running on the log directory; nothing was changed."""
+
+    reference = "log-dir-in-use"
+    exit_code = 4
+
+
 class RefusedError(KafkaLogError):
-    """The work could lose data or is not known to be wanted; nothing was changed."""
+    """The work could lose data, or is not known to be wanted; nothing was changed."""
 
     reference = "refused"
     exit_code = 4
 
 
-class LogDirInUseError(KafkaLogError):
-    """A broker is running on the log directory; nothing was changed."""
+class ChangedSinceError(KafkaLogError):
+    """A partition is not as the run to undo left it: going back would lose what came since."""
 
-    reference = "log-dir-in-use"
+    reference = "changed-since"
     exit_code = 4
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkalog_cli.commands.apply_retention import apply_retention
+from kafkalog_cli.commands.audit_compaction import audit_compaction
 from kafkalog_cli.commands.compact import compact
 from kafkalog_cli.commands.dump_segment import dump_segment
 from kafkalog_cli.commands.explain import explain
@@ -53,6 +55,7 @@ def _root(
     kafkalog salvage orders-0 --to rescued           what is sound, in a new log
     kafkalog simulate-retention /var/lib/kafka       what will be deleted, and when
     kafkalog compact /var/lib/kafka                  what a cleaner would make of it
+    kafkalog apply-retention /var/lib/kafka          the same, done
     """
 
 
@@ -88,6 +91,8 @@ def command_group() -> Any:
         explain: "Say what a finding means and what to do.",
         salvage: "Copy every sound batch past any damage into a new log.",
         simulate_retention: "Say what retention would delete, when and why.",
+        apply_retention: "Remove what retention would delete.",
+        audit_compaction: "Prove that a log is correctly compacted.",
         simulate_roll: "Say where segments would end under given configs.",
         compact: "Compact partitions as a broker's cleaner does.",
     }

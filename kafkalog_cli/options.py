@@ -86,9 +86,13 @@ LogStartOption = Annotated[
     typer.Option("--log-start-offset", metavar="N", help="Instead of the checkpoint's.", min=0),
 ]
 InPlaceOption = Annotated[
-    bool, typer.Option("--in-place", help="Change what is there; without, only say what would be.")
+    bool, typer.Option("--in-place", help="Change the source; without, only the plan is shown.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before anything is changed.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before changing the source.")]
+BackupOption = Annotated[
+    str | None,
+    typer.Option("--backup", metavar="DIR", help="Keep the originals there, for `kafkalog undo`."),
+]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -187,20 +191,6 @@ def parse_high_watermark(text: str | None) -> int | Literal["end"] | None:
     if not re.fullmatch("[0-9]{1,19}", text):
         raise UsageError(f"{text!r} is no high watermark.", hint="Give N or end.")
     return int(text)
-
-
-def require_consent(question: str, *, yes: bool) -> None:
-    """Ask on a terminal before anything is changed; elsewhere `--yes` has to say it.
-
-    Raises:
-        UsageError: nobody can be asked.
-        typer.Abort: the answer is no.
-    """
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageError("Nobody can be asked before it is changed.", hint="Add --yes.")
-    typer.confirm(question, abort=True, err=True)
 
 
 def parse_zone(name: str) -> tzinfo:

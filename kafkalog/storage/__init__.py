@@ -5,6 +5,7 @@ What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What mak
 `writes` and goes through `Changes`.
 """
 
+from kafkalog.storage.appended import AppendedFile
 from kafkalog.storage.changes import Changes, Step, StepKind
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
@@ -19,6 +20,7 @@ from kafkalog.storage.locks import LogDirLock
 
 __all__ = [
     "BUILDING_SUFFIX",
+    "AppendedFile",
     "Changes",
     "LogDirLock",
     "NewDirectory",

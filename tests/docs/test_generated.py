@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 import shlex
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +28,8 @@ STAND_INS = {
     "/var/lib/kafka": "examples/log-dir",
     "__consumer_offsets-7": "examples/log-dir/__consumer_offsets-1",
     "__consumer_offsets-0": "examples/log-dir/__consumer_offsets-0",
+    "backup/customers-0": "examples/log-dir/customers-0",
+    "customers-0": "examples/log-dir/customers-0",
     "orders-0": "examples/log-dir/orders-0",
 }
 BARE_FILE = re.compile(r"(?<![/\w])0{20}\.log")
@@ -64,6 +67,9 @@ def test_examples_of_the_help_run(
 ) -> None:
     """Each example does what it says, over the log directory in `examples/`."""
     monkeypatch.chdir(ROOT)
+    if "--in-place" in line:
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
+        monkeypatch.chdir(tmp_path)
     words = [real_word(word) for word in shlex.split(line)[1:]]
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
@@ -143,6 +149,10 @@ def references_in(call: ast.Call) -> list[str]:
         ("verify examples/damaged --state README.md", 3, "not-a-kafka-file"),
         ("verify examples/damaged --state examples/nowhere/state", 4, "path-unwritable"),
         ("explain torn-tial", 2, "usage"),
+        ("apply-retention examples/log-dir --in-place", 2, "usage"),
+        ("apply-retention examples/log-dir/__cluster_metadata-0", 4, "refused"),
+        ("audit-compaction examples/log-dir/customers-0", 2, "usage"),
+        ("audit-compaction examples/log-dir/customers-0 --cleaner-offset 60", 1, ""),
         ("lookup-offset examples/log-dir/orders-0 1000", 1, ""),
         ("lookup-offset examples/log-dir/orders-0", 2, "usage"),
         ("ls --sort colour examples/log-dir", 2, ""),
