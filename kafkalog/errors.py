@@ -93,6 +93,12 @@ class LogDirInUseError(KafkaLogError):
     exit_code = 4
 
 
+class RefusedError(KafkaLogError):
+    """The work would not be safe on what is there; nothing was changed."""
+
+    reference = "refused"
+
+
 class ChangedSinceError(KafkaLogError):
     """A partition is not as the run to undo left it: going back would lose what came since."""
 
