@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import random
 import shutil
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -21,8 +20,11 @@ from typing import TYPE_CHECKING
 from kafkalog.storage import Step, StepKind
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    Choice = Callable[["Inode"], list[dict[str, "Inode | None"]]]
 
 RANDOM_SUBSETS = 3
 
@@ -70,9 +72,7 @@ class Recorder:
         self.states = [deepcopy(self._top)]
 
     def __call__(self, step: Step) -> None:
-        if not os.path.realpath(step.path).startswith(self.root) and not (
-            step.new_path and os.path.realpath(step.new_path).startswith(self.root)
-        ):
+        if not self._is_ours(step.new_path or step.path):
             return  # the backup, beside the tree
         self._note(step)
         self.steps.append(step)
@@ -108,8 +108,7 @@ class Recorder:
         assert step.new_path is not None
         parent, new_name = self._parent(step.new_path)
         if step.kind == StepKind.LINK:
-            is_ours = os.path.realpath(step.path).startswith(self.root + os.sep)
-            inode = self._inode(step.path) if is_ours else inode_of(step.path)
+            inode = self._inode(step.path) if self._is_ours(step.path) else inode_of(step.path)
             parent.change({new_name: inode})
             return
         old_parent, name = self._parent(step.path)
@@ -120,6 +119,10 @@ class Recorder:
         else:
             assert step.kind == StepKind.EXCHANGE
             parent.change({new_name: parent.names[name], name: parent.names[new_name]})
+
+    def _is_ours(self, path: str) -> bool:
+        path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+        return path == self.root or path.startswith(self.root + os.sep)
 
     def _inode(self, path: str) -> Inode:
         inode = self._top
@@ -157,9 +160,6 @@ def crashes(recorder: Recorder, rng: random.Random) -> Iterator[tuple[str, Tree]
                 if digest not in seen:
                     seen.add(digest)
                     yield f"step {number}, after {after}: {how}, {share:.0%} of the bytes", tree
-
-
-Choice = "Callable[[Inode], list[dict[str, Inode | None]]]"
 
 
 def subsets(state: Inode, rng: random.Random) -> Iterator[tuple[str, Choice]]:
