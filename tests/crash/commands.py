@@ -32,6 +32,7 @@ class Command:
         run: the command; `observe` is called after each step.
         prepare: makes the log directory ready from a copy of an intact one.
         scenario: of the corpus' recovery scenarios.
+        can_be_repeated: whether it ends well when it is run again after it was stopped.
         is_clean: whether the log directory has the mark of a clean shutdown.
     """
 
@@ -40,9 +41,10 @@ class Command:
     prepare: Callable[[Path], None] = lambda root: None  # noqa: ARG005
     scenario: str = "intact"
     is_clean: bool = True
+    can_be_repeated: bool = True
 
-    def ready(self, corpus_dir: Path, root: Path) -> Path:
-        """A log directory on which it can be run."""
+    def fresh(self, corpus_dir: Path, root: Path) -> Path:
+        """The log directory before it is made ready."""
         log_dir = root / "log"
         log_dir.mkdir(parents=True)
         source = corpus_dir / "recovery" / self.scenario
@@ -53,6 +55,11 @@ class Command:
         (log_dir / ".lock").touch()
         if self.is_clean:
             (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+        return log_dir
+
+    def ready(self, corpus_dir: Path, root: Path) -> Path:
+        """A log directory on which it can be run."""
+        log_dir = self.fresh(corpus_dir, root)
         self.prepare(root)
         return log_dir
 
@@ -156,8 +163,8 @@ def run_swap_again(root: Path, observe: Callable[[Step], None] | None = None) ->
 
 
 COMMANDS = [
-    Command("swap", swap),
-    Command("swap-unclean", swap, is_clean=False),
+    Command("swap", swap, can_be_repeated=False),
+    Command("swap-unclean", swap, is_clean=False, can_be_repeated=False),
     Command("swap-with-backup", run_swap_again),
     Command("undo", run_undo, swapped),
     Command("undo-unclean", run_undo, swapped, is_clean=False),

@@ -29,8 +29,9 @@ class Enumeration:
     def __init__(self, command: Command, corpus_dir: Path, root: Path) -> None:
         seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
         self.words = f"{command.name}, seed {seed}"
-        log_dir = command.ready(corpus_dir, root / "run")
         self.scratch = root / "state" / "log"
+        self.first = copy_and_start(command.fresh(corpus_dir, root / "fresh"), self.scratch)
+        log_dir = command.ready(corpus_dir, root / "run")
         self.old = copy_and_start(log_dir, self.scratch)
         self.cleaned = {name: offset_in(log_dir, CLEANER_OFFSETS, name) for name in self.old}
         recorder = Recorder(log_dir)
@@ -40,14 +41,19 @@ class Enumeration:
         self.trees = list(crashes(recorder, random.Random(seed)))
 
     def judge(self, how: str, log_dir: Path, got: dict[str, Served]) -> str:
-        """Which log it is; an old one whose cleaner offset is above its own would stay dirty."""
+        """Which log it is; an old one whose cleaner offset is above its own would stay dirty.
+
+        Who goes on with a run that was stopped comes by the log before that.
+        """
         assert got.keys() == self.old.keys(), f"{self.words}: {how}"
         for name, found in got.items():
-            assert found in (self.old[name], self.new[name]), f"{self.words}: {how}"
+            assert found in (self.old[name], self.new[name], self.first[name]), (
+                f"{self.words}: {how}"
+            )
             if found == self.old[name] != self.new[name]:
                 offset, limit = offset_in(log_dir, CLEANER_OFFSETS, name), self.cleaned[name]
                 assert (offset or 0) <= (limit or 0), f"{self.words}: {how}"
-        return "old" if got == self.old else "new"
+        return "new" if got == self.new else "old"
 
     def put(self, tree: Tree, target: Path) -> Path:
         shutil.rmtree(target, ignore_errors=True)
