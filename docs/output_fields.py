@@ -6,6 +6,7 @@ or here alone, stops it.
 
 from __future__ import annotations
 
+from docs.maintenance_fields import MAINTENANCE_TYPES
 from docs.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
 from docs.salvage_fields import SALVAGE_TYPES
 from docs.simulation_fields import SIMULATION_TYPES
@@ -331,4 +332,5 @@ OBJECT_TYPES = {
     ),
     **SALVAGE_TYPES,
     **SIMULATION_TYPES,
+    **MAINTENANCE_TYPES,
 }  # fmt: skip

@@ -36,6 +36,8 @@ COMMANDS = (
     f"salvage --dry-run {LOG_DIR} --to rescued",
     "explain torn-tail",
     f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
+    f"apply-retention {LOG_DIR}/orders-0 --config retention.ms=240000 --now 2024-01-01T00:12:30Z",
+    f"audit-compaction {LOG_DIR}/customers-0 --cleaner-offset 60 --now 2024-01-01T00:20:00Z",
     f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
 )
 # The examples show their first value of these, whenever a working copy was checked out.

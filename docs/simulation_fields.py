@@ -9,7 +9,7 @@ _PARTITION = (maybe(INT), "partition number; null where the directory's name has
 
 SIMULATION_TYPES = {
     "retention_partition": ObjectType(
-        "`simulate-retention`",
+        "`simulate-retention`, `apply-retention`",
         "A partition, before the rows of its segments: what decides, and what it comes to.",
         {
             "path": (TEXT, "the directory"),
@@ -31,7 +31,7 @@ SIMULATION_TYPES = {
         },
     ),
     "retention": ObjectType(
-        "`simulate-retention`",
+        "`simulate-retention`, `apply-retention`",
         "A segment and what becomes of it.",
         {
             "topic": _TOPIC,
@@ -64,7 +64,7 @@ SIMULATION_TYPES = {
         },
     ),
     "retention_summary": ObjectType(
-        "`simulate-retention`",
+        "`simulate-retention`, `apply-retention`",
         "The last object of a run: what is freed now, and by time alone later.",
         {
             "now": (INT, "the clock that was used, milliseconds"),

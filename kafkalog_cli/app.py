@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkalog_cli.commands.apply_retention import apply_retention
+from kafkalog_cli.commands.audit_compaction import audit_compaction
 from kafkalog_cli.commands.dump_segment import dump_segment
 from kafkalog_cli.commands.explain import explain
 from kafkalog_cli.commands.kafka_dump_log import dump_files
@@ -91,6 +92,7 @@ def command_group() -> Any:
         simulate_retention: "Say what retention would delete, when and why.",
         apply_retention: "Remove what retention would delete.",
         undo: "Bring back what a run with --backup changed.",
+        audit_compaction: "Prove that a log is correctly compacted.",
         simulate_roll: "Say where segments would end under given configs.",
     }
     for command, summary in commands.items():

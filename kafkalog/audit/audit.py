@@ -74,7 +74,8 @@ def audit_compaction(
         findings_max: how many counter-examples are looked for.
 
     Raises:
-        UsageError: nothing says up to where the log was compacted.
+        UsageError: nothing says up to where the log was compacted, or what is given is wrong. A
+            checkpoint outside the log counts as the log start, as for Kafka's cleaner.
         CorruptDataError, LimitExceededError: a batch is damaged.
 
     Cost:
@@ -93,6 +94,12 @@ def audit_compaction(
             hint="Give --cleaner-offset N.",
         )
     if not log.log_start_offset <= cleaner_offset <= log.log_end_offset:
+        if source != _CLEANER_OFFSETS:
+            raise UsageError(
+                f"The log goes from {log.log_start_offset} to {log.log_end_offset}: "
+                f"{source} {cleaner_offset} lies outside.",
+                path=partition.path,
+            )
         source = f"log start: {source} {cleaner_offset} lies outside the log"
         cleaner_offset = log.log_start_offset
     first = max(log.log_start_offset, first_dirty_offset or 0)

@@ -214,12 +214,10 @@ def _changed_batch(before: Batch, after: Batch) -> Iterator[Finding]:
             yield Finding(
                 Reason.BATCH_CHANGED, detail, after.path, after.position, after.base_offset
             )
-    if before.delete_horizon_ms is not None and after.count:
-        if after.delete_horizon_ms != before.delete_horizon_ms:
-            detail = f"It has {_horizon(after)}, it had {_horizon(before)}"
-            yield Finding(
-                Reason.HORIZON_CHANGED, detail, after.path, after.position, after.base_offset
-            )
+    is_set = before.delete_horizon_ms is not None and after.count > 0
+    if is_set and after.delete_horizon_ms != before.delete_horizon_ms:
+        detail = f"It has {_horizon(after)}, it had {_horizon(before)}"
+        yield Finding(Reason.HORIZON_CHANGED, detail, after.path, after.position, after.base_offset)
 
 
 def _difference(before: Record, after: Record) -> str | None:

@@ -46,7 +46,10 @@ def perform_trim(run: Run, plan: TrimPlan, *, keep_deleted: bool = False) -> Non
     if plan.is_empty:
         return
     names = [name for group in plan.files for name in group]
-    with run.partition(plan.partition, [*names, LEADER_EPOCHS]) as changing:
+    dead = [
+        name + DELETED_SUFFIX for name in names
+    ]  # of an earlier deletion: replaced, as by Kafka
+    with run.partition(plan.partition, [*names, *dead, LEADER_EPOCHS]) as changing:
         changes = changing.changes
         if plan.log_start_offset > plan.log_start_before:
             changing.set_offset(LOG_STARTS, plan.log_start_offset)
@@ -66,8 +69,8 @@ def perform_trim(run: Run, plan: TrimPlan, *, keep_deleted: bool = False) -> Non
                 hint=f"The segments are still there, under names that end in {DELETED_SUFFIX}.",
             )
         if not keep_deleted:
-            for name in names:
-                changes.remove(name + DELETED_SUFFIX)
+            for name in dead:
+                changes.remove(name)
             changes.sync_directory()
         changing.set_offset(LOG_STARTS, plan.log_start_checkpoint)
 

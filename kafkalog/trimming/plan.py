@@ -125,7 +125,7 @@ def plan_trim(
 
     Raises:
         RefusedError: it is not safe, or not for us: symbolic links, no clean shutdown, left-overs
-            of a crash, a tiered topic, no high watermark, files in the way.
+            of a crash, a tiered topic, no high watermark.
         UnwritableError: the directory is read-only.
         UnreadableError, CorruptDataError: as `simulate_retention`.
 
@@ -159,7 +159,6 @@ def plan_trim(
             path=partition.path,
         )
     files = tuple(_files_of(partition, segment.base_offset) for segment in segments)
-    _require_free_names(partition, files)
     epochs = leader_epochs_of(partition)
     return TrimPlan(
         found=found,
@@ -226,14 +225,3 @@ def _require_replicated(found: PartitionRetention, given: int | Literal["end"] |
             f"{watermark}.",
             path=found.partition.path,
         )
-
-
-def _require_free_names(partition: PartitionDir, files: tuple[tuple[str, ...], ...]) -> None:
-    there = {entry.name.name for entry in partition.files}
-    for name in (name for group in files for name in group):
-        if name + DELETED_SUFFIX in there:
-            raise RefusedError(
-                f"{name} cannot be renamed: its new name is taken.",
-                path=partition.path,
-                hint=f"Run `kafkalog recover {partition.path}` first.",
-            )

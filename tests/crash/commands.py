@@ -6,11 +6,13 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.configs import ConfigSources
 from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.runs import Run, undo
 from kafkalog.source import Source
+from kafkalog.trimming import perform_trim, plan_trim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,6 +156,21 @@ def stopped_before(where: str) -> Callable[[Path], None]:
     return prepare
 
 
+def trim(root: Path, observe: Callable[[Step], None] | None = None) -> None:
+    """Two segments go from the front, and a part of a third, which the log start hides."""
+    path = str(root / "log")
+    with Run(path, observe, command="apply-retention", backup=str(root / "backup")) as run:
+        partition = open_partition(str(root / "log" / PARTITION))
+        if run.is_done(partition):
+            return
+        configs = ConfigSources({}).in_log_dir(path).of_topic("orders")
+        plan = plan_trim(
+            partition, configs, 1_700_000_000_000, high_watermark="end", log_start_offset=45
+        )
+        assert len(plan.segments) == 2
+        perform_trim(run, plan)
+
+
 def run_undo(root: Path, observe: Callable[[Step], None] | None = None) -> None:
     undo(str(root / "backup"), in_place=True, observe=observe)
 
@@ -163,6 +180,8 @@ def run_swap_again(root: Path, observe: Callable[[Step], None] | None = None) ->
 
 
 COMMANDS = [
+    Command("apply-retention", trim),
+    Command("undo-of-apply-retention", run_undo, trim),
     Command("swap", swap, can_be_repeated=False),
     Command("swap-unclean", swap, is_clean=False, can_be_repeated=False),
     Command("swap-with-backup", run_swap_again),

@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 import shlex
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,10 +28,20 @@ STAND_INS = {
     "/var/lib/kafka": "examples/log-dir",
     "__consumer_offsets-7": "examples/log-dir/__consumer_offsets-1",
     "__consumer_offsets-0": "examples/log-dir/__consumer_offsets-0",
+    "backup/customers-0": "examples/log-dir/customers-0",
+    "customers-0": "examples/log-dir/customers-0",
     "orders-0": "examples/log-dir/orders-0",
 }
 BARE_FILE = re.compile(r"(?<![/\w])0{20}\.log")
-VALUES = {"4711": "471", "2026-11-21T04:00:00Z": "2024-01-01T00:04:00Z"}
+RUN_TO_UNDO = (
+    *("apply-retention", "examples/log-dir/orders-0", "--config", "retention.ms=1000"),
+    *("--in-place", "--yes", "--backup", "before-compaction"),
+)
+VALUES = {
+    "/backups/before-compaction": "before-compaction",
+    "4711": "471",
+    "2026-11-21T04:00:00Z": "2024-01-01T00:04:00Z",
+}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -64,6 +75,11 @@ def test_examples_of_the_help_run(
 ) -> None:
     """Each example does what it says, over the log directory in `examples/`."""
     monkeypatch.chdir(ROOT)
+    if "--in-place" in line or "undo" in line:
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
+        monkeypatch.chdir(tmp_path)
+    if "undo" in line:
+        assert kafkalog(*RUN_TO_UNDO).status == 0
     words = [real_word(word) for word in shlex.split(line)[1:]]
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
@@ -143,6 +159,10 @@ def references_in(call: ast.Call) -> list[str]:
         ("verify examples/damaged --state README.md", 3, "not-a-kafka-file"),
         ("verify examples/damaged --state examples/nowhere/state", 4, "path-unwritable"),
         ("explain torn-tial", 2, "usage"),
+        ("apply-retention examples/log-dir --in-place", 2, "usage"),
+        ("apply-retention examples/log-dir/__cluster_metadata-0", 4, "refused"),
+        ("audit-compaction examples/log-dir/customers-0", 2, "usage"),
+        ("audit-compaction examples/log-dir/customers-0 --cleaner-offset 60", 1, ""),
         ("lookup-offset examples/log-dir/orders-0 1000", 1, ""),
         ("lookup-offset examples/log-dir/orders-0", 2, "usage"),
         ("ls --sort colour examples/log-dir", 2, ""),

@@ -204,14 +204,18 @@ def test_directories_that_are_not_ours_are_refused(corpus_dir: Path, tmp_path: P
     fails(case, "symbolic link")
     log.unlink()
     elsewhere.rename(log)
-    taken = case.partition / f"{0:020}.log.deleted"
-    taken.touch()
-    fails(case, "name is taken")
-    taken.unlink()
     moved = tmp_path / "moved"
     case.partition.rename(moved)
     case.partition.symlink_to(moved)
     fails(case, "symbolic link")
+
+
+def test_what_an_earlier_deletion_left_is_in_nobodys_way(corpus_dir: Path, tmp_path: Path) -> None:
+    """A broker that stops within `file.delete.delay.ms` leaves such files; Kafka replaces them."""
+    case = Case(corpus_dir, "time_some", tmp_path)
+    (case.partition / f"{0:020}.log.deleted").write_bytes(b"dead")
+    case.apply()
+    assert case.files() == contents(case.after)
 
 
 def test_a_read_only_directory_is_refused(

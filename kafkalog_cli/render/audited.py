@@ -1,0 +1,81 @@
+"""How `audit-compaction` is shown: counter-examples, and what was judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog_cli.render.configs import print_heading
+from kafkalog_cli.render.text import bytes_cell, bytes_value, file_cell
+from kafkalog_cli.render.writer import Column, View
+
+if TYPE_CHECKING:
+    from kafkalog.audit import Audit, Finding
+    from kafkalog_cli.render.rows import Row
+    from kafkalog_cli.render.text import BytesFormat
+
+
+def finding_view(form: BytesFormat) -> View[Finding]:
+    """One row a counter-example; `form` says how keys are shown."""
+    return View(
+        (
+            Column("OFFSET", lambda one: _dash(one.offset), right=True),
+            Column("KEY", lambda one: "-" if one.key is None else bytes_cell(one.key, form)),
+            Column("REASON", lambda one: one.reason),
+            Column("IN", lambda one: file_cell(one.path)),
+            Column("WHY", lambda one: one.detail, fold=True),
+        ),
+        lambda one: finding_row(one, form),
+    )
+
+
+def finding_row(finding: Finding, form: BytesFormat) -> Row:
+    """The object for a counter-example."""
+    return {
+        "type": "audit_finding",
+        "reason": finding.reason,
+        "path": finding.path,
+        "position": finding.position,
+        "offset": finding.offset,
+        "key": bytes_value(finding.key, form),
+        "other_offset": finding.other_offset,
+        "detail": finding.detail,
+    }
+
+
+def audit_row(audit: Audit) -> Row:
+    """The last object of a run."""
+    return {
+        "type": "audit",
+        "path": audit.partition.path,
+        "topic": audit.partition.topic,
+        "partition": audit.partition.partition,
+        "original": None if audit.original is None else audit.original.path,
+        "first_dirty_offset": audit.bounds.first_dirty_offset,
+        "cleaner_offset": audit.bounds.cleaner_offset,
+        "cleaner_offset_source": audit.source,
+        "now": audit.bounds.now_ms,
+        "keys": audit.keys,
+        "findings": len(audit.findings),
+        "proved": not audit.findings,
+    }
+
+
+def print_audit(audit: Audit) -> None:
+    """The lines below the table."""
+    bounds, name = audit.bounds, audit.partition.path
+    judged = f"{name}: judged up to offset {bounds.cleaner_offset} ({audit.source})"
+    if audit.original is not None:
+        judged += f", beside {audit.original.path}"
+    keys = f"{audit.keys} distinct key" + ("" if audit.keys == 1 else "s")
+    verdict = f"correctly compacted, {keys}"
+    if audit.findings:
+        verdict = "not correctly compacted"
+    elif bounds.cleaner_offset <= bounds.first_dirty_offset:
+        verdict = "no wrong found, but nothing of it counts as compacted"
+    elif audit.original is None:
+        verdict += "; whether a record is missing only --original tells"
+    print_heading([judged, verdict])
+
+
+def _dash(value: object) -> str:
+    return "-" if value is None else str(value)

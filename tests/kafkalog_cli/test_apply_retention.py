@@ -1,0 +1,117 @@
+"""`apply-retention`: the plan, the consent, what is told, and the way back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from docs import output_page
+from kafkalog.runs import undo
+from tests.conftest import Result
+from tests.docs.console import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Run = Callable[..., Result]
+WORDS = ("--config", "retention.ms=240000", "--now", "2024-01-01T00:12:30Z")
+IN_PLACE = ("--in-place", "--yes")
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return shutil.copytree(ROOT / "examples" / "log-dir", tmp_path / "log-dir")
+
+
+def files(root: Path) -> dict[str, bytes]:
+    paths = (path for path in sorted(root.rglob("*")) if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
+
+
+def rows(result: Result, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    for row in found:
+        assert output_page.mistakes(row) == []
+    return [row for row in found if row["type"] == kind]
+
+
+def test_the_plan_changes_nothing_and_comes_true(log_dir: Path, kafkalog: Run) -> None:
+    """Row for row, but for whether it was performed."""
+    before = files(log_dir)
+    plan = kafkalog("apply-retention", log_dir, *WORDS, "--format", "ndjson")
+    assert plan.status == 0
+    assert files(log_dir) == before
+    done = kafkalog("apply-retention", log_dir, *WORDS, *IN_PLACE, "--format", "ndjson")
+    assert done.status == 0
+    planned, applied = rows(plan, "retention_applied"), rows(done, "retention_applied")
+    assert [row["performed"] for row in planned] == [False] * len(planned)
+    changed = [row for row in applied if row["performed"]]
+    assert [row["topic"] for row in changed] == ["orders"]
+    assert [row | {"performed": False} for row in applied] == planned
+    gone = {f"orders-0/{name}" for name in changed[0]["files"]}
+    assert before.keys() - files(log_dir).keys() == gone
+    simulated = kafkalog("simulate-retention", log_dir / "orders-0", *WORDS, "--format", "ndjson")
+    assert rows(simulated, "retention_summary")[0]["segments_deleted"] == 0
+
+
+def test_verify_finds_nothing_afterwards(log_dir: Path, kafkalog: Run) -> None:
+    """At its deepest level."""
+    kafkalog("apply-retention", log_dir, *WORDS, *IN_PLACE)
+    result = kafkalog("verify", log_dir, "--level", "deep")
+    assert (result.status, result.stdout.count(b"nothing wrong")) == (0, 1)
+
+
+def test_without_a_terminal_consent_is_said(log_dir: Path, kafkalog: Run) -> None:
+    """Nobody is asked who cannot answer; contradictions are told."""
+    before = files(log_dir)
+    for words, hint in (
+        (("--in-place",), "--yes"),
+        (("--yes",), "plan"),
+        (("--backup", "b"), "plan"),
+        (("--log-start-offset", "9"), "partition"),
+    ):
+        result = kafkalog("apply-retention", log_dir, *WORDS, *words)
+        assert result.status == 2
+        assert hint in result.stderr
+    assert files(log_dir) == before
+
+
+def test_a_backup_brings_the_bytes_back(log_dir: Path, tmp_path: Path, kafkalog: Run) -> None:
+    """All of them, leader epochs included."""
+    before = files(log_dir)
+    backup = tmp_path / "backup"
+    result = kafkalog("apply-retention", log_dir, *WORDS, *IN_PLACE, "--backup", backup)
+    assert result.status == 0, result.stderr
+    assert files(log_dir) != before
+    undo(str(backup / "journal.ndjson"), in_place=True)
+    assert files(log_dir) == before
+
+
+def test_kept_files_are_in_nobodys_way(log_dir: Path, kafkalog: Run) -> None:
+    """The next run finds nothing to do."""
+    words = ("apply-retention", log_dir / "orders-0", *WORDS, *IN_PLACE)
+    assert kafkalog(*words, "--keep-deleted").status == 0
+    assert len(list(log_dir.glob("orders-0/*.deleted"))) == 7
+    again = kafkalog(*words)
+    assert again.status == 0
+    assert b"nothing to do" in again.stdout
+
+
+def test_a_refused_partition_does_not_stop_the_others(log_dir: Path, kafkalog: Run) -> None:
+    """The work goes on, the status tells."""
+    (log_dir / "payments-0" / f"{0:020}.log.swap").touch()
+    result = kafkalog("apply-retention", log_dir, *WORDS, *IN_PLACE)
+    assert result.status == 4
+    assert "kafkalog recover" in result.stderr
+    assert not (log_dir / "orders-0" / f"{0:020}.log").exists()
+
+
+def test_an_active_segment_that_stays_is_told(log_dir: Path, kafkalog: Run) -> None:
+    """A broker would roll the log and take it."""
+    result = kafkalog("apply-retention", log_dir / "orders-0", "--config", "retention.ms=0")
+    assert result.status == 0
+    assert b"but the active segment" in result.stdout
