@@ -17,6 +17,7 @@ from kafkalog_cli.commands.ls import ls
 from kafkalog_cli.commands.salvage import salvage
 from kafkalog_cli.commands.simulate_retention import simulate_retention
 from kafkalog_cli.commands.simulate_roll import simulate_roll
+from kafkalog_cli.commands.undo import undo
 from kafkalog_cli.commands.verify import verify
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def command_group() -> Any:
         salvage: "Copy every sound batch past any damage into a new log.",
         simulate_retention: "Say what retention would delete, when and why.",
         apply_retention: "Remove what retention would delete.",
+        undo: "Bring back what a run with --backup changed.",
         audit_compaction: "Prove that a log is correctly compacted.",
         simulate_roll: "Say where segments would end under given configs.",
         compact: "Compact partitions as a broker's cleaner does.",

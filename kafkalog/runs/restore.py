@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkalog.storage import Step
 
 _NAME_LENGTH_MAX: Final = 255  # of LocalLog.logDirNameWithSuffixCappedLength
+_LOG_STARTS: Final = "log-start-offset-checkpoint"
 _INDEXED = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
 
 
@@ -63,8 +64,8 @@ def restore(
 
     The old directory is built, of hard links, beside the partition, under a name that a broker
     takes for a partition to delete; then both get each other's name at once; then the other one is
-    removed. Entries in checkpoints that become lower do so before, the others after. After a crash
-    there is the old log or the new one, whole; done again, it ends the same.
+    removed. Entries in checkpoints are set before where both logs may have them, else after. After
+    a crash there is the old log or the new one, whole; done again, it ends the same.
 
     Args:
         entry: the partition; `require_unchanged` holds for it.
@@ -82,17 +83,17 @@ def restore(
         _remove_tree(around, entry.beside)
     beside = _name_beside(entry.name)
     note(state_line(entry, PartitionState.UNDOING, beside=beside))
-    lower, higher = _changed_offsets(entry, offsets)
+    first, last = _changed_offsets(entry, offsets)
     if Listing.of(entry.path).files != entry.before.files:
         try:
             _build(around, beside, entry, journal)
-            _exchange(around, beside, entry, offsets, lower)
+            _exchange(around, beside, entry, offsets, first)
         except KafkaLogError:
             _remove_tree(around, beside)
             raise
         around.sync_directory()  # else, after a crash, it is the log in use that is removed
         _remove_tree(around, beside)
-    for checkpoint in (*lower, *higher):
+    for checkpoint in (*first, *last):
         offsets.set(checkpoint, entry.offsets_before[checkpoint])
     note(state_line(entry, PartitionState.UNDONE))
 
@@ -144,14 +145,19 @@ def _require_backup(entry: PartitionEntry, journal: Journal) -> None:
 def _changed_offsets(
     entry: PartitionEntry, offsets: PartitionOffsets
 ) -> tuple[list[str], list[str]]:
-    """The checkpoints whose entry becomes lower (or none), and those whose entry becomes higher."""
-    lower: list[str] = []
-    higher: list[str] = []
+    """The checkpoints whose entry changes before the files do, and those whose entry does after.
+
+    Before: what becomes lower, or none, which is right for both logs. The log start comes after
+    in any case: it hides what a run that was interrupted had not removed yet.
+    """
+    first: list[str] = []
+    last: list[str] = []
     for checkpoint in entry.offsets_set:
         before, now = entry.offsets_before[checkpoint], offsets.get(checkpoint)
         is_lower = before is None or (now is not None and before < now)
-        (lower if is_lower else higher).append(checkpoint)
-    return lower, higher
+        is_first = is_lower and checkpoint != _LOG_STARTS
+        (first if is_first else last).append(checkpoint)
+    return first, last
 
 
 def _build(around: Changes, beside: str, entry: PartitionEntry, journal: Journal) -> None:
@@ -185,12 +191,12 @@ def _exchange(
     beside: str,
     entry: PartitionEntry,
     offsets: PartitionOffsets,
-    lower: list[str],
+    first: list[str],
 ) -> None:
-    """Put the directory in place, entries that become lower first; these go back if it fails."""
-    before = {checkpoint: offsets.get(checkpoint) for checkpoint in lower}
+    """Put the directory in place, some entries first; these go back if it fails."""
+    before = {checkpoint: offsets.get(checkpoint) for checkpoint in first}
     try:
-        for checkpoint in lower:
+        for checkpoint in first:
             offsets.set(checkpoint, entry.offsets_before[checkpoint])
         around.exchange(beside, entry.name)
     except KafkaLogError:

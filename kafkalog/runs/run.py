@@ -100,12 +100,12 @@ class Run:
             self.log_dir, partition.topic, partition.partition, self._observe
         )
         if self._backup is None:
-            yield PartitionRun(partition, offsets, self._observe)
+            yield PartitionRun(self.log_dir, partition, offsets, self._observe)
             return
         assert not self.is_done(partition), "whoever goes on with a run leaves what is done"
         entry = self._backup.begin(partition, touched, offsets.all())
         try:
-            yield PartitionRun(partition, offsets, self._observe, self._backup)
+            yield PartitionRun(self.log_dir, partition, offsets, self._observe, self._backup)
             after = Listing.of(entry.path)
             _require_kept(entry, after)
         except BaseException as error:
@@ -125,15 +125,20 @@ class Run:
 
 
 class PartitionRun:
-    """What is done to one partition: `changes` to its files, and its entries in checkpoints."""
+    """What is done to one partition: `changes` to its files, and its entries in checkpoints.
+
+    `log_dir` is the log directory around it, None without one.
+    """
 
     def __init__(
         self,
+        log_dir: str | None,
         partition: PartitionDir,
         offsets: PartitionOffsets,
         observe: Callable[[Step], None] | None,
         backup: Backup | None = None,
     ) -> None:
+        self.log_dir = log_dir
         self._path = os.path.realpath(partition.path)
         self._offsets = offsets
         self._observe = observe

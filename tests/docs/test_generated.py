@@ -33,7 +33,15 @@ STAND_INS = {
     "orders-0": "examples/log-dir/orders-0",
 }
 BARE_FILE = re.compile(r"(?<![/\w])0{20}\.log")
-VALUES = {"4711": "471", "2026-11-21T04:00:00Z": "2024-01-01T00:04:00Z"}
+RUN_TO_UNDO = (
+    *("apply-retention", "examples/log-dir/orders-0", "--config", "retention.ms=1000"),
+    *("--in-place", "--yes", "--backup", "before-compaction"),
+)
+VALUES = {
+    "/backups/before-compaction": "before-compaction",
+    "4711": "471",
+    "2026-11-21T04:00:00Z": "2024-01-01T00:04:00Z",
+}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -67,9 +75,11 @@ def test_examples_of_the_help_run(
 ) -> None:
     """Each example does what it says, over the log directory in `examples/`."""
     monkeypatch.chdir(ROOT)
-    if "--in-place" in line:
+    if "--in-place" in line or "undo" in line:
         shutil.copytree(ROOT / "examples", tmp_path / "examples")
         monkeypatch.chdir(tmp_path)
+    if "undo" in line:
+        assert kafkalog(*RUN_TO_UNDO).status == 0
     words = [real_word(word) for word in shlex.split(line)[1:]]
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]

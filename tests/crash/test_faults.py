@@ -1,0 +1,164 @@
+"""Disks that fill up and fail, and processes that are killed: the old log or the new one, whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pytest
+
+from kafkalog.errors import KafkaLogError
+from tests.crash.commands import COMMANDS, Command
+from tests.crash.served import copy_and_start
+from tests.kafka.conftest import SEED_VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.crash.served import Served
+
+CALLS = (
+    "chmod", "fdopen", "fsync", "ftruncate", "link", "mkdir", "open", "pwrite", "rename", "rmdir",
+    "unlink", "utime",
+)  # fmt: skip
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
+KILLS = 12
+
+
+class FullFile:
+    """A file on a disk that takes no byte of it."""
+
+    def __init__(self, file: BinaryIO, error: OSError) -> None:
+        self._file, self._error = file, error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __enter__(self) -> FullFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, _data: bytes) -> int:
+        raise self._error
+
+
+class Fault:
+    """Lets one call of `kafkalog.storage` to the system fail, the one of that number."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int, code: int) -> None:
+        self._left = number
+        self._code = code
+        self.failed: str | None = None
+        for name in CALLS:
+            monkeypatch.setattr(os, name, self._wrapped(name, getattr(os, name)))
+
+    def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **options: Any) -> Any:
+            caller = sys._getframe(1).f_globals["__name__"]
+            if not caller.startswith("kafkalog.storage"):
+                return call(*args, **options)
+            self._left -= 1
+            if self._left:
+                return call(*args, **options)
+            self.failed = name
+            error = OSError(self._code, os.strerror(self._code))
+            if name == "fdopen":
+                return FullFile(call(*args, **options), error)
+            raise error
+
+        return wrapped
+
+
+def logs_of(command: Command, corpus_dir: Path, root: Path) -> list[dict[str, Served]]:
+    """The log before all, the old log and the new one."""
+    first = copy_and_start(command.fresh(corpus_dir, root / "fresh"), root / "scratch" / "log")
+    log_dir = command.ready(corpus_dir, root)
+    old = copy_and_start(log_dir, root / "scratch" / "log")
+    command.run(root, None)
+    return [first, old, copy_and_start(log_dir, root / "scratch" / "log")]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_an_error_at_any_call_is_told_and_leaves_a_whole_log(
+    command: Command, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """Each call to the system fails in turn; a command that can be run again then ends well.
+
+    The errors take turns too, beginning with one by the seed.
+    """
+    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    logs = logs_of(command, corpus_dir, tmp_path / "whole")
+    failed: Counter[str] = Counter()
+    number = 0
+    while True:
+        number += 1
+        root = tmp_path / "failing"
+        shutil.rmtree(root, ignore_errors=True)
+        log_dir = command.ready(corpus_dir, root)
+        with pytest.MonkeyPatch.context() as patch:
+            fault = Fault(patch, number, ERRORS[(seed + number) % len(ERRORS)])
+            with suppress(KafkaLogError):
+                command.run(root, None)
+        if fault.failed is None:
+            break
+        failed[fault.failed] += 1
+        got = copy_and_start(log_dir, tmp_path / "scratch" / "log")
+        assert got in logs, f"seed {seed}, call {number}, {fault.failed}"
+        if command.can_be_repeated:
+            command.run(root, None)
+            got = copy_and_start(log_dir, tmp_path / "scratch" / "log")
+            assert got == logs[-1], f"seed {seed}, call {number}, {fault.failed}, then again"
+    print(f"{command.name}: {number - 1} calls failed, seed {seed}: {failed}")
+    assert number > 20
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_a_killed_process_leaves_a_whole_log(
+    command: Command, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """SIGKILL at random moments of the time it takes."""
+    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    rng = random.Random(seed)
+    began = time.monotonic()
+    logs = logs_of(command, corpus_dir, tmp_path / "whole")
+    seconds = (time.monotonic() - began) / 2
+    found: Counter[str] = Counter()
+    for number in range(KILLS):
+        root = tmp_path / str(number)
+        log_dir = command.ready(corpus_dir, root)
+        if kill(lambda root=root: command.run(root, None), rng.random() * seconds):
+            found["killed"] += 1
+        else:
+            seconds /= 2  # it had ended already
+        got = copy_and_start(log_dir, root / "scratch" / "log")
+        assert got in logs, f"seed {seed}, kill {number}"
+        found["new" if got == logs[-1] else "old"] += 1
+        if command.can_be_repeated:
+            command.run(root, None)
+            assert copy_and_start(log_dir, root / "scratch" / "log") == logs[-1]
+    print(f"{command.name}, seed {seed}: {found}")
+    assert found["killed"]
+
+
+def kill(act: Callable[[], None], after_seconds: float) -> bool:
+    """Do something in another process, and kill that; whether it was still at it."""
+    process = os.fork()
+    if not process:
+        try:
+            act()
+        finally:
+            os._exit(0)
+    time.sleep(after_seconds)
+    os.kill(process, signal.SIGKILL)
+    return os.WIFSIGNALED(os.waitpid(process, 0)[1])

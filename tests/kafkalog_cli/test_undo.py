@@ -1,0 +1,68 @@
+"""`kafkalog undo` shows a plan, and takes a run back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.commands import PARTITION, Command, swap, swapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+
+@pytest.fixture
+def root(corpus_dir: Path, tmp_path: Path) -> Path:
+    Command("", swap).ready(corpus_dir, tmp_path)
+    return tmp_path
+
+
+def names(root: Path) -> list[str]:
+    return sorted(path.name for path in (root / "log" / PARTITION).iterdir())
+
+
+def test_a_plan_changes_nothing(kafkalog: Callable[..., Result], root: Path) -> None:
+    before = names(root)
+    swapped(root)
+    result = kafkalog("undo", root / "backup")
+    assert result.status == 0
+    assert b"orders-0" in result.stdout
+    assert b"--in-place does it" in result.stdout
+    assert names(root) != before
+    assert max(map(len, result.stdout.decode().splitlines())) <= 80
+
+
+def test_in_place_takes_it_back(kafkalog: Callable[..., Result], root: Path) -> None:
+    """Eight files of two segments and a snapshot come back, four of one go."""
+    before = names(root)
+    swapped(root)
+    result = kafkalog("undo", root / "backup", "--in-place", "--yes", "--format", "ndjson")
+    (row,) = map(json.loads, result.stdout.splitlines())
+    assert (row["type"], row["performed"], row["partition"]) == ("undo", True, 0)
+    assert (row["files_restored"], row["files_removed"]) == (9, 4)
+    assert row["offsets"] == [
+        {"checkpoint": "cleaner-offset-checkpoint", "offset": 25, "restored_to": 2}
+    ]
+    assert names(root) == before
+    again = kafkalog("undo", root / "backup", "--in-place", "--yes")
+    assert (again.status, b"nothing to undo" in again.stdout) == (0, True)
+
+
+def test_what_has_changed_since_is_refused(kafkalog: Callable[..., Result], root: Path) -> None:
+    swapped(root)
+    with (root / "log" / PARTITION / f"{51:020}.log").open("ab") as file:
+        file.write(b"\0")
+    result = kafkalog("undo", root / "backup", "--in-place", "--yes")
+    assert result.status == 4
+    assert "changed-since" in result.stderr
+
+
+def test_in_place_needs_consent(kafkalog: Callable[..., Result], root: Path) -> None:
+    swapped(root)
+    assert kafkalog("undo", root / "backup", "--in-place").status == 2
+    assert kafkalog("undo", root / "nothing").status == 3
