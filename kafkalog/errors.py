@@ -93,6 +93,13 @@ class LogDirInUseError(KafkaLogError):
     exit_code = 4
 
 
+class RefusedError(KafkaLogError):
+    """It could be done, but records could be lost by it; nothing was changed."""
+
+    reference = "refused"
+    exit_code = 4
+
+
 class UnsupportedError(KafkaLogError):
     """A version, codec or part that is not available where it would be needed."""
 

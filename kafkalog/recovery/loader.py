@@ -58,8 +58,11 @@ class Loader:
         recovery_point: from the checkpoint.
         log_start_checkpoint: from the checkpoint.
         check_crc: whether scans compare checksums, as a broker's do.
+        trusts_swaps: whether a swapped-in log without its indexes gets empty ones, as in a broker;
+            else they are built anew.
 
-    After `load`, `segments`, `producers`, `log_end_offset` and `recovery_point` hold the outcome.
+    After `load`, `segments`, `producers`, `log_end_offset` and `recovery_point` hold the outcome,
+    and `tidying_count` how many of the actions came before the segments were looked at.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Loader:
         recovery_point: int,
         log_start_checkpoint: int,
         check_crc: bool = True,
+        trusts_swaps: bool = True,
     ) -> None:
         self.directory = directory
         self.epochs = epochs
@@ -82,6 +86,8 @@ class Loader:
         self.recovery_point = recovery_point
         self.log_start_checkpoint = log_start_checkpoint
         self.check_crc = check_crc
+        self.trusts_swaps = trusts_swaps
+        self.tidying_count = 0
         self.producers = ProducerStates(directory, config, now_ms)
         self.segments: dict[int, SegmentState] = {}
         self._made: dict[int, SegmentState] = {}  # those with indexes that are not on disk
@@ -100,6 +106,7 @@ class Loader:
             StartRefusedError: Kafka would throw.
         """
         self._complete_swap(self._remove_temporary())
+        self.tidying_count = len(self.directory.actions)
         yield from self._until_no_overflow(self._load_segments)
         if is_deleted:
             if not self.segments:
@@ -144,10 +151,13 @@ class Loader:
     def _complete_swap(self, swaps: list[str]) -> None:
         """Delete the segments that complete swap files replace, then rename these."""
         least, most = INT64_MAX, -INT64_MAX - 1
+        incomplete = []
         for name in swaps:
             if not name.removesuffix(SWAP).endswith(LOG):
                 continue
             base_offset = offset_from_name(name)
+            if not self.trusts_swaps and not self._has_indexes(base_offset):
+                incomplete.append(base_offset)
             least = min(least, base_offset)
             most = max(most, self._next_offset_of_swap(base_offset))
         for name in self.directory.names():
@@ -161,6 +171,13 @@ class Loader:
                 self.directory.remove(name, "its segment is replaced by a swap file")
         for name in self.directory.names(SWAP):
             self.directory.rename(name, name.removesuffix(SWAP), "an interrupted swap is completed")
+        for base_offset in incomplete:
+            why = "the swapped-in log came without its indexes: they are built anew"
+            self.directory.remove(segment_file(base_offset, OFFSET_INDEX), why)
+
+    def _has_indexes(self, base_offset: int) -> bool:
+        names = (segment_file(base_offset, suffix + SWAP) for suffix in (OFFSET_INDEX, TIME_INDEX))
+        return all(name in self.directory for name in names)
 
     def _next_offset_of_swap(self, base_offset: int) -> int:
         log_name = segment_file(base_offset, LOG + SWAP)
@@ -172,7 +189,7 @@ class Loader:
         index_name = segment_file(base_offset, OFFSET_INDEX + SWAP)
         index = self.directory.contents.get(index_name)
         segment.use_indexes(OffsetSlots(base_offset, index, self.config.segment_index_bytes))
-        if index is None:
+        if index is None and self.trusts_swaps:
             capacity = self.config.segment_index_bytes // OffsetSlots.entry.size
             zeros = bytes(capacity * OffsetSlots.entry.size)
             why = "the index of a swap file is missing: it becomes one of zeros"

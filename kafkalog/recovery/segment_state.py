@@ -280,8 +280,7 @@ class SegmentState:
             )
         )
         for suffix, data in new.items():
-            self.directory.contents[self.name(suffix)] = Content(None, 0, len(data))
-            self.directory.tell(self.name(suffix), data)
+            self.directory.make(self.name(suffix), data)
 
 
 def _is_same(content: Content | None, data: bytes) -> bool:

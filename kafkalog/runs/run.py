@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from kafkalog.storage import Step
 
 
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+"""The mark of a clean shutdown: with it a broker scans nothing."""
+
+
 class Run:
     """Holds the lock of a log directory while partitions of it are changed, one after the other.
 
@@ -53,7 +57,10 @@ class Run:
 
 
 class PartitionRun:
-    """What is done to one partition: `changes` to its files, and its entries in checkpoints."""
+    """What is done to one partition: `changes` to its files, and its entries in checkpoints.
+
+    `log_dir` is the log directory around it, None without one.
+    """
 
     def __init__(
         self,
@@ -63,8 +70,15 @@ class PartitionRun:
     ) -> None:
         self.changes = Changes(partition.path, observe)
         self._partition = partition
-        self._log_dir = log_dir
+        self.log_dir = log_dir
         self._observe = observe
+
+    def forget_clean_shutdown(self) -> None:
+        """Take the mark of a clean shutdown away, so that the next start of a broker scans."""
+        if self.log_dir is not None:
+            around = Changes(self.log_dir, self._observe)
+            around.remove(CLEAN_SHUTDOWN, missing_ok=True)
+            around.sync_directory()
 
     def set_offset(self, checkpoint: str, offset: int | None) -> None:
         """Put the partition's offset into a checkpoint of the log directory; None: no entry.
@@ -75,9 +89,9 @@ class PartitionRun:
             CorruptDataError: the checkpoint is malformed.
         """
         number = self._partition.partition
-        if self._log_dir is None or number is None:
+        if self.log_dir is None or number is None:
             return
-        path = os.path.join(self._log_dir, checkpoint)
+        path = os.path.join(self.log_dir, checkpoint)
         before = read_offset_checkpoint(path) if os.path.exists(path) else []
         entries = {(entry.topic, entry.partition): entry.offset for entry in before}
         key = (self._partition.topic, number)
@@ -87,4 +101,4 @@ class PartitionRun:
         if offset is not None:
             entries[key] = offset
         text = checkpoint_text([(*name, value) for name, value in entries.items()])
-        Changes(self._log_dir, self._observe).replace(checkpoint, text)
+        Changes(self.log_dir, self._observe).replace(checkpoint, text)

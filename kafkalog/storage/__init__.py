@@ -5,7 +5,7 @@ What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What mak
 `writes` and goes through `Changes`.
 """
 
-from kafkalog.storage.changes import Changes, Step, StepKind
+from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, Step, StepKind
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
@@ -17,6 +17,7 @@ from kafkalog.storage.locks import LogDirLock
 
 __all__ = [
     "BUILDING_SUFFIX",
+    "TEMPORARY_SUFFIX",
     "Changes",
     "LogDirLock",
     "NewDirectory",
