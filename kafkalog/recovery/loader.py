@@ -58,8 +58,8 @@ class Loader:
         recovery_point: from the checkpoint.
         log_start_checkpoint: from the checkpoint.
         check_crc: whether scans compare checksums, as a broker's do.
-        trusts_swaps: whether a swapped-in log without its indexes gets empty ones, as in a broker;
-            else they are built anew.
+        trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
+            else they are built.
 
     After `load`, `segments`, `producers`, `log_end_offset` and `recovery_point` hold the outcome,
     and `tidying_count` how many of the actions came before the segments were looked at.
@@ -151,13 +151,10 @@ class Loader:
     def _complete_swap(self, swaps: list[str]) -> None:
         """Delete the segments that complete swap files replace, then rename these."""
         least, most = INT64_MAX, -INT64_MAX - 1
-        incomplete = []
         for name in swaps:
             if not name.removesuffix(SWAP).endswith(LOG):
                 continue
             base_offset = offset_from_name(name)
-            if not self.trusts_swaps and not self._has_indexes(base_offset):
-                incomplete.append(base_offset)
             least = min(least, base_offset)
             most = max(most, self._next_offset_of_swap(base_offset))
         for name in self.directory.names():
@@ -171,13 +168,6 @@ class Loader:
                 self.directory.remove(name, "its segment is replaced by a swap file")
         for name in self.directory.names(SWAP):
             self.directory.rename(name, name.removesuffix(SWAP), "an interrupted swap is completed")
-        for base_offset in incomplete:
-            why = "the swapped-in log came without its indexes: they are built anew"
-            self.directory.remove(segment_file(base_offset, OFFSET_INDEX), why)
-
-    def _has_indexes(self, base_offset: int) -> bool:
-        names = (segment_file(base_offset, suffix + SWAP) for suffix in (OFFSET_INDEX, TIME_INDEX))
-        return all(name in self.directory for name in names)
 
     def _next_offset_of_swap(self, base_offset: int) -> int:
         log_name = segment_file(base_offset, LOG + SWAP)
@@ -186,15 +176,27 @@ class Loader:
         segment = SegmentState(
             self.directory, base_offset, self.config, self.directory.contents[log_name]
         )
+        if not self.trusts_swaps:
+            self._complete_indexes(segment)
         index_name = segment_file(base_offset, OFFSET_INDEX + SWAP)
         index = self.directory.contents.get(index_name)
         segment.use_indexes(OffsetSlots(base_offset, index, self.config.segment_index_bytes))
-        if index is None and self.trusts_swaps:
+        if index is None:
             capacity = self.config.segment_index_bytes // OffsetSlots.entry.size
             zeros = bytes(capacity * OffsetSlots.entry.size)
             why = "the index of a swap file is missing: it becomes one of zeros"
             self.directory.write(index_name, zeros, why, keep=True)
         return segment.next_offset()
+
+    def _complete_indexes(self, segment: SegmentState) -> None:
+        """Write the indexes that a swap file came without."""
+        built = None
+        for suffix in (OFFSET_INDEX, TIME_INDEX):
+            name = segment.name(suffix + SWAP)
+            if name not in self.directory:
+                built = built or segment.built_indexes()
+                why = "it is missing beside the log of a swap"
+                self.directory.write(name, built[suffix], why, keep=True)
 
     def _until_no_overflow(
         self, step: Callable[[], Iterator[SegmentRecovery]]

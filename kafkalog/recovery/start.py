@@ -110,8 +110,8 @@ class StartInProgress:
         mode, recovery_point, log_start_checkpoint, config, tell: as those of `predict_start`.
         check_crc: whether the scans compare checksums, as those of a broker do. Without, they are
             taken to be right, which is told as an assumption.
-        trusts_swaps: whether a swapped-in log without its indexes gets empty ones, as in a broker;
-            else they are built anew, as `recover` does.
+        trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
+            else they are built.
 
     Attributes:
         partition: the directory.

@@ -110,11 +110,11 @@ class _Recovery:
         plan = self._plan
         remove_left_over(self._changes, plan.partition)
         recovery_point = self._lower_checkpoints()
-        tidy(self._changes, plan.tidying)
+        tidy(self._changes, plan.tidying, plan.config)
         while self._splits:
             start = _start(plan, self._reopened())
             actions = start.end().actions
-            tidy(self._changes, start.tidying)
+            tidy(self._changes, start.tidying, plan.config)
             split = next((action for action in actions if isinstance(action, SplitSegment)), None)
             if split is None:
                 break

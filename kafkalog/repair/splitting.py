@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kafkalog.model import Level
 from kafkalog.recovery.directory import (
     CLEANED,
     LOG,
@@ -17,9 +16,7 @@ from kafkalog.recovery.directory import (
     TIME_INDEX,
     segment_file,
 )
-from kafkalog.recovery.index_build import IndexBuild
-from kafkalog.recovery.walk import walk
-from kafkalog.recovery.walkers import Indexing
+from kafkalog.repair.index_data import index_data
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
@@ -56,10 +53,7 @@ def write_parts(changes: Changes, action: SplitSegment, config: StartConfig) -> 
 def _write(
     changes: Changes, source: Source, part: SegmentPart, config: StartConfig, modified_ms: int
 ) -> None:
-    indexes = IndexBuild(part.base_offset, config)
-    walk(source, part.start, part.end, Level.QUICK, Indexing(indexes, part.start))
-    indexes.end()
-    data = {OFFSET_INDEX: indexes.offsets.data(), TIME_INDEX: indexes.times.data()}
+    data = index_data(source, part.start, part.end, part.base_offset, config)
     for suffix in _SUFFIXES:
         name = segment_file(part.base_offset, suffix) + CLEANED
         with changes.create(name, like=source.path, mtime_ms=modified_ms) as file:
