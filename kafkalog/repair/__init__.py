@@ -2,13 +2,23 @@
 
 from kafkalog.repair.model import Fate, FileChange, RecoveryPlan
 from kafkalog.repair.plan import plan_recovery
+from kafkalog.repair.rebuild import (
+    Comparison,
+    IndexComparison,
+    compare_indexes,
+    rebuild_indexes,
+)
 from kafkalog.repair.recover import RecoveryDone, recover
 
 __all__ = [
+    "Comparison",
     "Fate",
     "FileChange",
+    "IndexComparison",
     "RecoveryDone",
     "RecoveryPlan",
+    "compare_indexes",
     "plan_recovery",
+    "rebuild_indexes",
     "recover",
 ]

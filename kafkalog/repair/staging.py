@@ -25,15 +25,19 @@ class Staging:
     Args:
         changes: of the partition directory.
         partition: the directory as it is.
+        suffixes: of the files that are wanted.
 
     Attributes:
         names: what those are called that are written, by the how manieth file they are; those of a
             new segment, which are empty and not told of, by their names.
     """
 
-    def __init__(self, changes: Changes, partition: PartitionDir) -> None:
+    def __init__(
+        self, changes: Changes, partition: PartitionDir, suffixes: tuple[str, ...] = ("",)
+    ) -> None:
         self.names: dict[int | str, str] = {}
         self._changes = changes
+        self._suffixes = suffixes
         self._count = 0
         self._written = 0
         self._latest: dict[str, int] = {}  # the number that a name has been told with last
@@ -45,8 +49,7 @@ class Staging:
         """Take a file; one of the same name that came before is not wanted any more."""
         number, self._count = self._count, self._count + 1
         self._drop(self._latest.pop(name, None))
-        path = self._changes.path(name)
-        if is_same(path, data):
+        if not name.endswith(self._suffixes) or is_same(self._changes.path(name), data):
             return
         self._write(number, name, data)
         self._latest[name] = number
