@@ -94,9 +94,15 @@ class LogDirInUseError(KafkaLogError):
 
 
 class RefusedError(KafkaLogError):
-    """It could be done, but records could be lost by it; nothing was changed."""
+    """The work would not be safe on what is there; nothing was changed."""
 
     reference = "refused"
+
+
+class ChangedSinceError(KafkaLogError):
+    """A partition is not as the run to undo left it: going back would lose what came since."""
+
+    reference = "changed-since"
     exit_code = 4
 
 

@@ -79,10 +79,10 @@ class UnifiedLog:
             return None
         path = os.path.join(self._log_dir, name)
         try:
-            modified_ns = os.stat(path).st_mtime_ns
+            status = os.stat(path)
         except OSError:
             return None
-        offsets = _checkpointed(path, modified_ns)
+        offsets = _checkpointed(path, (status.st_ino, status.st_mtime_ns, status.st_size))
         return offsets.get((self.partition.topic, self.partition.partition))
 
     @property
@@ -191,7 +191,7 @@ class UnifiedLog:
 
 
 @lru_cache(maxsize=len(OFFSET_CHECKPOINTS))
-def _checkpointed(path: str, modified_ns: int) -> dict[tuple[str, int | None], int]:  # noqa: ARG001 # part of the key
+def _checkpointed(path: str, _version: tuple[int, ...]) -> dict[tuple[str, int | None], int]:
     """The offsets in a checkpoint, read once for all partitions; empty where it is malformed."""
     try:
         entries = read_offset_checkpoint(path)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkalog_cli.commands.apply_retention import apply_retention
 from kafkalog_cli.commands.dump_segment import dump_segment
 from kafkalog_cli.commands.explain import explain
 from kafkalog_cli.commands.kafka_dump_log import dump_files
@@ -14,6 +15,7 @@ from kafkalog_cli.commands.ls import ls
 from kafkalog_cli.commands.salvage import salvage
 from kafkalog_cli.commands.simulate_retention import simulate_retention
 from kafkalog_cli.commands.simulate_roll import simulate_roll
+from kafkalog_cli.commands.undo import undo
 from kafkalog_cli.commands.verify import verify
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ def _root(
     kafkalog verify /var/lib/kafka                   what is wrong
     kafkalog salvage orders-0 --to rescued           what is sound, in a new log
     kafkalog simulate-retention /var/lib/kafka       what will be deleted, and when
+    kafkalog apply-retention /var/lib/kafka          the same, done
     """
 
 
@@ -86,6 +89,8 @@ def command_group() -> Any:
         explain: "Say what a finding means and what to do.",
         salvage: "Copy every sound batch past any damage into a new log.",
         simulate_retention: "Say what retention would delete, when and why.",
+        apply_retention: "Remove what retention would delete.",
+        undo: "Bring back what a run with --backup changed.",
         simulate_roll: "Say where segments would end under given configs.",
     }
     for command, summary in commands.items():

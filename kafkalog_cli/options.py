@@ -84,6 +84,14 @@ LogStartOption = Annotated[
     int | None,
     typer.Option("--log-start-offset", metavar="N", help="Instead of the checkpoint's.", min=0),
 ]
+InPlaceOption = Annotated[
+    bool, typer.Option("--in-place", help="Change the source; without, only the plan is shown.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before changing the source.")]
+BackupOption = Annotated[
+    str | None,
+    typer.Option("--backup", metavar="DIR", help="Keep the originals there, for `kafkalog undo`."),
+]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

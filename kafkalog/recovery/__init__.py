@@ -1,5 +1,6 @@
 """What a broker's next start would make of a partition directory, step by step."""
 
+from kafkalog.recovery.epochs import epochs_from_start
 from kafkalog.recovery.log_dir_start import (
     PredictedLogDirStart,
     log_dir_refusals,
@@ -58,6 +59,7 @@ __all__ = [
     "Verdict",
     "WriteFile",
     "checkpointed",
+    "epochs_from_start",
     "log_dir_refusals",
     "predict_log_dir_start",
     "predict_start",

@@ -16,6 +16,8 @@ from kafkalog.recovery.model import StartRefusedError
 from kafkalog.source import read_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.recovery.directory import Directory
 
 _HEADER_LINES = 2
@@ -100,14 +102,9 @@ class LeaderEpochs:
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Drop the epochs before the one that the log starts in, and let that one begin there."""
-        first = None
-        for epoch in list(self._starts):
-            if self._starts[epoch] > start_offset:
-                break
-            del self._starts[epoch]
-            first = epoch
-        if first is not None:
-            self._starts = {first: start_offset, **self._starts}
+        left = epochs_from_start(self.entries, start_offset)
+        if self._starts and self.entries[0].start_offset <= start_offset:
+            self._starts = {entry.epoch: entry.start_offset for entry in left}
             self._write("epochs before the log's start", routine=True)
 
     def clear(self) -> None:
@@ -123,6 +120,18 @@ class LeaderEpochs:
         if data != self._data:  # Kafka writes it again even so, which nobody can tell
             self._data = data
             self._directory.write(LEADER_EPOCHS, data, why, routine=routine)
+
+
+def epochs_from_start(entries: Sequence[EpochEntry], start_offset: int) -> tuple[EpochEntry, ...]:
+    """The epochs of a log that begins at an offset: the one it begins in, and those after it.
+
+    Args:
+        entries: ascending in both numbers.
+        start_offset: the log start offset.
+    """
+    below = [entry for entry in entries if entry.start_offset <= start_offset]
+    left = tuple(entry for entry in entries if entry.start_offset > start_offset)
+    return (EpochEntry(below[-1].epoch, start_offset), *left) if below else left
 
 
 def _read(path: str) -> list[EpochEntry]:

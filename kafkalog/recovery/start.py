@@ -281,14 +281,15 @@ def checkpointed(log_dir: str, name: str, partition: PartitionDir) -> int | None
     """The partition's entry in a checkpoint; None without one, or where the file is malformed."""
     path = os.path.join(log_dir, name)
     try:
-        modified_ns = os.stat(path).st_mtime_ns
+        status = os.stat(path)
     except OSError:
         return None
-    return _entries(path, modified_ns).get((partition.topic, partition.partition))
+    version = status.st_ino, status.st_mtime_ns, status.st_size
+    return _entries(path, version).get((partition.topic, partition.partition))
 
 
 @lru_cache(len(CHECKPOINTS))
-def _entries(path: str, _modified_ns: int) -> dict[tuple[str, int | None], int]:
+def _entries(path: str, _version: tuple[int, ...]) -> dict[tuple[str, int | None], int]:
     """The entries of a checkpoint, which all partitions of a log directory ask for."""
     try:
         found = read_offset_checkpoint(path)

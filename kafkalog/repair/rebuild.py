@@ -1,6 +1,6 @@
 """The indexes of segments, made anew from the log as a broker does where an index is missing.
 
-Follows `LogSegment.recover` of Kafka 4.3, as `LogLoader` calls it for a segment without an `.index`.
+Follows `LogSegment.recover` of Kafka 4.3, as `LogLoader` calls it where an `.index` is missing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from kafkalog.recovery.directory import (
     INDEXES,
     OFFSET_INDEX,
     TRANSACTION_INDEX,
+    offset_from_name,
     segment_file,
 )
 from kafkalog.repair.outcome import contents_of
 from kafkalog.repair.plan import is_same, with_clock
-from kafkalog.repair.refusals import require_plain
 from kafkalog.repair.settling import Settlement
-from kafkalog.repair.staging import Staging, remove_left_over
+from kafkalog.repair.staging import Staging, is_left_over, remove_left_over
+from kafkalog.runs.requirements import require_own_files
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import PredictedStart, StartConfig
-    from kafkalog.runs.run import Run
+    from kafkalog.runs import Run
 
 
 class Comparison(StrEnum):
@@ -39,7 +40,7 @@ class Comparison(StrEnum):
 
     SAME = "same"
     PADDED = "padded"
-    """The same, with the zeros of preallocation behind it, as brokers leave when they are killed."""
+    """The same with the zeros of preallocation behind it, as a broker that is killed leaves it."""
     DIFFERENT = "different"
     MISSING = "missing"
 
@@ -92,15 +93,15 @@ def compare_indexes(
         for the producers and the indexes of a few segments.
     """
     found: list[IndexComparison] = []
+    wanted = _base_offsets(partition, base_offsets)
 
     def compare(name: str, data: bytes) -> None:
-        if name.endswith(INDEXES):
+        if name.endswith(INDEXES) and (base_offset := offset_from_name(name)) in wanted:
             path = os.path.join(partition.path, name)
-            base_offset = int(name.partition(".")[0])
             found.append(_comparison(path, base_offset, data))
 
     _scan(partition, config, base_offsets, compare)
-    return tuple(found)
+    return tuple(sorted(found, key=lambda index: (index.base_offset, index.path)))
 
 
 def rebuild_indexes(
@@ -125,11 +126,12 @@ def rebuild_indexes(
         RefusedError: the directory holds links.
         UnwritableError: a step failed.
     """
-    require_plain(partition)
+    require_own_files(partition)
     wanted = _base_offsets(partition, base_offsets)
     names = [segment_file(base, suffix) for base in wanted for suffix in INDEXES]
     before = contents_of(partition)
-    with run.partition(partition, [name for name in names if name in before]) as changing:
+    touched = [name for name in before if name in names or is_left_over(name)]
+    with run.partition(partition, touched) as changing:
         remove_left_over(changing.changes, partition)
         staging = Staging(changing.changes, partition, INDEXES)
         try:
@@ -161,7 +163,6 @@ def _scan(
     start = StartInProgress(
         replace(partition, files=without),
         StartMode.CLEAN,
-        log_start_checkpoint=0,
         config=with_clock(config or usual_config(partition)),
         tell=tell,
     )

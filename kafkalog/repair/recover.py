@@ -15,17 +15,18 @@ from kafkalog.recovery import (
 )
 from kafkalog.repair.outcome import contents_of, whole_entries
 from kafkalog.repair.plan import CLEANER_OFFSETS, RECOVERY_POINTS
-from kafkalog.repair.refusals import require_performable, require_plain
+from kafkalog.repair.refusals import require_performable
 from kafkalog.repair.settling import Settlement
 from kafkalog.repair.splitting import write_parts
-from kafkalog.repair.staging import Staging, remove_left_over
+from kafkalog.repair.staging import Staging, is_left_over, remove_left_over
 from kafkalog.repair.tidying import tidy
+from kafkalog.runs.requirements import require_own_files
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import PredictedStart
     from kafkalog.repair.model import RecoveryPlan
-    from kafkalog.runs.run import PartitionRun, Run
+    from kafkalog.runs import PartitionRun, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ def recover(plan: RecoveryPlan, run: Run, *, forced: bool = False) -> RecoveryDo
     require_performable(plan, forced=forced)
     partition = plan.partition
     if plan.changes:
-        require_plain(partition)
-        with run.partition(partition, plan.touched) as changing:
+        require_own_files(partition)
+        with run.partition(partition, _touched(plan)) as changing:
             end = _Recovery(plan, changing).perform()
             partition = open_partition(partition.path)
     else:
@@ -94,6 +95,14 @@ def _start(
         tell=tell,
         trusts_swaps=False,
     )
+
+
+def _touched(plan: RecoveryPlan) -> set[str]:
+    """Names of the files there are that may not stay as they are."""
+    names = [entry.name.name for entry in plan.partition.files]
+    if any(isinstance(action, SplitSegment) for action in plan.predicted.actions):
+        return set(names)  # what lies between the parts goes, whatever it is
+    return {*plan.touched, *(name for name in names if is_left_over(name))}
 
 
 class _Recovery:

@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from kafkalog.log_dir import PartitionDir
     from kafkalog.repair.model import RecoveryPlan
-
-
-def require_plain(partition: PartitionDir) -> None:
-    """Nothing but files of its own is in the directory.
-
-    Raises:
-        RefusedError: it is a link, or holds one, or something that is no file.
-    """
-    path = partition.path.rstrip(os.sep) or os.sep
-    if os.path.islink(path):
-        raise RefusedError(
-            "The partition directory is a symbolic link.",
-            path=path,
-            hint=f"Give the directory itself: {os.path.realpath(path)}",
-        )
-    for entry in partition.files:
-        if entry.error is not None or not stat.S_ISREG(os.lstat(entry.path).st_mode):
-            raise RefusedError(
-                f"It is changed in place only where all is a plain file: {entry.name.name} is not.",
-                path=entry.path,
-                hint="Put the file itself there, or work on a copy.",
-            )
 
 
 def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:

@@ -6,6 +6,7 @@ order: there a crash between two steps can leave segments behind a cut.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from kafkalog.recovery.directory import (
@@ -83,14 +84,18 @@ class Settlement:
             self._changes.sync_directory()
 
     def _cut(self) -> None:
-        """Logs come before indexes: one that goes past its log is only dropped, never believed."""
+        """Logs before indexes. A file with a second name, as in a backup, is replaced by a copy."""
         cut = [
             name
             for name, content in self._after.items()
             if content.path is not None and content.end < self._before[name].end
         ]
         for name in sorted(cut, key=lambda name: (not name.endswith(LOG), name)):
-            self._changes.truncate(name, self._after[name].end)
+            if os.stat(self._changes.path(name)).st_nlink > 1:
+                self._staging.shorten(name, self._after[name].end)
+                self._changes.sync_directory()
+            else:
+                self._changes.truncate(name, self._after[name].end)
 
     def _put(self, names: list[str]) -> None:
         """Put made files in place that are not yet."""

@@ -7,12 +7,14 @@ import re
 from typing import TYPE_CHECKING
 
 from kafkalog.repair.plan import is_same
+from kafkalog.source import Source
 from kafkalog.storage import TEMPORARY_SUFFIX
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
     from kafkalog.storage import Changes
 
+_COPIED_AT_ONCE = 1 << 20
 _STAGED = re.compile(r"kafkalog-\d+" + re.escape(TEMPORARY_SUFFIX))
 
 
@@ -58,10 +60,23 @@ class Staging:
         """Take an empty file that was not told of."""
         self._write(name, name, b"")
 
+    def shorten(self, name: str, size_bytes: int) -> None:
+        """Put a copy of the beginning of a file in its place."""
+        path = self._changes.path(name)
+        staged = self._next_name()
+        with Source(path) as source, self._changes.create(staged, like=path) as file:
+            starts = range(0, size_bytes, _COPIED_AT_ONCE)
+            sizes = (min(_COPIED_AT_ONCE, size_bytes - start) for start in starts)
+            file.writelines(source.read(*piece) for piece in zip(starts, sizes, strict=True))
+        self._changes.rename(staged, name)
+
+    def _next_name(self) -> str:
+        self._written += 1
+        return f"kafkalog-{self._written}{TEMPORARY_SUFFIX}"
+
     def _write(self, key: int | str, name: str, data: bytes) -> None:
         path = self._changes.path(name)
-        staged = f"kafkalog-{self._written}{TEMPORARY_SUFFIX}"
-        self._written += 1
+        staged = self._next_name()
         with self._changes.create(
             staged, like=path if os.path.lexists(path) else self._like
         ) as file:
@@ -85,8 +100,13 @@ class Staging:
             self._changes.remove(self.names.pop(key), missing_ok=True)
 
 
+def is_left_over(name: str) -> bool:
+    """Whether a file is what a repair that was killed left."""
+    return _STAGED.fullmatch(name) is not None
+
+
 def remove_left_over(changes: Changes, partition: PartitionDir) -> None:
     """Remove what a repair that was killed left."""
     for entry in partition.files:
-        if _STAGED.fullmatch(entry.name.name):
+        if is_left_over(entry.name.name):
             changes.remove(entry.name.name)

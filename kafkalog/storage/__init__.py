@@ -5,6 +5,7 @@ What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What mak
 `writes` and goes through `Changes`.
 """
 
+from kafkalog.storage.appended import AppendedFile
 from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, Step, StepKind
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
@@ -18,6 +19,7 @@ from kafkalog.storage.locks import LogDirLock
 __all__ = [
     "BUILDING_SUFFIX",
     "TEMPORARY_SUFFIX",
+    "AppendedFile",
     "Changes",
     "LogDirLock",
     "NewDirectory",

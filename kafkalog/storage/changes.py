@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, BinaryIO
 
-from kafkalog.storage.system import exists, sync_directory, unwritable
+from kafkalog.errors import UnsupportedError
+from kafkalog.storage.system import (
+    CANNOT_EXCHANGE,
+    exchange,
+    exists,
+    sync_directory,
+    unwritable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 TEMPORARY_SUFFIX = ".tmp"
 """Kafka's own, for checkpoints that are being written: a broker takes no notice of them."""
+_AT_ONCE = 1 << 20
 
 
 class StepKind(StrEnum):
@@ -36,6 +43,12 @@ class StepKind(StrEnum):
     """A name is gone. It does not last yet."""
     SYNC_DIRECTORY = "sync-directory"
     """All names in the directory last."""
+    MAKE_DIRECTORY = "make-directory"
+    """There is a new, empty directory. Its name does not last yet."""
+    REMOVE_DIRECTORY = "remove-directory"
+    """An empty directory is gone. It does not last yet."""
+    EXCHANGE = "exchange"
+    """Two directories have each other's name. It does not last yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +58,7 @@ class Step:
     Attributes:
         kind: what.
         path: of the file, or of the directory.
-        new_path: the new name of a `RENAME` or `LINK`.
+        new_path: the new name of a `RENAME` or `LINK`, the other name of an `EXCHANGE`.
     """
 
     kind: StepKind
@@ -71,7 +84,7 @@ class Changes:
 
     def __init__(self, directory: str, observe: Callable[[Step], None] | None = None) -> None:
         self.directory = directory
-        self._observe = observe
+        self.observe = observe
 
     def path(self, name: str) -> str:
         """Where a file of the directory is."""
@@ -89,6 +102,12 @@ class Changes:
                 may give them.
             mtime_ms: when it shall have been modified last, milliseconds.
         """
+        mtime_ns = None if mtime_ms is None else mtime_ms * 1_000_000
+        with self._create(name, like, mtime_ns) as file:
+            yield file
+
+    @contextmanager
+    def _create(self, name: str, like: str | None, mtime_ns: int | None) -> Iterator[BinaryIO]:
         path = self.path(name)
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -103,8 +122,8 @@ class Changes:
                 file.flush()
                 if like is not None:
                     _take_after(path, like)
-                if mtime_ms is not None:
-                    os.utime(descriptor, ns=(mtime_ms * 1_000_000,) * 2)
+                if mtime_ns is not None:
+                    os.utime(descriptor, ns=(mtime_ns, mtime_ns))
                 self._tell(StepKind.CREATE, path)
                 os.fsync(descriptor)
                 self._tell(StepKind.SYNC, path)
@@ -135,15 +154,23 @@ class Changes:
         except FileExistsError as error:
             raise exists(path) from error
         except OSError:
-            with (
-                open(source, "rb") as original,
-                self.create(
-                    name, like=source, mtime_ms=os.stat(source).st_mtime_ns // 1_000_000
-                ) as copy,
-            ):
-                shutil.copyfileobj(original, copy, 1 << 20)
+            self._copy(source, name)
         else:
             self._tell(StepKind.LINK, source, path)
+
+    def _copy(self, source: str, name: str, size_bytes: int | None = None) -> None:
+        """A file from elsewhere, or its beginning, under a name here; as old as that if whole."""
+        try:
+            with open(source, "rb") as original:
+                status = os.fstat(original.fileno())
+                whole = status.st_mtime_ns if size_bytes is None else None
+                left = status.st_size if size_bytes is None else size_bytes
+                with self._create(name, source, whole) as copy:
+                    while left and (data := original.read(min(left, _AT_ONCE))):
+                        copy.write(data)
+                        left -= len(data)
+        except OSError as error:
+            raise unwritable(error, self.path(name)) from error
 
     def rename(self, name: str, new_name: str) -> None:
         """Give a file another name, in place of what has it."""
@@ -168,19 +195,79 @@ class Changes:
             self._tell(StepKind.REMOVE, path)
 
     def truncate(self, name: str, size_bytes: int) -> None:
-        """Cut the end of a file off."""
+        """Cut the end of a file off.
+
+        A file with another name, which a backup is, gets a shorter copy in its place: the other
+        one stays whole.
+        """
         path = self.path(name)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
-                os.ftruncate(descriptor, size_bytes)
-                self._tell(StepKind.TRUNCATE, path)
-                os.fsync(descriptor)
+                is_shared = os.fstat(descriptor).st_nlink > 1
+                if not is_shared:
+                    os.ftruncate(descriptor, size_bytes)
+                    self._tell(StepKind.TRUNCATE, path)
+                    os.fsync(descriptor)
             finally:
                 os.close(descriptor)
         except OSError as error:
             raise unwritable(error, path) from error
-        self._tell(StepKind.SYNC, path)
+        if not is_shared:
+            self._tell(StepKind.SYNC, path)
+            return
+        temporary = name + TEMPORARY_SUFFIX
+        self.remove(temporary, missing_ok=True)
+        self._copy(path, temporary, size_bytes)
+        self.rename(temporary, name)
+
+    def set_times(self, mtime_ns: int) -> None:
+        """Make the directory one that was modified last at a time, nanoseconds."""
+        try:
+            os.utime(self.directory, ns=(mtime_ns, mtime_ns))
+        except OSError as error:
+            raise unwritable(error, self.directory) from error
+
+    def make_directory(self, name: str, *, like: str | None = None) -> None:
+        """A new, empty directory, with owner, group, permissions and labels of another."""
+        path = self.path(name)
+        try:
+            os.mkdir(path)
+            if like is not None:
+                _take_after(path, like)
+        except FileExistsError as error:
+            raise exists(path) from error
+        except OSError as error:
+            raise unwritable(error, path) from error
+        self._tell(StepKind.MAKE_DIRECTORY, path)
+
+    def remove_directory(self, name: str) -> None:
+        """Take an empty directory away."""
+        path = self.path(name)
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            raise unwritable(error, path) from error
+        self._tell(StepKind.REMOVE_DIRECTORY, path)
+
+    def exchange(self, name: str, other: str) -> None:
+        """Give two files or directories each other's name, at once.
+
+        Raises:
+            UnsupportedError: the kernel or the file system cannot.
+        """
+        path, new_path = self.path(name), self.path(other)
+        try:
+            exchange(path, new_path)
+        except OSError as error:
+            if error.errno in CANNOT_EXCHANGE:
+                raise UnsupportedError(
+                    "The file system cannot exchange two names at once.",
+                    path=self.directory,
+                    note="Nothing was changed. Linux from 3.15 on can, on ext4, XFS, Btrfs, tmpfs.",
+                ) from error
+            raise unwritable(error, path) from error
+        self._tell(StepKind.EXCHANGE, path, new_path)
 
     def sync_directory(self) -> None:
         """Make all names last."""
@@ -191,8 +278,8 @@ class Changes:
         self._tell(StepKind.SYNC_DIRECTORY, self.directory)
 
     def _tell(self, kind: StepKind, path: str, new_path: str | None = None) -> None:
-        if self._observe is not None:
-            self._observe(Step(kind, path, new_path))
+        if self.observe is not None:
+            self.observe(Step(kind, path, new_path))
 
 
 def _take_after(path: str, like: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 from typing import Final
@@ -10,6 +11,23 @@ from kafkalog.errors import DestinationExistsError, UnwritableError
 
 NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 """A file system without locks says one of these."""
+
+CANNOT_EXCHANGE: Final = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+"""A kernel or file system that cannot exchange two names says one of these."""
+_AT_WORKING_DIRECTORY: Final = -100
+_EXCHANGE: Final = 2
+
+
+def exchange(path: str, other: str) -> None:
+    """Exchange two names at once: `renameat2` of Linux with `RENAME_EXCHANGE`."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError) as error:  # another system, an old C library
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from error
+    names = os.fsencode(path), os.fsencode(other)
+    if rename(_AT_WORKING_DIRECTORY, names[0], _AT_WORKING_DIRECTORY, names[1], _EXCHANGE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def sync_directory(path: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -26,13 +25,6 @@ from kafkalog_cli.options import (
     parse_zone,
 )
 from kafkalog_cli.render.writer import Format
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kafkalog.configs import ConfigSources, LogDirConfigs, TopicConfigs
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
-    from kafkalog_cli.outcome import Outcome
 
 
 def simulate_retention(
@@ -65,22 +57,24 @@ def simulate_retention(
     from kafkalog.errors import KafkaLogError
     from kafkalog.retention import simulate_retention as simulate
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render import retention as show
-    from kafkalog_cli.render.configs import print_heading, tell_shadowed
-    from kafkalog_cli.render.writer import Writer
+    from kafkalog_cli.render.retention import (
+        RetentionSummary,
+        RetentionWriter,
+        print_retention_summary,
+    )
+    from kafkalog_cli.retention_targets import retention_partitions
 
     zone = parse_zone("UTC" if utc else tz)
     now_ms = parse_time(now if now is not None else "-0s")
-    summary = show.RetentionSummary(now_ms, parse_time(until, str(now_ms)))
+    summary = RetentionSummary(now_ms, parse_time(until, str(now_ms)))
     watermark = parse_high_watermark(high_watermark)
     sources = ConfigSources(
         parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
     outcome = Outcome()
-    told: set[str] = set()
     targets = outcome.open_all(paths)
-    with Writer(show.verdict_view(zone, exact=exact), form, outcome.defect) as writer:
-        for partition, configs in _partitions(targets, sources, outcome):
+    with RetentionWriter(summary, form, outcome, zone, exact=exact) as writer:
+        for partition, configs in retention_partitions(targets, sources, outcome):
             try:
                 found = simulate(
                     partition,
@@ -92,49 +86,8 @@ def simulate_retention(
             except KafkaLogError as stop:
                 outcome.error(stop)
                 continue
-            summary.add(found)
-            tell_shadowed(partition.topic, found.configs, configs, told)
-            if form == Format.TABLE:
-                writer.flush()
-                print_heading(show.partition_heading(found))
-            elif form != Format.CSV:
-                writer.write_row(show.retention_partition_row(found))
-            for verdict in found.verdicts:
-                writer.write((found, verdict))
-        if form in (Format.NDJSON, Format.JSON):
-            writer.write_row(show.retention_summary_row(summary))
+            writer.write(found, configs)
+        writer.end()
     if form == Format.TABLE and targets:
-        show.print_retention_summary(summary, zone, exact=exact)
+        print_retention_summary(summary, zone, exact=exact)
     return outcome.status
-
-
-def _partitions(
-    targets: list[LogDir | PartitionDir | FileEntry], sources: ConfigSources, outcome: Outcome
-) -> Iterator[tuple[PartitionDir, TopicConfigs]]:
-    """Every partition with a log, and the configs of its topic."""
-    from kafkalog.errors import KafkaLogError, NotAKafkaFileError
-    from kafkalog.log_dir import FileEntry, LogDir
-    from kafkalog_cli.render.configs import tell_metadata
-
-    log_dirs: dict[str, LogDirConfigs] = {}
-    for target in targets:
-        if isinstance(target, FileEntry):
-            error = NotAKafkaFileError(
-                "This is a file, not a partition or log directory.",
-                path=target.path,
-                hint="Retention looks at the segments of a partition beside each other.",
-            )
-            outcome.error(error)
-            continue
-        partitions = target.partitions if isinstance(target, LogDir) else (target,)
-        for partition in partitions:
-            if not partition.segments:
-                continue
-            path = os.path.dirname(os.path.abspath(partition.path))
-            try:
-                if path not in log_dirs:
-                    log_dirs[path] = sources.in_log_dir(path)
-                    tell_metadata(log_dirs[path], outcome)
-                yield partition, log_dirs[path].of_topic(partition.topic)
-            except KafkaLogError as stop:
-                outcome.error(stop)

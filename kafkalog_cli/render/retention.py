@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog_cli.render.configs import (
     config_rows,
@@ -11,14 +11,17 @@ from kafkalog_cli.render.configs import (
     mark_rows,
     marks_text,
     print_heading,
+    tell_shadowed,
 )
 from kafkalog_cli.render.text import size_cell, time_cell
-from kafkalog_cli.render.writer import Column, View
+from kafkalog_cli.render.writer import Column, Format, View, Writer
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
+    from kafkalog.configs import TopicConfigs
     from kafkalog.retention import ForecastDay, PartitionRetention, Verdict
+    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.rows import Row
 
 
@@ -59,6 +62,65 @@ class RetentionSummary:
                 old.segments + day.segments,
                 old.bytes_freed + day.bytes_freed,
             )
+
+
+class RetentionWriter:
+    """Writes partitions and the verdicts on their segments; use it as a context manager.
+
+    Args:
+        summary: counts what is written.
+        form: of the listing.
+        outcome: is told of defects.
+        zone: of the times in tables.
+        exact: whether tables have plain numbers.
+    """
+
+    def __init__(
+        self,
+        summary: RetentionSummary,
+        form: Format,
+        outcome: Outcome,
+        zone: tzinfo,
+        *,
+        exact: bool,
+    ) -> None:
+        self._summary = summary
+        self._form = form
+        self._told: set[str] = set()
+        self._writer = Writer(verdict_view(zone, exact=exact), form, outcome.defect)
+
+    def __enter__(self) -> Self:
+        self._writer.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._writer.__exit__(*raised)
+
+    def write(self, found: PartitionRetention, configs: TopicConfigs) -> None:
+        """A partition, then its segments."""
+        self._summary.add(found)
+        tell_shadowed(found.partition.topic, found.configs, configs, self._told)
+        if self._form == Format.TABLE:
+            self._writer.flush()
+            print_heading(partition_heading(found))
+        elif self._form != Format.CSV:
+            self._writer.write_row(retention_partition_row(found))
+        for verdict in found.verdicts:
+            self._writer.write((found, verdict))
+
+    def row(self, row: Row) -> None:
+        """Another object, where objects are written."""
+        if self._form in (Format.NDJSON, Format.JSON):
+            self._writer.write_row(row)
+
+    def flush(self) -> None:
+        """Nothing is held back any more."""
+        if self._form == Format.TABLE:
+            self._writer.flush()
+
+    def end(self) -> None:
+        """No partition follows."""
+        self.row(retention_summary_row(self._summary))
 
 
 def verdict_view(zone: tzinfo, *, exact: bool) -> View[tuple[PartitionRetention, Verdict]]:

@@ -1,0 +1,9 @@
+"""Whether a log is correctly compacted: proof, or counter-examples.
+
+Follows the rules of `Cleaner` of Kafka 4.3; it judges Kafka's results as well as ours.
+"""
+
+from kafkalog.audit.audit import Audit, audit_compaction
+from kafkalog.audit.model import Finding, Reason
+
+__all__ = ["Audit", "Finding", "Reason", "audit_compaction"]

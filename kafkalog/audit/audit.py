@@ -1,0 +1,111 @@
+"""An audit of one partition from beginning to end; nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from kafkalog.audit.beside import compare
+from kafkalog.audit.latest import LatestOffsets
+from kafkalog.audit.log_walk import Transactions
+from kafkalog.audit.model import Bounds
+from kafkalog.audit.stale import find_stale
+from kafkalog.errors import UsageError
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.audit.model import Finding
+    from kafkalog.log_dir import PartitionDir
+
+_CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit comes to.
+
+    Attributes:
+        partition: the directory that was judged.
+        original: the directory it was judged by, None without one.
+        bounds: which part was judged.
+        source: where the cleaner offset comes from.
+        keys: distinct keys below the cleaner offset, as far as they were read.
+        findings: the first counter-examples, as many as were asked for; none: it is proved.
+    """
+
+    partition: PartitionDir
+    original: PartitionDir | None
+    bounds: Bounds
+    source: str
+    keys: int
+    findings: tuple[Finding, ...]
+
+
+def audit_compaction(
+    partition: PartitionDir,
+    original: PartitionDir | None = None,
+    *,
+    now_ms: int,
+    cleaner_offset: int | None = None,
+    first_dirty_offset: int | None = None,
+    producer_expiration_ms: int = 86_400_000,
+    findings_max: int = 1,
+) -> Audit:
+    """Prove that a log is correctly compacted, or find the first counter-examples.
+
+    Without the original: below the cleaner offset no key comes twice and each record has one. With
+    it also: nothing was added or changed; the latest committed record of each key is there, unless
+    it was a tombstone whose delete horizon had passed; markers, delete horizons, fields of batches,
+    last batches of active producers, log start and end, leader epochs and last stable offset are as
+    they were. Which transactions were aborted is told from the markers, not from the transaction
+    index. The original is the log as the cleaning found it: a tombstone or marker that got its
+    horizon and went for it since then, in two cleanings, counts as gone too early.
+
+    Args:
+        partition: the compacted log.
+        original: the log before.
+        now_ms: the time of the cleaning, or any later one.
+        cleaner_offset: up to where it was compacted; None: from the checkpoint.
+        first_dirty_offset: where the cleanings began; None: the log start.
+        producer_expiration_ms: `producer.id.expiration.ms` of the broker.
+        findings_max: how many counter-examples are looked for.
+
+    Raises:
+        UsageError: nothing says up to where the log was compacted.
+        CorruptDataError, LimitExceededError: a batch is damaged.
+
+    Cost:
+        The log is read twice, with an original once more, and the original three times. Memory for
+        the distinct keys below the cleaner offset, some 200 bytes each, and one batch.
+    """
+    log = UnifiedLog(partition)
+    source = "--cleaner-offset"
+    if cleaner_offset is None:
+        source = _CLEANER_OFFSETS
+        cleaner_offset = log.checkpoint(_CLEANER_OFFSETS)
+    if cleaner_offset is None:
+        raise UsageError(
+            f"{_CLEANER_OFFSETS} has no entry: nothing says up to where it was compacted.",
+            path=partition.path,
+            hint="Give --cleaner-offset N.",
+        )
+    if not log.log_start_offset <= cleaner_offset <= log.log_end_offset:
+        source = f"log start: {source} {cleaner_offset} lies outside the log"
+        cleaner_offset = log.log_start_offset
+    first = max(log.log_start_offset, first_dirty_offset or 0)
+    bounds = Bounds(first, cleaner_offset, now_ms, producer_expiration_ms)
+    latest = LatestOffsets()
+    before = UnifiedLog(original) if original is not None else None
+    findings = tuple(islice(_findings(log, before, bounds, latest), findings_max))
+    return Audit(partition, original, bounds, source, len(latest), findings)
+
+
+def _findings(
+    log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds, latest: LatestOffsets
+) -> Iterator[Finding]:
+    yield from find_stale(log, bounds, Transactions.of(log), latest)
+    if original is not None:
+        yield from compare(log, original, bounds)

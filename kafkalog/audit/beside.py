@@ -1,0 +1,236 @@
+"""A compacted log beside what it was: nothing added, nothing changed, nothing lost that counts.
+
+Follows `Cleaner` and `MemoryRecords.filterTo` of Kafka 4.3 in what may go and what a batch keeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.audit.latest import LatestOffsets
+from kafkalog.audit.log_walk import Transactions, walk
+from kafkalog.audit.model import Finding, Reason
+from kafkalog.model import TimestampType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.audit.log_walk import Walked
+    from kafkalog.audit.model import Bounds
+    from kafkalog.model import Batch, Record
+    from kafkalog.unified_log import UnifiedLog
+
+
+def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator[Finding]:
+    """What is wrong with a compacted log, judged by the log before the cleaning.
+
+    Args:
+        after: the compacted log.
+        original: the log before, whole or compacted up to a lower offset.
+        bounds: which part was compacted, and when.
+
+    Raises:
+        CorruptDataError, LimitExceededError: a batch is damaged.
+
+    Cost:
+        The original is read three times, the other once. Memory for its distinct keys, as
+        `LatestOffsets`, and for one batch of each.
+    """
+    transactions = Transactions.of(original)
+    latest = _latest(original, bounds, transactions)
+    judge = _Judge(bounds, transactions, latest)
+    yield from judge.marks(after, original)
+    rest = walk(after)
+    following = next(rest, None)
+    for walked in walk(original):
+        matching: list[Walked] = []
+        while following is not None and following.batch.base_offset <= walked.batch.last_offset:
+            if following.batch.base_offset < walked.batch.base_offset:
+                yield judge.added(following)
+            else:
+                matching.append(following)
+            following = next(rest, None)
+        if walked.batch.last_offset >= after.log_start_offset:
+            yield from judge.batch(walked, matching)
+    while following is not None:
+        yield judge.added(following)
+        following = next(rest, None)
+
+
+def _latest(log: UnifiedLog, bounds: Bounds, transactions: Transactions) -> LatestOffsets:
+    """The latest committed record of each key below the cleaner offset."""
+    found = LatestOffsets()
+    for walked in walk(log):
+        if walked.batch.base_offset >= bounds.cleaner_offset:
+            break
+        if walked.batch.is_control or transactions.is_aborted(walked.batch):
+            continue
+        for record in walked.records:
+            if record.key is not None and record.offset < bounds.cleaner_offset:
+                found.put(record.key, record.offset)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """Says of each part of the original what may have become of it."""
+
+    bounds: Bounds
+    transactions: Transactions
+    latest: LatestOffsets
+
+    def marks(self, after: UnifiedLog, original: UnifiedLog) -> Iterator[Finding]:
+        """The log as a whole."""
+        path = after.partition.path
+        pairs = (
+            (Reason.LOG_START_CHANGED, "log start offset", after.log_start_offset,
+             original.log_start_offset),
+            (Reason.LOG_END_CHANGED, "log end offset", after.log_end_offset,
+             original.log_end_offset),
+            (Reason.LAST_STABLE_CHANGED, "last stable offset", after.last_stable_offset,
+             original.last_stable_offset),
+        )  # fmt: skip
+        for reason, name, now, before in pairs:
+            if now != before:
+                yield Finding(reason, f"The {name} is {now}, it was {before}", path)
+        epochs = [(entry.epoch, entry.start_offset) for entry in after.leader_epochs]
+        were = [(entry.epoch, entry.start_offset) for entry in original.leader_epochs]
+        if epochs != were:
+            detail = f"The leader epochs and their first offsets are {epochs}, they were {were}"
+            yield Finding(Reason.EPOCHS_CHANGED, detail, path)
+
+    def added(self, walked: Walked) -> Finding:
+        """A batch that stands for none of the original."""
+        batch = walked.batch
+        detail = f"A batch of offsets {batch.base_offset} to {batch.last_offset} was not there"
+        return Finding(Reason.RECORD_ADDED, detail, batch.path, batch.position, batch.base_offset)
+
+    def batch(self, before: Walked, after: list[Walked]) -> Iterator[Finding]:
+        """A batch of the original, and what is left of it."""
+        for extra in after[1:]:
+            yield self.added(extra)
+        left = after[0] if after else None
+        if left is not None:
+            yield from _changed_batch(before.batch, left.batch)
+        elif self._is_last(before.batch):
+            yield self._finding(
+                Reason.PRODUCER_LOST,
+                f"It is the last batch of producer {before.batch.producer_id}, which is active: "
+                "its epoch and sequence go with it",
+                before.batch,
+            )
+        kept = {record.offset: record for record in left.records} if left is not None else {}
+        for record in before.records:
+            now = kept.pop(record.offset, None)
+            if now is None:
+                yield from self._dropped(before.batch, record)
+            elif (what := _difference(record, now)) is not None:
+                yield self._finding(
+                    Reason.RECORD_CHANGED, f"Its {what} is another", now.batch, record
+                )
+        for record in kept.values():
+            yield self._finding(
+                Reason.RECORD_ADDED, "The record was not there", record.batch, record
+            )
+
+    def _dropped(self, batch: Batch, record: Record) -> Iterator[Finding]:
+        """A record that is gone: may it be?"""
+        if batch.is_control:
+            yield from self._dropped_marker(batch, record)
+            return
+        if self.transactions.is_aborted(batch):
+            return
+        if record.offset >= self.bounds.cleaner_offset:
+            detail = f"It is at or above the cleaner offset {self.bounds.cleaner_offset}"
+            yield self._finding(Reason.RECORD_LOST, detail, batch, record)
+            return
+        if record.key is None or self.latest.get(record.key) > record.offset:
+            return
+        if record.value is not None:
+            detail = "It is the latest record of its key, and no later one takes its place"
+            yield self._finding(Reason.LIVE_KEY_LOST, detail, batch, record)
+        elif batch.magic >= 2 and not self._has_passed(batch):
+            detail = f"It is a tombstone, the latest record of its key, with {_horizon(batch)}"
+            yield self._finding(Reason.TOMBSTONE_TOO_EARLY, detail, batch, record)
+
+    def _dropped_marker(self, batch: Batch, record: Record) -> Iterator[Finding]:
+        if batch.base_offset not in self.transactions.lone_markers:
+            detail = "Batches of its transaction were in the log"
+        elif not self._has_passed(batch):
+            detail = f"It has {_horizon(batch)}"
+        else:
+            return
+        yield self._finding(Reason.MARKER_TOO_EARLY, detail, batch, record)
+
+    def _has_passed(self, batch: Batch) -> bool:
+        horizon = batch.delete_horizon_ms
+        return horizon is not None and horizon <= self.bounds.now_ms
+
+    def _is_last(self, batch: Batch) -> bool:
+        """Whether the batch tells the state of an active producer."""
+        last = self.transactions.producers.get(batch.producer_id)
+        if last is None or self.bounds.now_ms - last.timestamp >= (
+            self.bounds.producer_expiration_ms
+        ):
+            return False
+        of = last.data if last.data is not None else last.marker
+        return of is not None and of.base_offset == batch.base_offset
+
+    def _finding(
+        self, reason: Reason, detail: str, batch: Batch, record: Record | None = None
+    ) -> Finding:
+        offset = batch.base_offset if record is None else record.offset
+        key = None if record is None or batch.is_control else record.key
+        later = self.latest.get(key) if key is not None else -1
+        return Finding(
+            reason,
+            detail,
+            batch.path,
+            batch.position,
+            offset,
+            key,
+            later if later > offset else None,
+        )
+
+
+def _horizon(batch: Batch) -> str:
+    horizon = batch.delete_horizon_ms
+    return "no delete horizon" if horizon is None else f"delete horizon {horizon}"
+
+
+def _changed_batch(before: Batch, after: Batch) -> Iterator[Finding]:
+    """What a batch that was kept, rewritten or emptied must still say; old formats say less."""
+    if before.magic < 2:
+        return
+    names = (
+        "base_offset", "last_offset", "partition_leader_epoch", "producer_id", "producer_epoch",
+        "base_sequence", "is_transactional", "is_control", "timestamp_type",
+    )  # fmt: skip
+    for name in names:
+        now, was = getattr(after, name), getattr(before, name)
+        if now != was:
+            detail = f"Its {name} is {now}, it was {was}"
+            yield Finding(
+                Reason.BATCH_CHANGED, detail, after.path, after.position, after.base_offset
+            )
+    if before.delete_horizon_ms is not None and after.count:
+        if after.delete_horizon_ms != before.delete_horizon_ms:
+            detail = f"It has {_horizon(after)}, it had {_horizon(before)}"
+            yield Finding(
+                Reason.HORIZON_CHANGED, detail, after.path, after.position, after.base_offset
+            )
+
+
+def _difference(before: Record, after: Record) -> str | None:
+    """What of a record is another; magic 0 has no timestamp, which magic 2 writes as -1."""
+    if before.key != after.key:
+        return "key"
+    if before.value != after.value:
+        return "value"
+    if before.headers != after.headers:
+        return "list of headers"
+    has_timestamp = before.timestamp_type != TimestampType.NO_TIMESTAMP_TYPE
+    if after.timestamp != (before.timestamp if has_timestamp else -1):
+        return "timestamp"
+    return None

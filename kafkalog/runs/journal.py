@@ -1,0 +1,204 @@
+"""The journal of a run: what was there before, what was done, what is there now; one JSON a line.
+
+A line is synced before what follows it is done. Each is an object whose `type` says what it is:
+
+- `run`: a run begins, the first one or one that resumes it: `command`, `version`, `log_dir`,
+  `arguments`, `time_ms`;
+- `partition`: its `state` changes: `in-progress` with what is there `before`, the files `kept` and
+  their directory `kept_in` the backup; `done` with what is there `after`; `aborted` with a
+  `reason`; `undoing` with the name of the directory that is built `beside`; `undone`;
+- `file`: a file was made in a partition, or is shorter: only its facts, it may be renamed;
+- `offset`: an entry of a checkpoint is about to change to `offset`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from kafkalog.errors import CorruptDataError, NotFoundError
+from kafkalog.runs.listing import FileStatus, Listing
+from kafkalog.source import read_file
+
+JOURNAL_NAME: Final = "journal.ndjson"
+_SIZE_MAX: Final = 1 << 30  # some hundred thousand partitions
+
+
+class PartitionState(StrEnum):
+    """How far a run, or its undoing, has come with a partition."""
+
+    IN_PROGRESS = "in-progress"
+    DONE = "done"
+    ABORTED = "aborted"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+
+
+@dataclass(slots=True)
+class PartitionEntry:
+    """What the journal knows of one partition.
+
+    Attributes:
+        name: of its directory.
+        path: of its directory.
+        state: the last one.
+        before: what was there.
+        offsets_before: its entries in the checkpoints, by file; None: it had none.
+        kept: names of the files that the backup has.
+        kept_in: the directory they are in, a name within the backup.
+        after: what was there when it was done; None: it was not.
+        offsets_set: what the run set its entries in checkpoints to, by file.
+        made: the files the run made in it, whatever they are called now.
+        beside: the directory that undoing builds and removes, beside the partition.
+        reason: why it was aborted.
+    """
+
+    name: str
+    path: str
+    state: PartitionState
+    before: Listing
+    offsets_before: dict[str, int | None]
+    kept: tuple[str, ...]
+    kept_in: str
+    after: Listing | None = None
+    offsets_set: dict[str, set[int | None]] = field(default_factory=dict)
+    made: set[FileStatus] = field(default_factory=set)
+    beside: str | None = None
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The line that says it is in progress."""
+        return {
+            "type": "partition",
+            "partition": self.name,
+            "state": self.state,
+            "path": self.path,
+            "kept_in": self.kept_in,
+            "kept": self.kept,
+            "offsets": self.offsets_before,
+            "before": self.before.to_json(),
+        }
+
+
+@dataclass(slots=True)
+class Journal:
+    """What a journal says, after its last whole line.
+
+    Attributes:
+        path: of the file.
+        command: of the run.
+        log_dir: the log directory; None where copied partitions were changed.
+        partitions: by path, in the order the run came to them.
+    """
+
+    path: str
+    command: str
+    log_dir: str | None
+    partitions: dict[str, PartitionEntry] = field(default_factory=dict)
+
+    @property
+    def backup(self) -> str:
+        """The directory it is in, with the files that were kept."""
+        return os.path.dirname(self.path)
+
+    def is_of(self, command: str, log_dir: str | None) -> bool:
+        """Whether such a run may resume it."""
+        return (self.command, self.log_dir) == (command, log_dir)
+
+    def note(self, fields: dict[str, Any]) -> None:
+        """One more line; raises `KeyError`, `TypeError`, `ValueError` where it is malformed."""
+        match fields["type"]:
+            case "partition":
+                self._note_state(fields)
+            case "file":
+                status = FileStatus(**{name: int(fields[name]) for name in FileStatus.__slots__})
+                self.partitions[fields["path"]].made.add(status)
+            case "offset":
+                set_to = self.partitions[fields["path"]].offsets_set
+                set_to.setdefault(fields["checkpoint"], set()).add(fields["offset"])
+
+    def _note_state(self, fields: dict[str, Any]) -> None:
+        path, state = fields["path"], PartitionState(fields["state"])
+        if state == PartitionState.IN_PROGRESS:
+            self.partitions.pop(path, None)
+            self.partitions[path] = PartitionEntry(
+                fields["partition"],
+                path,
+                state,
+                Listing.from_json(fields["before"]),
+                dict(fields["offsets"]),
+                tuple(fields["kept"]),
+                fields["kept_in"],
+            )
+            return
+        entry = self.partitions[path]
+        entry.state = state
+        if state == PartitionState.DONE:
+            entry.after = Listing.from_json(fields["after"])
+        entry.beside = fields.get("beside")
+        entry.reason = fields.get("reason")
+
+
+def read_journal(path: str) -> Journal | None:
+    """What a journal says; None where not even its first line is whole.
+
+    Raises:
+        NotFoundError, UnreadableError: it cannot be read.
+        CorruptDataError: it is no journal of a run, or damaged.
+    """
+    lines = read_file(path, _SIZE_MAX).split(b"\n")[:-1]  # what no newline ends was being written
+    if not lines:
+        return None
+    journal = None
+    for number, line in enumerate(lines, 1):
+        try:
+            fields = json.loads(line)
+            if journal is None:
+                log_dir = fields["log_dir"]
+                if fields["type"] != "run" or not isinstance(log_dir, str | None):
+                    raise _malformed(path, number)
+                journal = Journal(path, str(fields["command"]), log_dir)
+            else:
+                journal.note(fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _malformed(path, number) from error
+    return journal
+
+
+def journal_path(path: str) -> str:
+    """The journal at a path, which names it or the directory it is in.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    if os.path.isdir(path):
+        path = os.path.join(path, JOURNAL_NAME)
+    if not os.path.lexists(path):
+        raise NotFoundError(
+            "There is no journal.", path=path, hint="Name the directory given as --backup."
+        )
+    return os.path.realpath(path)
+
+
+def file_line(path: str, status: FileStatus) -> dict[str, Any]:
+    """The line of a file that a run made in the partition at a path."""
+    facts = {name: getattr(status, name) for name in FileStatus.__slots__}
+    return {"type": "file", "path": path, **facts}
+
+
+def encoded(fields: dict[str, Any]) -> bytes:
+    """A line as it is on disk, without the newline."""
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def state_line(entry: PartitionEntry, state: PartitionState, **more: object) -> dict[str, Any]:
+    """The line of a partition whose state changes."""
+    fields = {"type": "partition", "partition": entry.name, "state": state, "path": entry.path}
+    return {**fields, **more}
+
+
+def _malformed(path: str, number: int) -> CorruptDataError:
+    return CorruptDataError(f"Line {number} is none of a run's journal.", path=path)

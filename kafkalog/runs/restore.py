@@ -1,0 +1,231 @@
+"""A partition brought back to what it was before a run, from its backup."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.errors import ChangedSinceError, KafkaLogError, UnwritableError
+from kafkalog.names import FileKind, FileState, parse_directory_name, parse_file_name
+from kafkalog.runs.journal import PartitionState, state_line
+from kafkalog.runs.listing import FileStatus, Listing
+from kafkalog.runs.offsets import PartitionOffsets
+from kafkalog.storage import Changes, require_space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkalog.runs.journal import Journal, PartitionEntry
+    from kafkalog.storage import Step
+
+_NAME_LENGTH_MAX: Final = 255  # of LocalLog.logDirNameWithSuffixCappedLength
+_LOG_STARTS: Final = "log-start-offset-checkpoint"
+_INDEXED = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+
+
+def require_unchanged(entry: PartitionEntry, journal: Journal) -> None:
+    """Raise unless a partition is as a run left it, or as it was before.
+
+    Where a run was interrupted it may have come to any point: each file must be one that was there
+    before or that the run made. A broker that starts changes the indexes it appends to, at least.
+
+    Raises:
+        ChangedSinceError: somebody else has changed the partition, its entries or its backup.
+        NotFoundError, UnreadableError: it cannot be listed.
+    """
+    now = Listing.of(entry.path).files
+    if now != entry.before.files:
+        odd = _odd_file(entry, now)
+        if odd is not None:
+            raise ChangedSinceError(
+                "The partition has changed since the run.",
+                path=os.path.join(entry.path, odd),
+                note="Going back would lose what was written since.",
+                hint=f"The files it had are in {os.path.join(journal.backup, entry.kept_in)}.",
+            )
+        _require_backup(entry, journal)
+    offsets = offsets_of(entry, journal)
+    for checkpoint, set_to in entry.offsets_set.items():
+        if offsets.get(checkpoint) not in {entry.offsets_before[checkpoint], *set_to}:
+            raise ChangedSinceError(
+                f"The entry of {entry.name} has changed since the run.",
+                path=os.path.join(journal.log_dir or "", checkpoint),
+            )
+
+
+def restore(
+    entry: PartitionEntry,
+    journal: Journal,
+    note: Callable[[dict[str, object]], None],
+    observe: Callable[[Step], None] | None,
+) -> None:
+    """Bring a partition back to what it was before the run.
+
+    The old directory is built, of hard links, beside the partition, under a name that a broker
+    takes for a partition to delete; then both get each other's name at once; then the other one is
+    removed. Entries in checkpoints are set before where both logs may have them, else after. After
+    a crash there is the old log or the new one, whole; done again, it ends the same.
+
+    Args:
+        entry: the partition; `require_unchanged` holds for it.
+        journal: that of the run.
+        note: adds a line to the journal.
+        observe: called after each step on the disk.
+
+    Raises:
+        UnsupportedError: the file system cannot exchange two names at once; nothing was changed.
+        UnwritableError: a step failed; done again, it goes on.
+    """
+    around = Changes(os.path.dirname(entry.path), observe)
+    offsets = offsets_of(entry, journal, observe)
+    if entry.beside is not None:
+        _remove_tree(around, entry.beside)
+    beside = _name_beside(entry.name)
+    note(state_line(entry, PartitionState.UNDOING, beside=beside))
+    first, last = _changed_offsets(entry, offsets)
+    if Listing.of(entry.path).files != entry.before.files:
+        try:
+            _build(around, beside, entry, journal)
+            _exchange(around, beside, entry, offsets, first)
+        except KafkaLogError:
+            _remove_tree(around, beside)
+            raise
+        around.sync_directory()  # else, after a crash, it is the log in use that is removed
+        _remove_tree(around, beside)
+    for checkpoint in (*first, *last):
+        offsets.set(checkpoint, entry.offsets_before[checkpoint])
+    note(state_line(entry, PartitionState.UNDONE))
+
+
+def offsets_of(
+    entry: PartitionEntry, journal: Journal, observe: Callable[[Step], None] | None = None
+) -> PartitionOffsets:
+    """The partition's entries in the checkpoints of the journal's log directory."""
+    name = parse_directory_name(entry.name)
+    topic, number = (name.topic, name.partition) if name else (entry.name, None)
+    return PartitionOffsets(journal.log_dir, topic, number, observe)
+
+
+def _odd_file(entry: PartitionEntry, now: dict[str, FileStatus]) -> str | None:
+    """A file that neither the run nor what was before accounts for; None: there is none."""
+    before = entry.before.files
+    if entry.after is not None:
+        after = entry.after.files
+        return _first(name for name in {*after, *now} if after.get(name) != now.get(name))
+    untouched = set(before) - set(entry.kept)
+    known = {*before.values(), *entry.made}
+    gone = _first(name for name in untouched if before[name] != now.get(name))
+    return gone or _first(
+        name for name, status in now.items() if status not in known and _is_served(name)
+    )
+
+
+def _is_served(name: str) -> bool:
+    """Whether a broker reads records by it; what is unfinished or retired is nobody's but ours."""
+    parsed = parse_file_name(name)
+    return parsed.kind in _INDEXED and parsed.state == FileState.LIVE
+
+
+def _first(names: Iterable[str]) -> str | None:
+    return min(names, default=None)
+
+
+def _require_backup(entry: PartitionEntry, journal: Journal) -> None:
+    """Raise unless the backup has the files as they were."""
+    directory = os.path.join(journal.backup, entry.kept_in)
+    files = Listing.of(directory).files
+    for name in entry.kept:
+        if files.get(name) != entry.before.files[name]:
+            raise ChangedSinceError(
+                "The backup has changed since the run.", path=os.path.join(directory, name)
+            )
+
+
+def _changed_offsets(
+    entry: PartitionEntry, offsets: PartitionOffsets
+) -> tuple[list[str], list[str]]:
+    """The checkpoints whose entry changes before the files do, and those whose entry does after.
+
+    Before: what becomes lower, or none, which is right for both logs. The log start comes after
+    in any case: it hides what a run that was interrupted had not removed yet.
+    """
+    first: list[str] = []
+    last: list[str] = []
+    for checkpoint in entry.offsets_set:
+        before, now = entry.offsets_before[checkpoint], offsets.get(checkpoint)
+        is_lower = before is None or (now is not None and before < now)
+        is_first = is_lower and checkpoint != _LOG_STARTS
+        (first if is_first else last).append(checkpoint)
+    return first, last
+
+
+def _build(around: Changes, beside: str, entry: PartitionEntry, journal: Journal) -> None:
+    """The directory as it was, under another name. Each log comes after its indexes.
+
+    A broker that starts meanwhile rebuilds the indexes of a log that has none, and what it cuts
+    off such a log would be gone from all names of the file.
+    """
+    kept, kept_in = set(entry.kept), os.path.join(journal.backup, entry.kept_in)
+    if os.stat(kept_in).st_dev != os.stat(entry.path).st_dev:
+        size = sum(entry.before.files[name].size_bytes for name in kept)
+        require_space(entry.path, size)
+    around.make_directory(beside, like=entry.path)
+    inner = Changes(around.path(beside), around.observe)
+    for name in sorted(entry.before.files, key=lambda name: (_is_log(name), name)):
+        inner.link(os.path.join(kept_in if name in kept else entry.path, name), name)
+    inner.set_times(entry.before.directory.mtime_ns)
+    inner.sync_directory()
+    around.sync_directory()
+    if Listing.of(inner.directory) != entry.before:
+        raise UnwritableError(
+            "The files cannot get back the owners, permissions and times they had.",
+            path=entry.path,
+            note="Nothing was changed.",
+            hint="Run it as root, or as the user who owns them.",
+        )
+
+
+def _exchange(
+    around: Changes,
+    beside: str,
+    entry: PartitionEntry,
+    offsets: PartitionOffsets,
+    first: list[str],
+) -> None:
+    """Put the directory in place, some entries first; these go back if it fails."""
+    before = {checkpoint: offsets.get(checkpoint) for checkpoint in first}
+    try:
+        for checkpoint in first:
+            offsets.set(checkpoint, entry.offsets_before[checkpoint])
+        around.exchange(beside, entry.name)
+    except KafkaLogError:
+        for checkpoint, offset in before.items():
+            offsets.set(checkpoint, offset)
+        raise
+
+
+def _remove_tree(around: Changes, name: str) -> None:
+    """A partition directory that nobody needs, its logs first: a log shall not lack its index."""
+    path = around.path(name)
+    if not os.path.lexists(path):
+        return
+    inner = Changes(path, around.observe)
+    for file in sorted(os.listdir(path), key=lambda file: (not _is_log(file), file)):
+        inner.remove(file)
+    around.remove_directory(name)
+    around.sync_directory()
+
+
+def _is_log(name: str) -> bool:
+    return parse_file_name(name).kind == FileKind.LOG
+
+
+def _name_beside(name: str) -> str:
+    """As `LocalLog.logDeleteDirName` makes it."""
+    end = f".{uuid.uuid4().hex}-delete"
+    parsed = parse_directory_name(name)
+    if parsed is None:
+        return name[: _NAME_LENGTH_MAX - len(end)] + end
+    end = f"-{parsed.partition}{end}"
+    return parsed.topic[: _NAME_LENGTH_MAX - len(end)] + end

@@ -1,0 +1,94 @@
+"""Files that only grow, line by line, each lasting before the next."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from typing import Self
+
+from kafkalog.errors import DestinationExistsError
+from kafkalog.storage.system import NO_LOCKS, sync_directory, unwritable
+
+
+class AppendedFile:
+    """A file to which lines are appended; use it as a context manager.
+
+    A line lasts when `append` returns. After a crash the last one may be there in part: without
+    the newline at its end. It is cut off when the file is opened again. One process at a time
+    has it open.
+
+    Args:
+        path: the file, made where there is none.
+
+    Raises:
+        DestinationExistsError: another process has it.
+        UnwritableError: it cannot be opened or written; what `append` wrote in part is cut off,
+            as far as that is possible.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._file = -1
+        self._size = 0
+
+    def __enter__(self) -> Self:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._file = os.open(self.path, flags, 0o666)
+            self._lock()
+            self._size = self._whole_lines()
+            os.ftruncate(self._file, self._size)
+            os.fsync(self._file)
+            sync_directory(os.path.dirname(self.path) or ".")
+        except OSError as error:
+            self.__exit__()
+            raise unwritable(error, self.path) from error
+        except DestinationExistsError:
+            self.__exit__()
+            raise
+        return self
+
+    def append(self, line: bytes) -> None:
+        """Write a line, which has no newline in it, and sync it."""
+        data = line + b"\n"
+        try:
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._file, data[written:], self._size + written)
+            os.fsync(self._file)
+        except OSError as error:
+            try:
+                os.ftruncate(self._file, self._size)
+            except OSError as second:
+                error.add_note(f"Nor can it be cut back: {second}")
+            raise unwritable(error, self.path) from error
+        self._size += len(data)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in NO_LOCKS:
+                return
+            if error.errno != errno.EWOULDBLOCK:
+                raise
+            raise DestinationExistsError(
+                "Another run is writing it.", path=self.path, hint="Wait until it has ended."
+            ) from error
+
+    def _whole_lines(self) -> int:
+        """Where the last newline ends."""
+        end = os.fstat(self._file).st_size
+        while end:
+            start = max(0, end - (1 << 16))
+            found = os.pread(self._file, end - start, start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+        return 0
+
+    def __exit__(self, *_: object) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

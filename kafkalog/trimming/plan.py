@@ -1,0 +1,239 @@
+"""What retention will take from a partition, file by file, or why it must not; nothing is written.
+
+Follows `UnifiedLog.deleteSegments` and `LeaderEpochFileCache.truncateFromStartAsyncFlush` of Kafka
+4.3. The active segment stays: to roll a log is a broker's business.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from kafkalog.checkpoints import read_leader_epochs
+from kafkalog.errors import RefusedError
+from kafkalog.marks import Marks
+from kafkalog.names import FileKind, segment_file_name
+from kafkalog.recovery import epochs_from_start
+from kafkalog.retention import simulate_retention
+from kafkalog.runs.requirements import (
+    log_dir_around,
+    require_live,
+    require_own_files,
+    require_sound_start,
+)
+
+if TYPE_CHECKING:
+    from kafkalog.configs import TopicConfigs
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.model import EpochEntry
+    from kafkalog.retention import PartitionRetention, SegmentFacts
+
+DELETED_SUFFIX = ".deleted"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+_HIGH_WATERMARKS = "replication-offset-checkpoint"
+_KINDS = (
+    FileKind.LOG,
+    FileKind.OFFSET_INDEX,
+    FileKind.TIME_INDEX,
+    FileKind.TRANSACTION_INDEX,
+    FileKind.PRODUCER_SNAPSHOT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrimPlan:
+    """What goes from one partition, and what is left.
+
+    Attributes:
+        found: what `simulate_retention` says, and by which configs and marks.
+        segments: those that go, oldest first.
+        files: names of the files of each, in the order they go: log, indexes, producer snapshot.
+        log_start_before: first readable offset now.
+        log_start_offset: first readable offset then.
+        leader_epochs_before: entries of `leader-epoch-checkpoint`.
+        leader_epochs: the same, then.
+    """
+
+    found: PartitionRetention
+    segments: tuple[SegmentFacts, ...]
+    files: tuple[tuple[str, ...], ...]
+    log_start_before: int
+    log_start_offset: int
+    leader_epochs_before: tuple[EpochEntry, ...]
+    leader_epochs: tuple[EpochEntry, ...]
+
+    @property
+    def partition(self) -> PartitionDir:
+        """The directory."""
+        return self.found.partition
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.segments and self.log_start_offset == self.log_start_before
+
+    @property
+    def active_stays(self) -> bool:
+        """Whether a broker would roll the log and take the active segment, too."""
+        return self.found.outcome.rolled
+
+    @property
+    def first_base_offset(self) -> int:
+        """Base offset of the first segment that is left."""
+        return self.found.log.segments[len(self.segments)].base_offset
+
+    @property
+    def log_start_checkpoint(self) -> int | None:
+        """What the checkpoint of log start offsets says then; None: no entry, as Kafka keeps it.
+
+        A broker notes a log start only where it lies inside the first segment.
+        """
+        if self.log_start_offset > self.first_base_offset:
+            return self.log_start_offset
+        return None
+
+    @property
+    def bytes_freed(self) -> int:
+        """Bytes of the `.log` files that go."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def side_bytes_freed(self) -> int:
+        """Bytes of the indexes and producer snapshots that go with them."""
+        return sum(segment.side_bytes for segment in self.segments)
+
+
+def plan_trim(
+    partition: PartitionDir,
+    configs: TopicConfigs,
+    now_ms: int,
+    *,
+    high_watermark: int | Literal["end"] | None = None,
+    log_start_offset: int | None = None,
+) -> TrimPlan:
+    """What retention will take from a partition; the caller keeps brokers off meanwhile.
+
+    Args:
+        partition: the directory.
+        configs: of its topic, from `ConfigSources`.
+        now_ms: the broker's clock, milliseconds.
+        high_watermark: instead of the checkpoint's: an offset, or `end`.
+        log_start_offset: where the log shall start, as DeleteRecords would move it; None: where
+            it does now.
+
+    Raises:
+        RefusedError: it is not safe, or not for us: symbolic links, no clean shutdown, left-overs
+            of a crash, a tiered topic, no high watermark, files in the way.
+        UnwritableError: the directory is read-only.
+        UnreadableError, CorruptDataError: as `simulate_retention`.
+
+    Cost:
+        As `simulate_retention`, and the end of the active segment.
+    """
+    require_live(partition)
+    require_own_files(partition)
+    log_dir = log_dir_around(partition)
+    loaded = require_sound_start(partition, log_dir)
+    found = simulate_retention(
+        partition,
+        configs,
+        now_ms,
+        high_watermark=high_watermark,
+        log_start_offset=log_start_offset,
+    )
+    _require_local(found)
+    if log_dir is not None:
+        _require_watermark(found, high_watermark)
+    if log_start_offset is not None:
+        _require_deletable(found, configs)
+        _require_replicated(found, high_watermark)
+    count = min(len(found.outcome.deleted), len(found.log.segments) - 1)
+    segments = found.log.segments[:count]
+    first_base = found.log.segments[count].base_offset
+    start = max(loaded.log_start_offset, found.log.log_start_offset, first_base)
+    if start > first_base and (partition.partition is None or log_dir is None):
+        raise RefusedError(
+            f"No log directory is around it to note that the log starts at {start}.",
+            path=partition.path,
+        )
+    files = tuple(_files_of(partition, segment.base_offset) for segment in segments)
+    _require_free_names(partition, files)
+    epochs = leader_epochs_of(partition)
+    return TrimPlan(
+        found=found,
+        segments=segments,
+        files=files,
+        log_start_before=loaded.log_start_offset,
+        log_start_offset=start,
+        leader_epochs_before=epochs,
+        leader_epochs=epochs_from_start(epochs, start),
+    )
+
+
+def leader_epochs_of(partition: PartitionDir) -> tuple[EpochEntry, ...]:
+    """The entries of a partition's `leader-epoch-checkpoint`, none without the file."""
+    path = os.path.join(partition.path, LEADER_EPOCHS)
+    return tuple(read_leader_epochs(path)) if os.path.exists(path) else ()
+
+
+def _files_of(partition: PartitionDir, base_offset: int) -> tuple[str, ...]:
+    """The files of a segment in the order they go.
+
+    The log goes first: a start removes indexes without a log, but makes those of a log anew.
+    """
+    there = {entry.name.name for entry in partition.files}
+    names = (segment_file_name(base_offset, kind) for kind in _KINDS)
+    return tuple(name for name in names if name in there)
+
+
+def _require_local(found: PartitionRetention) -> None:
+    if any(config.name == "remote.storage.enable" for config in found.configs):
+        raise RefusedError(
+            "The topic is tiered: what was uploaded, and so may go, nothing here tells.",
+            path=found.partition.path,
+        )
+
+
+def _require_watermark(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
+    if given is None and found.marks[1].source != _HIGH_WATERMARKS:
+        raise RefusedError(
+            f"{_HIGH_WATERMARKS} has no entry: what is replicated, and so may go, is not known.",
+            path=found.partition.path,
+            hint="--high-watermark end says that all of it is.",
+        )
+
+
+def _require_deletable(found: PartitionRetention, configs: TopicConfigs) -> None:
+    """A broker moves the start of a log only where its topic may lose records."""
+    words = configs.words("cleanup.policy")
+    if words and "delete" not in words:
+        raise RefusedError(
+            "The topic is compacted only: a broker refuses to move the start of its logs.",
+            path=found.partition.path,
+            hint="Leave out --log-start-offset.",
+        )
+
+
+def _require_replicated(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
+    """The log will not start above what is replicated: no start may raise the high watermark."""
+    marks = Marks(found.partition, high_watermark=given, log_end_offset=found.log.log_end_offset)
+    watermark = marks.high_watermark.value or 0
+    if found.log.log_start_offset > watermark:
+        raise RefusedError(
+            f"The log would start at {found.log.log_start_offset}, above the high watermark "
+            f"{watermark}.",
+            path=found.partition.path,
+        )
+
+
+def _require_free_names(partition: PartitionDir, files: tuple[tuple[str, ...], ...]) -> None:
+    there = {entry.name.name for entry in partition.files}
+    for name in (name for group in files for name in group):
+        if name + DELETED_SUFFIX in there:
+            raise RefusedError(
+                f"{name} cannot be renamed: its new name is taken.",
+                path=partition.path,
+                hint=f"Run `kafkalog recover {partition.path}` first.",
+            )

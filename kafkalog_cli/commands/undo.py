@@ -1,0 +1,53 @@
+"""`kafkalog undo`: a run taken back, from its backup."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kafkalog_cli.options import ExactOption, FormatOption, InPlaceOption, YesOption
+from kafkalog_cli.render.writer import Format
+
+
+def undo(
+    path: Annotated[
+        str, typer.Argument(metavar="DIR", help="The --backup of the run, or the journal in it.")
+    ],
+    in_place: InPlaceOption = False,
+    yes: YesOption = False,
+    form: FormatOption = Format.TABLE,
+    exact: ExactOption = False,
+) -> int:
+    """Bring back what a run with --backup changed: the bytes, owners and times of all files.
+
+    Without --in-place it only shows the plan. Each partition must be as the run left it, also where
+    that was interrupted: once a broker has started on it, going back would lose what came since,
+    and nothing is done. The log directory is locked as a broker locks it. A partition is exchanged
+    for its old self at once: killed at any point, it is the new log or the old one, and undo can be
+    run again. The entries of the partition in checkpoints come back too; a mark of a clean shutdown
+    that the run removed does not.
+
+    \b
+    kafkalog undo /backups/before-compaction
+    kafkalog undo /backups/before-compaction --in-place --yes
+    """
+    from kafkalog.runs import undo as run_undo
+    from kafkalog_cli.confirmation import consents, require_consent
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render.undone import UndoWriter, print_totals
+
+    require_consent(in_place=in_place, yes=yes)
+    outcome = Outcome()
+    is_done = in_place and yes
+    planned = run_undo(path, in_place=is_done)
+    with UndoWriter(form, outcome.defect, exact=exact) as writer:
+        writer.write_all(planned, is_done=is_done)
+    if in_place and not yes and planned.partitions:
+        question = f"Bring back {len(planned.partitions)} partitions?"
+        is_done = consents(question, yes=yes)
+        if is_done:
+            run_undo(path, in_place=True)
+    if form == Format.TABLE:
+        print_totals(planned, is_done=is_done, in_place=in_place)
+    return outcome.status

@@ -1,0 +1,169 @@
+"""Commands that change a log directory, each made ready on a copy and run with `observe`."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkalog.framing import scan_batches
+from kafkalog.log_dir import open_partition
+from kafkalog.model import Batch
+from kafkalog.runs import Run, undo
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kafkalog.storage import Step
+
+PARTITION = "orders-0"
+SUFFIXES = ("log", "index", "timeindex", "txnindex")
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command on the log directory at `root / "log"`; beside it, `root` is free.
+
+    Attributes:
+        name: what tests call it.
+        run: the command; `observe` is called after each step.
+        prepare: makes the log directory ready from a copy of an intact one.
+        scenario: of the corpus' recovery scenarios.
+        is_clean: whether the log directory has the mark of a clean shutdown.
+    """
+
+    name: str
+    run: Callable[[Path, Callable[[Step], None] | None], None]
+    prepare: Callable[[Path], None] = lambda root: None  # noqa: ARG005
+    scenario: str = "intact"
+    is_clean: bool = True
+
+    def ready(self, corpus_dir: Path, root: Path) -> Path:
+        """A log directory on which it can be run."""
+        log_dir = root / "log"
+        log_dir.mkdir(parents=True)
+        source = corpus_dir / "recovery" / self.scenario
+        shutil.copytree(source / PARTITION, log_dir / PARTITION)
+        for checkpoint in source.glob("*-checkpoint"):
+            shutil.copy2(checkpoint, log_dir)
+        (log_dir / CLEANER_OFFSETS).write_text(f"0\n2\nother 3 7\n{PARTITION[:-2]} 0 2\n")
+        (log_dir / ".lock").touch()
+        if self.is_clean:
+            (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+        self.prepare(root)
+        return log_dir
+
+
+def name_of(base_offset: int, suffix: str) -> str:
+    return f"{base_offset:020}.{suffix}"
+
+
+def swap(root: Path, observe: Callable[[Step], None] | None = None, backup: str | None = None,
+         fail_before: Callable[[str], None] = lambda what: None) -> None:  # noqa: ARG005  # fmt: skip
+    """Two segments become one that lacks a batch, in the order in which Kafka swaps.
+
+    What a compaction does to the disk, and no more: the new segment has no index entries.
+    """
+    log_dir = root / "log"
+    with Run(str(log_dir), observe, command="swap", backup=backup) as run:
+        partition = open_partition(str(log_dir / PARTITION))
+        if run.is_done(partition):
+            return
+        old = [segment.base_offset for segment in partition.segments[:2]]
+        touched = [name_of(base, suffix) for base in old for suffix in SUFFIXES]
+        touched.append(name_of(old[1], "snapshot"))
+        touched = [name for name in touched if (log_dir / PARTITION / name).exists()]
+        with run.partition(partition, touched) as changing:
+            changes = changing.changes
+            for suffix in SUFFIXES:
+                like = str(log_dir / PARTITION / name_of(old[0], "log"))
+                name = name_of(old[0], suffix) + ".cleaned"
+                with changes.create(name, like=like, mtime_ms=1_700_000_000_000) as file:
+                    file.write(content(log_dir / PARTITION, old, suffix))
+            changes.sync_directory()
+            fail_before("swap")
+            for suffix in SUFFIXES:
+                name = name_of(old[0], suffix)
+                changes.rename(name + ".cleaned", name + ".swap")
+            changes.sync_directory()
+            fail_before("delete")
+            for name in touched[:-1]:
+                changes.rename(name, name + ".deleted")
+            changes.sync_directory()
+            fail_before("final")
+            for suffix in SUFFIXES:
+                name = name_of(old[0], suffix)
+                changes.rename(name + ".swap", name)
+                changes.sync_directory()  # a start drops indexes that come before their log
+            changes.rename(touched[-1], touched[-1] + ".deleted")
+            changing.set_offset(CLEANER_OFFSETS, old[1] + 5)
+            fail_before("remove")
+            for name in touched:
+                changes.remove(name + ".deleted")
+            changes.sync_directory()
+
+
+def content(partition: Path, bases: list[int], suffix: str) -> bytes:
+    if suffix in ("index", "timeindex"):
+        return b""
+    if suffix == "txnindex":
+        paths = [partition / name_of(base, suffix) for base in bases]
+        return b"".join(path.read_bytes() for path in paths if path.exists())
+    kept = b""
+    for base in bases:
+        with Source(str(partition / name_of(base, "log"))) as source:
+            for number, batch in enumerate(scan_batches(source)):
+                assert isinstance(batch, Batch)
+                if (base, number) != (bases[0], 0):
+                    kept += source.read(batch.position, batch.size_bytes)
+    return kept
+
+
+def swapped(root: Path) -> None:
+    swap(root, backup=str(root / "backup"))
+
+
+class StoppedError(Exception):
+    """Raised in the middle of a command."""
+
+
+def stopped_before(where: str) -> Callable[[Path], None]:
+    """A swap with a backup that was stopped."""
+
+    def prepare(root: Path) -> None:
+        def fail(what: str) -> None:
+            if what == where:
+                raise StoppedError
+
+        try:
+            swap(root, backup=str(root / "backup"), fail_before=fail)
+        except StoppedError:
+            return
+        raise AssertionError(where)
+
+    return prepare
+
+
+def run_undo(root: Path, observe: Callable[[Step], None] | None = None) -> None:
+    undo(str(root / "backup"), in_place=True, observe=observe)
+
+
+def run_swap_again(root: Path, observe: Callable[[Step], None] | None = None) -> None:
+    swap(root, observe, backup=str(root / "backup"))
+
+
+COMMANDS = [
+    Command("swap", swap),
+    Command("swap-unclean", swap, is_clean=False),
+    Command("swap-with-backup", run_swap_again),
+    Command("undo", run_undo, swapped),
+    Command("undo-unclean", run_undo, swapped, is_clean=False),
+    *(
+        Command(f"undo-of-swap-stopped-before-{where}", run_undo, stopped_before(where))
+        for where in ("swap", "delete", "final", "remove")
+    ),
+    Command("resume-of-swap-stopped-before-final", run_swap_again, stopped_before("final")),
+]

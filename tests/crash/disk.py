@@ -1,0 +1,237 @@
+"""A disk that crashes: what may be left of a directory tree after each step done to it.
+
+`Recorder` takes the steps that `kafkalog.storage` tells of, with what was written; `crashes` gives
+the trees that a crash may leave. The model is that of POSIX, which promises less than any journal:
+
+- bytes that were not synced are gone, or some of the first are there;
+- of the changes to names since their directory was last synced, any may be missing: each alone, all
+  of them, all but the first ones, and random ones from a seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkalog.storage import Step, StepKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+RANDOM_SUBSETS = 3
+
+
+@dataclass
+class Inode:
+    """A file, or a directory where `names` is not None.
+
+    `data` is what was written, `durable` what was synced; None: nothing yet. `changes` are those of
+    the names since the last sync: what they set, by name, all of it or nothing.
+    """
+
+    data: bytes = b""
+    durable: bytes | None = b""
+    mtime_ns: int = 0
+    names: dict[str, Inode] | None = None
+    durable_names: dict[str, Inode] = field(default_factory=dict)
+    changes: list[dict[str, Inode | None]] = field(default_factory=list)
+
+    def change(self, change: dict[str, Inode | None]) -> None:
+        assert self.names is not None
+        apply(self.names, change)
+        self.changes.append(change)
+
+
+Tree = dict[str, "tuple[bytes, int] | Tree"]
+"""Names to bytes and time of modification, or to a tree."""
+
+
+def apply(names: dict[str, Inode], change: dict[str, Inode | None]) -> None:
+    for name, inode in change.items():
+        if inode is None:
+            names.pop(name, None)
+        else:
+            names[name] = inode
+
+
+class Recorder:
+    """The states of a tree, one before the first step and one after each; use it as `observe`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = os.path.realpath(root)
+        self.steps: list[Step] = []
+        self._top = inode_of(self.root)
+        self.states = [deepcopy(self._top)]
+
+    def __call__(self, step: Step) -> None:
+        if not os.path.realpath(step.path).startswith(self.root) and not (
+            step.new_path and os.path.realpath(step.new_path).startswith(self.root)
+        ):
+            return  # the backup, beside the tree
+        self._note(step)
+        self.steps.append(step)
+        self.states.append(deepcopy(self._top))
+
+    def _note(self, step: Step) -> None:
+        match step.kind:
+            case StepKind.CREATE:
+                parent, name = self._parent(step.path)
+                inode = inode_of(step.path)
+                inode.durable = None
+                parent.change({name: inode})
+            case StepKind.TRUNCATE:
+                inode = self._inode(step.path)
+                inode.data = inode.data[: os.path.getsize(step.path)]
+            case StepKind.SYNC:
+                inode = self._inode(step.path)
+                inode.durable = inode.data
+            case StepKind.MAKE_DIRECTORY:
+                parent, name = self._parent(step.path)
+                parent.change({name: Inode(names={})})
+            case StepKind.REMOVE | StepKind.REMOVE_DIRECTORY:
+                parent, name = self._parent(step.path)
+                parent.change({name: None})
+            case StepKind.SYNC_DIRECTORY:
+                inode = self._inode(step.path)
+                assert inode.names is not None
+                inode.durable_names, inode.changes = dict(inode.names), []
+            case _:
+                self._note_second_name(step)
+
+    def _note_second_name(self, step: Step) -> None:
+        assert step.new_path is not None
+        parent, new_name = self._parent(step.new_path)
+        if step.kind == StepKind.LINK:
+            is_ours = os.path.realpath(step.path).startswith(self.root + os.sep)
+            inode = self._inode(step.path) if is_ours else inode_of(step.path)
+            parent.change({new_name: inode})
+            return
+        old_parent, name = self._parent(step.path)
+        assert old_parent is parent, "no step moves a file between directories"
+        assert parent.names is not None
+        if step.kind == StepKind.RENAME:
+            parent.change({new_name: parent.names[name], name: None})
+        else:
+            assert step.kind == StepKind.EXCHANGE
+            parent.change({new_name: parent.names[name], name: parent.names[new_name]})
+
+    def _inode(self, path: str) -> Inode:
+        inode = self._top
+        relative = os.path.relpath(os.path.realpath(path), self.root)
+        for name in [] if relative == "." else relative.split(os.sep):
+            assert inode.names is not None
+            inode = inode.names[name]
+        return inode
+
+    def _parent(self, path: str) -> tuple[Inode, str]:
+        path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+        return self._inode(os.path.dirname(path)), os.path.basename(path)
+
+
+def inode_of(path: str) -> Inode:
+    """What is on the disk, all of it durable."""
+    mtime_ns = os.stat(path).st_mtime_ns
+    if not os.path.isdir(path):
+        with open(path, "rb") as file:
+            data = file.read()
+        return Inode(data, data, mtime_ns)
+    names = {name: inode_of(os.path.join(path, name)) for name in sorted(os.listdir(path))}
+    return Inode(mtime_ns=mtime_ns, names=names, durable_names=dict(names))
+
+
+def crashes(recorder: Recorder, rng: random.Random) -> Iterator[tuple[str, Tree]]:
+    """Each tree that a crash may leave, once, with words that say when and how."""
+    seen: set[str] = set()
+    for number, state in enumerate(recorder.states):
+        after = recorder.steps[number - 1] if number else "the beginning"
+        for how, choose_changes in subsets(state, rng):
+            for share in (0.0, 0.5, 1.0):
+                tree = left(state, choose_changes, share)
+                digest = digest_of(tree)
+                if digest not in seen:
+                    seen.add(digest)
+                    yield f"step {number}, after {after}: {how}, {share:.0%} of the bytes", tree
+
+
+Choice = "Callable[[Inode], list[dict[str, Inode | None]]]"
+
+
+def subsets(state: Inode, rng: random.Random) -> Iterator[tuple[str, Choice]]:
+    """Ways to choose among the changes of names that were not synced."""
+    pending = [change for inode in directories(state) for change in inode.changes]
+
+    def choosing(chosen: set[int]) -> Choice:
+        return lambda inode: [change for change in inode.changes if id(change) in chosen]
+
+    every = {id(change) for change in pending}
+    yield "all names", choosing(every)
+    if not pending:
+        return
+    yield "no names", choosing(set())
+    for number, change in enumerate(pending):
+        yield f"all names but change {number}", choosing(every - {id(change)})
+        yield f"only change {number}", choosing({id(change)})
+        yield f"changes up to {number}", choosing({id(change) for change in pending[:number]})
+    for _ in range(RANDOM_SUBSETS):
+        chosen = {id(change) for change in pending if rng.random() < 0.5}
+        yield "random changes", choosing(chosen)
+
+
+def directories(inode: Inode) -> Iterator[Inode]:
+    if inode.names is not None:
+        yield inode
+        for inner in {id(found): found for found in reachable(inode)}.values():
+            yield from directories(inner)
+
+
+def reachable(inode: Inode) -> Iterator[Inode]:
+    assert inode.names is not None
+    yield from inode.names.values()
+    yield from inode.durable_names.values()
+    for change in inode.changes:
+        yield from (found for found in change.values() if found is not None)
+
+
+def left(inode: Inode, choose: Choice, share: float) -> Tree:
+    names = dict(inode.durable_names)
+    for change in choose(inode):
+        apply(names, change)
+    tree: Tree = {}
+    for name, found in sorted(names.items()):
+        if found.names is not None:
+            tree[name] = left(found, choose, share)
+        elif found.durable == found.data:
+            tree[name] = (found.data, found.mtime_ns)
+        elif found.durable is None:
+            tree[name] = (found.data[: int(len(found.data) * share)], found.mtime_ns)
+        else:  # it was cut; the new length lasts, or not yet
+            tree[name] = (found.data if share else found.durable, found.mtime_ns)
+    return tree
+
+
+def digest_of(tree: Tree) -> str:
+    whole = hashlib.sha256()
+    for name, content in tree.items():
+        whole.update(name.encode() + b"\0")
+        inner = digest_of(content) if isinstance(content, dict) else repr(content)
+        whole.update(inner.encode() + b"\0")
+    return whole.hexdigest()
+
+
+def put(tree: Tree, target: Path) -> Path:
+    """The tree as files, in place of what is there."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for name, content in tree.items():
+        if isinstance(content, dict):
+            put(content, target / name)
+        else:
+            (target / name).write_bytes(content[0])
+            os.utime(target / name, ns=(content[1], content[1]))
+    return target

@@ -1,0 +1,89 @@
+"""After a crash at any step a start finds the old log or the new one, whole."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crash.commands import CLEANER_OFFSETS, COMMANDS, Command
+from tests.crash.disk import Recorder, Tree, crashes, put
+from tests.crash.served import copy_and_start, offset_in, start_of_ours, starts_of_kafka
+from tests.kafka.conftest import SEED_VARIABLE, harness
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crash.served import Served
+
+__all__ = ["harness"]
+
+
+class Enumeration:
+    """A command that was run once, and the trees its crashes may leave."""
+
+    def __init__(self, command: Command, corpus_dir: Path, root: Path) -> None:
+        seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+        self.words = f"{command.name}, seed {seed}"
+        log_dir = command.ready(corpus_dir, root / "run")
+        self.scratch = root / "state" / "log"
+        self.old = copy_and_start(log_dir, self.scratch)
+        self.cleaned = {name: offset_in(log_dir, CLEANER_OFFSETS, name) for name in self.old}
+        recorder = Recorder(log_dir)
+        command.run(root / "run", recorder)
+        self.new = copy_and_start(log_dir, self.scratch)
+        self.steps = len(recorder.steps)
+        self.trees = list(crashes(recorder, random.Random(seed)))
+
+    def judge(self, how: str, log_dir: Path, got: dict[str, Served]) -> str:
+        """Which log it is; an old one whose cleaner offset is above its own would stay dirty."""
+        assert got.keys() == self.old.keys(), f"{self.words}: {how}"
+        for name, found in got.items():
+            assert found in (self.old[name], self.new[name]), f"{self.words}: {how}"
+            if found == self.old[name] != self.new[name]:
+                offset, limit = offset_in(log_dir, CLEANER_OFFSETS, name), self.cleaned[name]
+                assert (offset or 0) <= (limit or 0), f"{self.words}: {how}"
+        return "old" if got == self.old else "new"
+
+    def put(self, tree: Tree, target: Path) -> Path:
+        shutil.rmtree(target, ignore_errors=True)
+        return put(tree, target)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_a_start_as_predicted_finds_a_whole_log(
+    command: Command, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """By our own prediction, performed; both logs are met, and nothing else."""
+    enumeration = Enumeration(command, corpus_dir, tmp_path)
+    found: Counter[str] = Counter()
+    for how, tree in enumeration.trees:
+        log_dir = put(tree, enumeration.scratch)
+        found[enumeration.judge(how, log_dir, start_of_ours(log_dir))] += 1
+    print(f"{command.name}: {enumeration.steps} steps, {len(enumeration.trees)} states, {found}")
+    assert len(enumeration.trees) > enumeration.steps / 2
+    assert len(found) == 2 or enumeration.old == enumeration.new
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("harness")
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_kafkas_own_start_finds_a_whole_log(
+    command: Command, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """The same states, loaded by Kafka 4.3 in one JVM."""
+    enumeration = Enumeration(command, corpus_dir, tmp_path)
+    log_dirs = [
+        put(tree, tmp_path / "kafka" / str(number) / "log")
+        for number, (_, tree) in enumerate(enumeration.trees)
+    ]
+    found: Counter[str] = Counter()
+    answers = starts_of_kafka(log_dirs, tmp_path)
+    for (how, _), log_dir, got in zip(enumeration.trees, log_dirs, answers, strict=True):
+        found[enumeration.judge(how, log_dir, got)] += 1
+    print(f"{command.name}: {enumeration.steps} steps, {len(enumeration.trees)} states, {found}")
+    assert len(found) == 2 or enumeration.old == enumeration.new
