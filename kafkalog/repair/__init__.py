@@ -9,6 +9,7 @@ from kafkalog.repair.rebuild import (
     rebuild_indexes,
 )
 from kafkalog.repair.recover import RecoveryDone, recover
+from kafkalog.repair.start_configs import start_config
 
 __all__ = [
     "Comparison",
@@ -21,4 +22,5 @@ __all__ = [
     "plan_recovery",
     "rebuild_indexes",
     "recover",
+    "start_config",
 ]

@@ -95,7 +95,8 @@ class RecoveryPlan:
     @property
     def drops_mark(self) -> bool:
         """Whether the mark of a clean shutdown goes: it is not true of what a scan repairs."""
-        return self.has_mark and bool(self.changes) and self.predicted.mode != StartMode.CLEAN
+        is_routine = self.predicted.verdict == Verdict.NOTHING and not self.changed_segments
+        return self.has_mark and not is_routine and self.predicted.mode != StartMode.CLEAN
 
     @property
     def is_loadable(self) -> bool:
