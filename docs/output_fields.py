@@ -7,6 +7,7 @@ or here alone, stops it.
 from __future__ import annotations
 
 from docs.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
+from docs.repair_fields import REPAIR_TYPES
 from docs.salvage_fields import SALVAGE_TYPES
 from docs.simulation_fields import SIMULATION_TYPES
 
@@ -329,6 +330,7 @@ OBJECT_TYPES = {
             "example": (maybe(TEXT), "`detail` of such a finding"),
         },
     ),
+    **REPAIR_TYPES,
     **SALVAGE_TYPES,
     **SIMULATION_TYPES,
 }  # fmt: skip

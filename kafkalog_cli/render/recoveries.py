@@ -92,9 +92,9 @@ class RecoverySummary:
         return sum(plan.bytes_to_scan for plan in self.plans)
 
     @property
-    def scan_seconds(self) -> float:
+    def scan_ms(self) -> int:
         """How long that takes."""
-        return round(self.bytes_to_scan / self.scan_rate, 3)
+        return self.bytes_to_scan * 1000 // self.scan_rate
 
 
 def recovery_summary_row(summary: RecoverySummary) -> Row:
@@ -110,7 +110,7 @@ def recovery_summary_row(summary: RecoverySummary) -> Row:
         "bytes_lost": sum(plan.predicted.bytes_lost for plan in summary.plans),
         "bytes_to_scan": summary.bytes_to_scan,
         "scan_rate": summary.scan_rate,
-        "scan_seconds": summary.scan_seconds,
+        "scan_ms": summary.scan_ms,
     }
 
 
@@ -119,7 +119,7 @@ def print_recovery_summary(summary: RecoverySummary, *, exact: bool) -> None:
     scan = size_cell(summary.bytes_to_scan, exact=exact)
     rate = size_cell(summary.scan_rate, exact=exact)
     total = f"{len(summary.plans)} partitions, {summary.changed} to change"
-    time = _duration(summary.scan_seconds)
+    time = _duration(summary.scan_ms / 1000)
     lines = [
         f"{total}; {summary.records_lost} records are lost",
         f"a broker scans {scan} at such a start: some {time} at {rate} a second",

@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 import shlex
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,7 +64,9 @@ def test_examples_of_the_help_run(
     line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each example does what it says, over the log directory in `examples/`."""
-    monkeypatch.chdir(ROOT)
+    if "--in-place" in line:
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path if "--in-place" in line else ROOT)
     words = [real_word(word) for word in shlex.split(line)[1:]]
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
