@@ -19,8 +19,8 @@ A PATH is a log directory (an entry of `log.dirs`), a partition directory (`orde
 `orders-0.<id>-delete`, `-future`, `-stray`) or one file under the name Kafka gave it. What it is
 comes from its name and content; anything else is an error.
 
-All commands but `salvage`, and those with `--in-place`, only read: files are opened read-only, nothing is created but the files
-of `--to` and `--state`, no lock is needed. `salvage` reads its source in the same way, under a lock
+All commands but `salvage` only read, unless `--in-place` is given: files are opened read-only,
+nothing is created but the files of `--to` and `--state`, no lock is needed. `salvage` reads its source in the same way, under a lock
 that keeps brokers off, and writes one new directory. Data goes to stdout, words and progress to
 stderr. Several PATHs: the work goes on past a bad one, and the gravest status counts
 ([exit-codes.md](exit-codes.md)). The formats are described in [output.md](output.md).

@@ -97,6 +97,7 @@ class RefusedError(KafkaLogError):
     """The work would not be safe on what is there; nothing was changed."""
 
     reference = "refused"
+    exit_code = 4
 
 
 class ChangedSinceError(KafkaLogError):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from kafkalog.storage import Step, StepKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 RANDOM_SUBSETS = 3

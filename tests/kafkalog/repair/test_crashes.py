@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ from kafkalog.log_dir import open_partition
 from kafkalog.recovery import StartMode
 from kafkalog.repair import plan_recovery, recover
 from kafkalog.runs.run import Run
-from tests.kafkalog.repair.crashes import Crashes, remove
+from tests.crash.disk import Recorder, crashes, put
 from tests.kafkalog.repair.test_recover import files
 from tests.kafkalog.test_recovery import CONFIG, PARTITION, Scenario, scenarios
 
@@ -31,7 +32,7 @@ SMALL = (".snapshot", "leader-epoch-checkpoint")
 STATES_MAX = 4  # of a scenario; all of them take minutes
 
 
-def perform(partition: Path, mode: StartMode, observe: Crashes | None = None) -> bool:
+def perform(partition: Path, mode: StartMode, observe: Recorder | None = None) -> bool:
     plan = plan_recovery(open_partition(str(partition)), mode, CONFIG)
     if plan.is_loadable:
         with Run(str(partition.parent), observe) as run:
@@ -43,27 +44,27 @@ def perform(partition: Path, mode: StartMode, observe: Crashes | None = None) ->
 def test_a_recovery_that_a_crash_ends_is_finished_by_the_next(
     scenarios: list[Scenario], mode: StartMode, tmp_path: Path
 ) -> None:
-    """Every step, with some of the names that a crash may take back; from the same seed always."""
+    """To the same files, byte for byte; some of the states of each scenario, from a fixed seed."""
     wrong, count = [], 0
     for scenario in scenarios:
         partition = scenario.copy(tmp_path)
-        crashes = Crashes(partition.parent, tmp_path / "states", random.Random(7))
-        if not perform(partition, mode, crashes):
+        recorder = Recorder(partition.parent)
+        if not perform(partition, mode, recorder):
             continue
         wanted = files(partition)
         rng = random.Random(scenario.name)
-        tried = rng.sample(crashes.states, min(STATES_MAX, len(crashes.states)))
-        for state in tried:
-            again = state / PARTITION
-            assert perform(again, mode), state
+        states = list(crashes(recorder, rng))
+        for how, tree in rng.sample(states, min(STATES_MAX, len(states))):
+            again = put(tree, tmp_path / "state") / PARTITION
+            assert perform(again, mode), how
             got = files(again)
             names = sorted(name for name in {*got, *wanted} if got.get(name) != wanted.get(name))
             if scenario.name in EXCLUDED:
                 names = [name for name in names if not name.endswith(SMALL)]
             if names:
-                wrong.append(f"{scenario.name} {state.parent.name}/{len(crashes.states)}: {names}")
-        count += len(tried)
-        remove(crashes.states)
+                wrong.append(f"{scenario.name}: {how}: {names}")
+            shutil.rmtree(tmp_path / "state")
+            count += 1
     print(count, "states")
     assert not wrong, f"{len(wrong)} of {count}\n" + "\n".join(wrong)
     assert count > 100
