@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from kafkalog.recovery import StartMode, TruncateLog, Verdict
-from kafkalog.recovery.directory import INDEXES, LOG, SWAP, offset_from_name
+from kafkalog.recovery import SplitSegment, StartMode, TruncateLog, Verdict
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
@@ -87,10 +86,13 @@ class RecoveryPlan:
 
     @property
     def changed_segments(self) -> frozenset[int]:
-        """Base offsets of the segments with a log or an index that will not be as it is."""
-        suffixes = (LOG, *INDEXES, *(suffix + SWAP for suffix in (LOG, *INDEXES)))
-        names = (change.name for change in self.changes if change.name.endswith(suffixes))
-        return frozenset(max(0, offset_from_name(name)) for name in names)
+        """Base offsets of the segments that the scan changes; what a swap brings is sound."""
+        predicted = self.predicted
+        others = (cut.base_offset for cut in predicted.cuts)
+        splits = (
+            action.base_offset for action in predicted.actions if isinstance(action, SplitSegment)
+        )
+        return frozenset(max(0, base) for base in (*predicted.rebuilt, *others, *splits))
 
     @property
     def drops_mark(self) -> bool:

@@ -190,7 +190,7 @@ RECOVERIES = {
         "swap_c_swap_sources_intact",
         "swap_h_timeindex_swap_missing",
     ),
-    StartMode.FULL: ("crc_old_segment", "offset_overflow_split"),
+    StartMode.FULL: ("offset_overflow_split",),
     StartMode.CLEAN: ("index_missing_all", "swap_c_swap_sources_intact"),
 }
 COMMANDS = [
