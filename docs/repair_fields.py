@@ -51,7 +51,7 @@ REPAIR_TYPES = {
             "assumptions": ("array", "what could not be read and was assumed, in words"),
             "notes": ("array", "what a broker does not notice, in words"),
             "performed": (BOOL, "whether it was done"),
-            "verdict_after": (maybe(TEXT), "that of the same start afterwards; null if not done"),
+            "verdict_after": (maybe(TEXT), "that of the next start then; null if not done"),
         },
     ),
     "recovery_summary": ObjectType(

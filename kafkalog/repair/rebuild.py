@@ -92,16 +92,9 @@ def compare_indexes(
         Reads the logs once, and of the logs before them what no producer snapshot covers; memory
         for the producers and the indexes of a few segments.
     """
-    found: list[IndexComparison] = []
-    wanted = _base_offsets(partition, base_offsets)
-
-    def compare(name: str, data: bytes) -> None:
-        if name.endswith(INDEXES) and (base_offset := offset_from_name(name)) in wanted:
-            path = os.path.join(partition.path, name)
-            found.append(_comparison(path, base_offset, data))
-
-    _scan(partition, config, base_offsets, compare)
-    return tuple(sorted(found, key=lambda index: (index.base_offset, index.path)))
+    comparing = _Comparing(partition, base_offsets)
+    _scan(partition, config, base_offsets, comparing)
+    return comparing.result()
 
 
 def rebuild_indexes(
@@ -109,7 +102,7 @@ def rebuild_indexes(
     run: Run,
     config: StartConfig | None = None,
     base_offsets: Collection[int] | None = None,
-) -> None:
+) -> tuple[IndexComparison, ...]:
     """Make the indexes of a partition anew.
 
     The new ones are written beside the old ones and synced, then put in their place: at any moment,
@@ -120,6 +113,9 @@ def rebuild_indexes(
         partition: the directory.
         run: holds the lock of the log directory.
         config, base_offsets: as those of `compare_indexes`.
+
+    Returns:
+        The indexes as they were, as `compare_indexes` does.
 
     Raises:
         CorruptDataError, UnreadableError: as `compare_indexes`; nothing was changed.
@@ -135,11 +131,39 @@ def rebuild_indexes(
         remove_left_over(changing.changes, partition)
         staging = Staging(changing.changes, partition, INDEXES)
         try:
-            start = _scan(partition, config, base_offsets, staging)
+            comparing = _Comparing(partition, base_offsets, staging)
+            start = _scan(partition, config, base_offsets, comparing)
             new = {name: start.contents[name] for name in names if name in start.contents}
             Settlement(changing.changes, before, {**before, **new}, staging).perform()
         finally:
             staging.discard()
+    return comparing.result()
+
+
+class _Comparing:
+    """Compares the indexes that a scan tells of with those that are there, and hands them on."""
+
+    def __init__(
+        self,
+        partition: PartitionDir,
+        base_offsets: Collection[int] | None,
+        tell: Callable[[str, bytes], None] | None = None,
+    ) -> None:
+        self._path = partition.path
+        self._wanted = _base_offsets(partition, base_offsets)
+        self._tell = tell
+        self._found: dict[str, IndexComparison] = {}
+
+    def __call__(self, name: str, data: bytes) -> None:
+        if name.endswith(INDEXES) and (base_offset := offset_from_name(name)) in self._wanted:
+            path = os.path.join(self._path, name)
+            self._found[path] = _comparison(path, base_offset, data)
+        if self._tell is not None:
+            self._tell(name, data)
+
+    def result(self) -> tuple[IndexComparison, ...]:
+        """What was found, by segment."""
+        return tuple(sorted(self._found.values(), key=lambda it: (it.base_offset, it.path)))
 
 
 def _scan(

@@ -35,7 +35,8 @@ class RecoveryDone:
 
     Attributes:
         log_end_offset: offset the next record gets.
-        after: what the same start would do now.
+        after: what the next start of a broker would do now: one after a clean shutdown where that
+            was assumed, else one from the recovery point on.
     """
 
     log_end_offset: int
@@ -43,7 +44,11 @@ class RecoveryDone:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the same start would find nothing to do any more."""
+        """Whether that start finds nothing to do any more.
+
+        Kafka's own second scan may: where the head of a log is deleted, the first one has dropped
+        the producer snapshot at its start, and the second one begins with no open transactions.
+        """
         return self.after.verdict == Verdict.NOTHING
 
 
@@ -66,7 +71,7 @@ def recover(plan: RecoveryPlan, run: Run, *, forced: bool = False) -> RecoveryDo
         UnwritableError: a step failed; nothing was changed before the new files were written.
 
     Cost:
-        The scan of the start twice, once to perform and once to check; disk space for the indexes
+        The scan of the start, and that of the next one to check it; disk space for the indexes
         that change; memory as `predict_start`, and some 300 bytes a file.
     """
     require_performable(plan, forced=forced)
@@ -79,7 +84,14 @@ def recover(plan: RecoveryPlan, run: Run, *, forced: bool = False) -> RecoveryDo
     else:
         assert plan.predicted.loaded is not None, "else it is refused"
         end = plan.predicted.loaded.log_end_offset
-    return RecoveryDone(end, _start(plan, partition).end())
+    is_clean = plan.predicted.mode == StartMode.CLEAN
+    after = StartInProgress(
+        partition,
+        StartMode.CLEAN if is_clean else StartMode.UNCLEAN,
+        log_start_checkpoint=plan.predicted.log_start_checkpoint,
+        config=plan.config,
+    ).end()
+    return RecoveryDone(end, after)
 
 
 def _start(

@@ -102,17 +102,22 @@ def rebuild_index(
         elif log_dir is not None:
             held.enter_context(LogDirLock(log_dir))
         partitions = [one for one in partitions_at(path) if run is None or not run.is_done(one)]
-        compared = _compare(partitions, wanted, sources, now_ms, outcome)
-        for _, _, found in compared:
-            for index in found:
-                out.write(index)
+        with_configs = _with_configs(partitions, sources, now_ms, outcome)
+        # One scan is enough where nobody looks at the plan.
+        compared = _scanned(with_configs, wanted, outcome, run if yes else None)
+        indexes = [index for _, _, found in compared for index in found]
+        for index in indexes:
+            out.write(index)
         out.flush()
         changed = [one for one in compared if any(index.is_changed for index in one[2])]
-        if run is not None and changed:
+        if run is not None and not yes and changed:
             question = f"Rebuild indexes of {len(changed)} partitions in {path}?"
             if consents(question, yes=yes):
-                done = _perform(run, changed, wanted, outcome)
-        indexes = [index for _, _, found in compared for index in found]
+                again = [(partition, config) for partition, config, _ in changed]
+                changed = _scanned(again, wanted, outcome, run)
+                done = {partition.path for partition, _, _ in changed}
+        elif run is not None:
+            done = {partition.path for partition, _, _ in compared}
         summary = show.index_summary(indexes, done)
         if form in (Format.NDJSON, Format.JSON):
             out.write_row(show.index_summary_row(summary))
@@ -122,19 +127,12 @@ def rebuild_index(
     return outcome.status
 
 
-Compared = tuple["PartitionDir", "StartConfig", tuple["IndexComparison", ...]]
-
-
-def _compare(
-    partitions: list[PartitionDir],
-    wanted: Collection[int] | None,
-    sources: ConfigSources,
-    now_ms: int,
-    outcome: Outcome,
-) -> list[Compared]:
-    """What a rebuild makes of the indexes of each partition that has a log."""
+def _with_configs(
+    partitions: list[PartitionDir], sources: ConfigSources, now_ms: int, outcome: Outcome
+) -> list[tuple[PartitionDir, StartConfig]]:
+    """Each partition that has a log, and what its topic's configs come to."""
     from kafkalog.errors import KafkaLogError
-    from kafkalog.repair import compare_indexes, start_config
+    from kafkalog.repair import start_config
     from kafkalog_cli.render.configs import tell_metadata
 
     found = []
@@ -147,25 +145,32 @@ def _compare(
                 around = sources.in_log_dir(os.path.dirname(os.path.abspath(partition.path)))
                 tell_metadata(around, outcome)
             config, _ = start_config(partition, around.of_topic(partition.topic), now_ms)
-            found.append((partition, config, compare_indexes(partition, config, wanted)))
-        except KafkaLogError as stop:
-            outcome.error(stop)
-    return found
-
-
-def _perform(
-    run: Run, compared: list[Compared], wanted: Collection[int] | None, outcome: Outcome
-) -> set[str]:
-    """Rebuild the indexes; paths of the partitions where that went through."""
-    from kafkalog.errors import KafkaLogError
-    from kafkalog.repair import rebuild_indexes
-
-    done = set()
-    for partition, config, _ in compared:
-        try:
-            rebuild_indexes(partition, run, config, wanted)
         except KafkaLogError as stop:
             outcome.error(stop)
             continue
-        done.add(partition.path)
-    return done
+        found.append((partition, config))
+    return found
+
+
+def _scanned(
+    wanted: list[tuple[PartitionDir, StartConfig]],
+    segments: Collection[int] | None,
+    outcome: Outcome,
+    run: Run | None,
+) -> list[tuple[PartitionDir, StartConfig, tuple[IndexComparison, ...]]]:
+    """The indexes of each partition, compared; with a run they are made anew, too."""
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.repair import compare_indexes, rebuild_indexes
+
+    found = []
+    for partition, config in wanted:
+        try:
+            if run is None:
+                indexes = compare_indexes(partition, config, segments)
+            else:
+                indexes = rebuild_indexes(partition, run, config, segments)
+        except KafkaLogError as stop:
+            outcome.error(stop)
+            continue
+        found.append((partition, config, indexes))
+    return found

@@ -48,18 +48,19 @@ def damage(partition: Path, rng: random.Random) -> str:
     return kind
 
 
-def recovered(log_dir: Path) -> dict[str, int]:
+def recovered(log_dir: Path, mode: StartMode) -> dict[str, int]:
     """Log end offsets by partition, after a recovery of everything but KRaft's own log."""
     found = open_path(str(log_dir))
     assert isinstance(found, LogDir)
     ends = {}
     with Run(str(log_dir)) as run:
         for partition in found.partitions:
-            plan = plan_recovery(partition, StartMode.FULL)
+            plan = plan_recovery(partition, mode)
             if partition.topic.startswith("__cluster"):
                 continue
             done = recover(plan, run, forced=True)
-            assert done.is_settled, (partition.path, done.after)
+            assert done.after.verdict in (Verdict.NOTHING, Verdict.REBUILD), partition.path
+            assert done.is_settled or mode == StartMode.FULL, partition.path
             ends[os.path.basename(partition.path)] = done.log_end_offset
     return ends
 
@@ -80,7 +81,7 @@ def test_a_broker_starts_on_what_was_recovered(broker: BrokerData, tmp_path: Pat
         for name in broker.partitions()
         if not name.startswith("__") and list((log_dir / name).glob("*.log"))
     }
-    ends = recovered(log_dir)
+    ends = recovered(log_dir, StartMode.FULL)
     before = broker_data.fingerprint(log_dir)
     new = served(log_dir, tmp_path / "served")
     after = broker_data.fingerprint(log_dir)
@@ -101,7 +102,7 @@ def test_a_killed_broker_goes_on_after_a_recovery(tmp_path: Path) -> None:
     """Its next life appends to what was recovered, and the one after that closes it cleanly."""
     states = broker_data.run_broker_lives(tmp_path / "lives", 7, ("killed",))
     log_dir = tmp_path / "lives" / "log"
-    ends = recovered(log_dir)
+    ends = recovered(log_dir, StartMode.UNCLEAN)
     assert states
     assert ends
     place = tmp_path / "next"
@@ -111,6 +112,8 @@ def test_a_killed_broker_goes_on_after_a_recovery(tmp_path: Path) -> None:
     assert isinstance(found, LogDir)
     grown = 0
     for partition in found.partitions:
+        if partition.topic.startswith("__cluster"):
+            continue  # the broker scans it whole, whatever is assumed
         plan = plan_recovery(partition, StartMode.CLEAN)
         assert plan.predicted.verdict == Verdict.NOTHING
         assert plan.predicted.loaded is not None
