@@ -44,8 +44,7 @@ REPAIR_TYPES = {
             "bytes_to_scan": (INT, "bytes of the segments that are scanned"),
             "files": (
                 "array",
-                "files that change: `name`, `fate` (`removed`, `cut`, `renamed`, `written`), "
-                + "`size_bytes` after it",
+                "files that change: `name`, `fate` (`removed`, `cut`, `renamed`, `written`), size",
             ),
             "drops_mark": (BOOL, "whether the mark of a clean shutdown has to go"),
             "assumptions": ("array", "what could not be read and was assumed, in words"),

@@ -11,11 +11,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptDataError
-from kafkalog.names import FileState
 from kafkalog.recovery import StartInProgress, StartMode, usual_config
 from kafkalog.recovery.directory import (
+    CLEANED,
+    DELETED,
     INDEXES,
     OFFSET_INDEX,
+    SWAP,
     TRANSACTION_INDEX,
     offset_from_name,
     segment_file,
@@ -173,10 +175,7 @@ def _scan(
     tell: Callable[[str, bytes], None],
 ) -> StartInProgress:
     """A clean start on the directory as if the segments had no offset index."""
-    if any(
-        entry.name.state in (FileState.CLEANED, FileState.SWAP, FileState.DELETED)
-        for entry in partition.files
-    ):
+    if any(entry.name.name.endswith((CLEANED, SWAP, DELETED)) for entry in partition.files):
         raise CorruptDataError(
             "A cleaning or a deletion was interrupted here.",
             path=partition.path,

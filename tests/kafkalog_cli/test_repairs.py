@@ -60,7 +60,7 @@ def test_what_is_below_the_high_watermark_is_not_cut_off(damaged: Any, kafkalog:
     assert files(partition) == before
     assert kafkalog("recover", partition, *IN_PLACE, "--force").status == 1
     again = kafkalog("recover", partition, *SETTINGS)
-    assert (again.status, "nothing" in again.stdout) == (0, True)
+    assert (again.status, b"nothing" in again.stdout) == (0, True)
 
 
 def test_checkpoints_say_nothing_beyond_the_log(damaged: Any, kafkalog: Any) -> None:
