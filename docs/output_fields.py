@@ -9,6 +9,7 @@ from __future__ import annotations
 from docs.compaction_fields import COMPACTION_TYPES
 from docs.maintenance_fields import MAINTENANCE_TYPES
 from docs.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
+from docs.repair_fields import REPAIR_TYPES
 from docs.salvage_fields import SALVAGE_TYPES
 from docs.simulation_fields import SIMULATION_TYPES
 
@@ -331,6 +332,7 @@ OBJECT_TYPES = {
             "example": (maybe(TEXT), "`detail` of such a finding"),
         },
     ),
+    **REPAIR_TYPES,
     **SALVAGE_TYPES,
     **SIMULATION_TYPES,
     **COMPACTION_TYPES,

@@ -34,6 +34,8 @@ COMMANDS = (
     "verify examples/damaged",
     "salvage --dry-run examples/damaged/orders-0 --to rescued",
     f"salvage --dry-run {LOG_DIR} --to rescued",
+    "recover examples/damaged/orders-0 --now 2024-01-01T00:08:00Z",
+    f"rebuild-index {LOG_DIR}/payments-0",
     "explain torn-tail",
     f"simulate-retention {LOG_DIR}/orders-0 --config retention.ms=1000 --now 2024-01-01T00:08:00Z",
     f"apply-retention {LOG_DIR}/orders-0 --config retention.ms=240000 --now 2024-01-01T00:12:30Z",

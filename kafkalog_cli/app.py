@@ -14,6 +14,8 @@ from kafkalog_cli.commands.explain import explain
 from kafkalog_cli.commands.kafka_dump_log import dump_files
 from kafkalog_cli.commands.lookup_offset import lookup_offset
 from kafkalog_cli.commands.ls import ls
+from kafkalog_cli.commands.rebuild_index import rebuild_index
+from kafkalog_cli.commands.recover import recover
 from kafkalog_cli.commands.salvage import salvage
 from kafkalog_cli.commands.simulate_retention import simulate_retention
 from kafkalog_cli.commands.simulate_roll import simulate_roll
@@ -91,6 +93,8 @@ def command_group() -> Any:
         verify: "Check log directories, partitions or files.",
         explain: "Say what a finding means and what to do.",
         salvage: "Copy every sound batch past any damage into a new log.",
+        recover: "Do what a broker's unclean start would, before it.",
+        rebuild_index: "Make indexes anew from the log.",
         simulate_retention: "Say what retention would delete, when and why.",
         apply_retention: "Remove what retention would delete.",
         undo: "Bring back what a run with --backup changed.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal

@@ -27,7 +27,13 @@ from kafkalog.recovery.model import (
     WriteFile,
 )
 from kafkalog.recovery.next_start import NextStart
-from kafkalog.recovery.start import StartInProgress, predict_start, start_mode
+from kafkalog.recovery.start import (
+    StartInProgress,
+    checkpointed,
+    predict_start,
+    start_mode,
+    usual_config,
+)
 from kafkalog.recovery.words import start_line
 
 __all__ = [
@@ -52,10 +58,12 @@ __all__ = [
     "TruncateLog",
     "Verdict",
     "WriteFile",
+    "checkpointed",
     "epochs_from_start",
     "log_dir_refusals",
     "predict_log_dir_start",
     "predict_start",
     "start_line",
     "start_mode",
+    "usual_config",
 ]

@@ -13,6 +13,7 @@ from kafkalog.control_records import control_record
 from kafkalog.errors import CorruptDataError
 from kafkalog.records import decode_records
 from kafkalog.recovery.batches import CorruptRecordError
+from kafkalog.recovery.hash_order import hash_order
 from kafkalog.recovery.model import StartRefusedError
 
 if TYPE_CHECKING:
@@ -194,8 +195,8 @@ class AppendsTogether(Appends):
         Raises:
             StartRefusedError: a transaction ends that is not open.
         """
-        for producer_id, info in self._infos.items():
-            self.producers.states[producer_id] = info.merged_state()
+        for producer_id in hash_order(self._infos, len(self._infos)):
+            self.producers.states[producer_id] = self._infos[producer_id].merged_state()
         for first_offset, producer_id in self._opened:
             self.producers.open.begin(first_offset, producer_id)
         for transaction in self._completed:

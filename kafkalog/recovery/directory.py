@@ -38,13 +38,15 @@ PARTITION_METADATA = "partition.metadata"
 class Content:
     """What a file holds: bytes `start` to `end` of a file on disk, or made bytes.
 
-    Made bytes that nobody will read again are not kept: `data` is None and `path` too.
+    Made bytes that nobody will read again are not kept: `data` is None and `path` too. `told` says
+    the how manieth file that was told of they are; None: of none, and then they are empty.
     """
 
     path: str | None
     start: int
     end: int
     data: bytes | None = None
+    told: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -74,6 +76,7 @@ class Directory:
         self.actions: list[Action] = []
         self.producer_snapshots: dict[str, tuple[ProducerState, ...]] = {}
         self._tell = tell
+        self._told_count = 0
         self._snapshots: dict[int, str] | None = None  # as `snapshots`; None: to be listed anew
         self.contents = {
             entry.name.name: Content(entry.path, 0, entry.size_bytes)
@@ -141,12 +144,14 @@ class Directory:
         """Write a file; its bytes are kept only for those who will read them."""
         if name not in self.contents:
             self._note_snapshot(name)
-        self.contents[name] = Content(None, 0, len(data), data if keep else None)
         self.actions.append(WriteFile(name, len(data), why, routine))
-        self.tell(name, data)
+        self.make(name, data, keep=keep)
 
-    def tell(self, name: str, data: bytes) -> None:
-        """Say what is in a file that the last action writes."""
+    def make(self, name: str, data: bytes, *, keep: bool = False) -> None:
+        """Put in place what the last action writes, and say what is in it."""
+        kept = data if keep else None
+        self.contents[name] = Content(None, 0, len(data), kept, self._told_count)
+        self._told_count += 1
         if self._tell is not None:
             self._tell(name, data)
 

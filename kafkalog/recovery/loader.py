@@ -58,8 +58,11 @@ class Loader:
         recovery_point: from the checkpoint.
         log_start_checkpoint: from the checkpoint.
         check_crc: whether scans compare checksums, as a broker's do.
+        trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
+            else they are built.
 
-    After `load`, `segments`, `producers`, `log_end_offset` and `recovery_point` hold the outcome.
+    After `load`, `segments`, `producers`, `log_end_offset` and `recovery_point` hold the outcome,
+    and `tidying_count` how many of the actions came before the segments were looked at.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Loader:
         recovery_point: int,
         log_start_checkpoint: int,
         check_crc: bool = True,
+        trusts_swaps: bool = True,
     ) -> None:
         self.directory = directory
         self.epochs = epochs
@@ -82,6 +86,8 @@ class Loader:
         self.recovery_point = recovery_point
         self.log_start_checkpoint = log_start_checkpoint
         self.check_crc = check_crc
+        self.trusts_swaps = trusts_swaps
+        self.tidying_count = 0
         self.producers = ProducerStates(directory, config, now_ms)
         self.segments: dict[int, SegmentState] = {}
         self._made: dict[int, SegmentState] = {}  # those with indexes that are not on disk
@@ -100,6 +106,7 @@ class Loader:
             StartRefusedError: Kafka would throw.
         """
         self._complete_swap(self._remove_temporary())
+        self.tidying_count = len(self.directory.actions)
         yield from self._until_no_overflow(self._load_segments)
         if is_deleted:
             if not self.segments:
@@ -169,6 +176,8 @@ class Loader:
         segment = SegmentState(
             self.directory, base_offset, self.config, self.directory.contents[log_name]
         )
+        if not self.trusts_swaps:
+            self._complete_indexes(segment)
         index_name = segment_file(base_offset, OFFSET_INDEX + SWAP)
         index = self.directory.contents.get(index_name)
         segment.use_indexes(OffsetSlots(base_offset, index, self.config.segment_index_bytes))
@@ -178,6 +187,16 @@ class Loader:
             why = "the index of a swap file is missing: it becomes one of zeros"
             self.directory.write(index_name, zeros, why, keep=True)
         return segment.next_offset()
+
+    def _complete_indexes(self, segment: SegmentState) -> None:
+        """Write the indexes that a swap file came without."""
+        built = None
+        for suffix in (OFFSET_INDEX, TIME_INDEX):
+            name = segment.name(suffix + SWAP)
+            if name not in self.directory:
+                built = built or segment.built_indexes()
+                why = "it is missing beside the log of a swap"
+                self.directory.write(name, built[suffix], why, keep=True)
 
     def _until_no_overflow(
         self, step: Callable[[], Iterator[SegmentRecovery]]

@@ -17,6 +17,7 @@ from kafkalog.model import ProducerState, increment_sequence
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.recovery.batches import wrap_int64
 from kafkalog.recovery.directory import SNAPSHOT, segment_file
+from kafkalog.recovery.hash_order import hash_order
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.open_transactions import OpenTransactions
 
@@ -176,6 +177,7 @@ class ProducerStates:
         self.open = OpenTransactions()
         self.unreplicated: dict[int, int] = {}  # first offset -> offset of the marker
         self.end_offset = 0
+        self._count_max = 0  # of states at a time
         self._snapshot_offset = 0
         self.snapshots = self._directory.snapshots()
 
@@ -219,6 +221,7 @@ class ProducerStates:
             if offset > end_offset or offset <= log_start_offset:
                 self._delete(offset, "outside the log, from its start to its end")
         if end_offset != self.end_offset:
+            self._note_count()
             self.states.clear()
             self.open.clear()
             self.unreplicated.clear()
@@ -278,7 +281,8 @@ class ProducerStates:
         if self.end_offset <= self._snapshot_offset:
             return
         name = segment_file(self.end_offset, SNAPSHOT)
-        states = tuple(self.states.values())
+        self._note_count()
+        states = tuple(self.states[who] for who in hash_order(self.states, self._count_max))
         self._directory.producer_snapshots[name] = states
         self._directory.write(name, _snapshot(states), "producer states", routine=True)
         self.snapshots[self.end_offset] = name
@@ -286,6 +290,7 @@ class ProducerStates:
 
     def truncate_fully(self, offset: int) -> None:
         """Forget all producers and delete all snapshots."""
+        self._note_count()
         self.states.clear()
         self.open.clear()
         self.unreplicated.clear()
@@ -293,6 +298,9 @@ class ProducerStates:
             self._delete(snapshot, "the log starts anew")
         self._snapshot_offset = 0
         self.end_offset = offset
+
+    def _note_count(self) -> None:
+        self._count_max = max(self._count_max, len(self.states))
 
     def remove_with_segment(self, base_offset: int) -> None:
         """Delete the snapshot at the base of a segment that is deleted."""

@@ -198,6 +198,13 @@ class SegmentState:
         self._max_timestamp = indexes.max_timestamp
         self.write_indexes(None, why)
 
+    def built_indexes(self) -> dict[str, bytes]:
+        """Offset and time index of the log, by suffix, as a split makes them."""
+        indexes = IndexBuild(self.base_offset, self.config)
+        self.walk(Indexing(indexes, self.log.start))
+        indexes.end()
+        return {OFFSET_INDEX: indexes.offsets.data(), TIME_INDEX: indexes.times.data()}
+
     def truncate_to_base(self, reason: str) -> int:
         """Empty the segment after offsets that go back; how many bytes are cut off."""
         found = self.find(self.base_offset)
@@ -280,8 +287,7 @@ class SegmentState:
             )
         )
         for suffix, data in new.items():
-            self.directory.contents[self.name(suffix)] = Content(None, 0, len(data))
-            self.directory.tell(self.name(suffix), data)
+            self.directory.make(self.name(suffix), data)
 
 
 def _is_same(content: Content | None, data: bytes) -> bool:

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
     from kafkalog.columnar.headers import Stretch
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery.model import Refusal
+    from kafkalog.recovery.directory import Content
+    from kafkalog.recovery.model import Action, Refusal
     from kafkalog.recovery.segment_recovery import SegmentRecovery
     from kafkalog.recovery.segment_state import SegmentState
 
@@ -109,6 +110,11 @@ class StartInProgress:
         mode, recovery_point, log_start_checkpoint, config, tell: as those of `predict_start`.
         check_crc: whether the scans compare checksums, as those of a broker do. Without, they are
             taken to be right, which is told as an assumption.
+        trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
+            else they are built.
+
+    Attributes:
+        partition: the directory.
 
     Raises:
         UnreadableError: a file cannot be read.
@@ -124,13 +130,16 @@ class StartInProgress:
         config: StartConfig | None = None,
         tell: Callable[[str, bytes], None] | None = None,
         check_crc: bool = True,
+        trusts_swaps: bool = True,
     ) -> None:
-        self._partition = partition
+        self.partition = partition
         self._around = _circumstances(partition, mode, recovery_point, log_start_checkpoint)
         self._config = config
         self._check_crc = check_crc
+        self._trusts_swaps = trusts_swaps
         self._directory = Directory(partition, tell)
-        self._loader: Loader | None = None
+        self._begun: Loader | None = None
+        self._loader: Loader | None = None  # when it has come to its end
         self._refusal: Refusal | None = None
         self._path: str | None = None
         self._steps = self._load()
@@ -167,9 +176,20 @@ class StartInProgress:
                 loaded = _loaded(self._loader)
             except StartRefusedError as error:
                 self._refusal = error.refusal()
-            if self._partition.state != DirectoryState.DELETE:
+            if self.partition.state != DirectoryState.DELETE:
                 notes = _notes(self._loader)
         return self._prediction(loaded, notes)
+
+    @property
+    def contents(self) -> dict[str, Content]:
+        """The files as they are then, each by its name; to be asked at the end."""
+        return dict(self._directory.contents)
+
+    @property
+    def tidying(self) -> tuple[Action, ...]:
+        """The actions that finish or roll back what a crash left, before segments are looked at."""
+        count = self._begun.tidying_count if self._begun is not None else 0
+        return tuple(self._directory.actions[:count])
 
     def _go_on(self) -> None:
         """To the next scan, or to the end."""
@@ -180,7 +200,7 @@ class StartInProgress:
         self._has_scanned |= self._scan is not None
 
     def _load(self) -> Iterator[SegmentRecovery]:
-        config, around = self._config or _usual_config(self._partition), self._around
+        config, around = self._config or usual_config(self.partition), self._around
         loader = Loader(
             self._directory,
             LeaderEpochs(self._directory),
@@ -190,8 +210,10 @@ class StartInProgress:
             recovery_point=around.recovery_point,
             log_start_checkpoint=around.log_start,
             check_crc=self._check_crc,
+            trusts_swaps=self._trusts_swaps,
         )
-        yield from loader.load(is_deleted=self._partition.state == DirectoryState.DELETE)
+        self._begun = loader
+        yield from loader.load(is_deleted=self.partition.state == DirectoryState.DELETE)
         check_partition_metadata(self._directory)
         self._loader = loader
 
@@ -208,7 +230,7 @@ class StartInProgress:
         if self._has_scanned and not self._check_crc:
             assumptions.append("all checksums are right: they were not compared")
         return PredictedStart(
-            self._partition.path,
+            self.partition.path,
             self._around.mode,
             self._around.recovery_point,
             self._around.log_start,
@@ -220,7 +242,7 @@ class StartInProgress:
         )
 
 
-def _usual_config(partition: PartitionDir) -> StartConfig:
+def usual_config(partition: PartitionDir) -> StartConfig:
     """Kafka's defaults, with room for the largest index that is there."""
     kinds = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
     sizes = [entry.size_bytes for kind in kinds for entry in partition.live(kind)]
@@ -246,11 +268,11 @@ def _circumstances(
     if partition.topic == CLUSTER_METADATA_TOPIC:
         return _Circumstances(StartMode.FULL, 0, 0, ())  # KRaft trusts no mark and no checkpoint
     if log_start is None:
-        log_start = _checkpointed(parent, _LOG_STARTS, partition) or 0
+        log_start = checkpointed(parent, _LOG_STARTS, partition) or 0
     if mode is None:
         mode = start_mode(parent)
     if recovery_point is None and mode != StartMode.FULL:
-        recovery_point = _checkpointed(parent, _RECOVERY_POINTS, partition)
+        recovery_point = checkpointed(parent, _RECOVERY_POINTS, partition)
         if recovery_point is None and mode == StartMode.UNCLEAN:
             assumptions.append(
                 f"no entry in {_RECOVERY_POINTS} beside the partition: recovery point 0"
@@ -258,7 +280,7 @@ def _circumstances(
     return _Circumstances(mode, recovery_point or 0, log_start, tuple(assumptions))
 
 
-def _checkpointed(log_dir: str, name: str, partition: PartitionDir) -> int | None:
+def checkpointed(log_dir: str, name: str, partition: PartitionDir) -> int | None:
     """The partition's entry in a checkpoint; None without one, or where the file is malformed."""
     path = os.path.join(log_dir, name)
     try:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _UNFINISHED = (PartitionState.IN_PROGRESS, PartitionState.ABORTED, PartitionState.UNDOING)
 
 
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+"""The mark of a clean shutdown: with it a broker scans nothing."""
+
+
 class Run:
     """Holds the lock of a log directory while partitions of it are changed, one after the other.
 
@@ -144,6 +148,16 @@ class PartitionRun:
         self._observe = observe
         self._backup = backup
         self.changes = Changes(partition.path, observe if backup is None else self._note_step)
+
+    def forget_clean_shutdown(self) -> None:
+        """Take the mark of a clean shutdown away, so that the next start of a broker scans.
+
+        It is not brought back by `undo`: a scan too many harms nobody.
+        """
+        if self.log_dir is not None:
+            around = Changes(self.log_dir, self._observe)
+            around.remove(CLEAN_SHUTDOWN, missing_ok=True)
+            around.sync_directory()
 
     def set_offset(self, checkpoint: str, offset: int | None) -> None:
         """Put the partition's offset into a checkpoint of the log directory; None: no entry.

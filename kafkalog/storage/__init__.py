@@ -6,7 +6,7 @@ What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What mak
 """
 
 from kafkalog.storage.appended import AppendedFile
-from kafkalog.storage.changes import Changes, Step, StepKind
+from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, Step, StepKind
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
@@ -20,6 +20,7 @@ from kafkalog.storage.locks import LogDirLock
 
 __all__ = [
     "BUILDING_SUFFIX",
+    "TEMPORARY_SUFFIX",
     "AppendedFile",
     "Changes",
     "LogDirLock",

@@ -23,7 +23,6 @@ from kafkalog_cli.options import (
     parse_high_watermark,
     parse_size,
     parse_time,
-    require_consent,
 )
 from kafkalog_cli.render.writer import Format
 
@@ -106,7 +105,9 @@ def compact(
     """
     from kafkalog.compaction import CompactionRequest
     from kafkalog.errors import UsageError
+    from kafkalog_cli.confirmation import require_consent
 
+    require_consent(in_place=in_place, yes=yes)
     if in_place and to is not None:
         raise UsageError("Either the log is changed, or a copy is made.", hint="Drop one of both.")
     if not 0 < load_factor <= 1:
@@ -192,6 +193,7 @@ class _Command:
     ) -> None:
         from kafkalog.compaction import find_candidates
         from kafkalog.log_dir import PartitionDir
+        from kafkalog_cli.confirmation import consents
         from kafkalog_cli.render import compactions as show
         from kafkalog_cli.render.writer import Writer
 
@@ -206,7 +208,8 @@ class _Command:
         wanted = [one for one in candidates if one.skip is None]
         if run is not None and wanted:
             count = f"{len(wanted)} partition{'s' if len(wanted) > 1 else ''}"
-            require_consent(f"Compact {count} of {target.path} in place?", yes=yes)
+            if not consents(f"Compact {count} of {target.path} in place?", yes=yes):
+                return
         is_one = isinstance(target, PartitionDir)
         if is_one and self._form == Format.TABLE:
             show.print_candidate(candidates[0])

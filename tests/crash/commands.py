@@ -10,9 +10,12 @@ from kafkalog.configs import ConfigSources
 from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
+from kafkalog.recovery import StartMode
+from kafkalog.repair import plan_recovery, rebuild_indexes, recover
 from kafkalog.runs import Run, undo
 from kafkalog.source import Source
 from kafkalog.trimming import perform_trim, plan_trim
+from tests.kafkalog.test_recovery import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,11 +182,55 @@ def run_swap_again(root: Path, observe: Callable[[Step], None] | None = None) ->
     swap(root, observe, backup=str(root / "backup"))
 
 
+def recovery(mode: StartMode) -> Callable[[Path, Callable[[Step], None] | None], None]:
+    """`recover` in a mode, whatever is cut off."""
+
+    def run(root: Path, observe: Callable[[Step], None] | None = None) -> None:
+        partition = open_partition(str(root / "log" / PARTITION))
+        plan = plan_recovery(partition, mode, CONFIG)
+        with Run(str(root / "log"), observe) as held:
+            recover(plan, held, forced=True)
+
+    return run
+
+
+def rebuild(root: Path, observe: Callable[[Step], None] | None = None) -> None:
+    with Run(str(root / "log"), observe) as run:
+        rebuild_indexes(open_partition(str(root / "log" / PARTITION)), run, CONFIG)
+
+
+def without_indexes(root: Path) -> None:
+    for path in (root / "log" / PARTITION).glob("*index"):
+        path.unlink()
+
+
+RECOVERIES = {
+    StartMode.UNCLEAN: (
+        "crc_active_mid",
+        "torn_keep_16",
+        "duplicated_content",
+        "logstart_above_leo",
+        "offset_overflow_split",
+        "swap_c_swap_sources_intact",
+        "swap_h_timeindex_swap_missing",
+    ),
+    StartMode.FULL: ("offset_overflow_split",),
+    StartMode.CLEAN: ("index_missing_all", "swap_c_swap_sources_intact"),
+}
 COMMANDS = [
     Command("apply-retention", trim),
     Command("undo-of-apply-retention", run_undo, trim),
     Command("swap", swap, can_be_repeated=False),
     Command("swap-unclean", swap, is_clean=False, can_be_repeated=False),
+    *(
+        Command(f"recover-{mode}-{name}", recovery(mode), scenario=name, is_clean=clean)
+        for mode, names in RECOVERIES.items()
+        for name in names
+        for clean in {mode == StartMode.CLEAN, mode == StartMode.FULL}
+    ),
+    Command("rebuild-index", rebuild, without_indexes),
+    Command("swap", swap),
+    Command("swap-unclean", swap, is_clean=False),
     Command("swap-with-backup", run_swap_again),
     Command("undo", run_undo, swapped),
     Command("undo-unclean", run_undo, swapped, is_clean=False),

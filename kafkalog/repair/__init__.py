@@ -1,0 +1,26 @@
+"""Repairs in place: what a broker's start would do, before it starts; indexes made anew."""
+
+from kafkalog.repair.model import Fate, FileChange, RecoveryPlan
+from kafkalog.repair.plan import plan_recovery
+from kafkalog.repair.rebuild import (
+    Comparison,
+    IndexComparison,
+    compare_indexes,
+    rebuild_indexes,
+)
+from kafkalog.repair.recover import RecoveryDone, recover
+from kafkalog.repair.start_configs import start_config
+
+__all__ = [
+    "Comparison",
+    "Fate",
+    "FileChange",
+    "IndexComparison",
+    "RecoveryDone",
+    "RecoveryPlan",
+    "compare_indexes",
+    "plan_recovery",
+    "rebuild_indexes",
+    "recover",
+    "start_config",
+]

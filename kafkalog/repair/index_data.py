@@ -1,0 +1,32 @@
+"""Offset and time index of a stretch of a log that is sound: of a split, of a swap without them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.model import Level
+from kafkalog.recovery.directory import OFFSET_INDEX, TIME_INDEX
+from kafkalog.recovery.index_build import IndexBuild
+from kafkalog.recovery.walk import walk
+from kafkalog.recovery.walkers import Indexing
+
+if TYPE_CHECKING:
+    from kafkalog.recovery import StartConfig
+    from kafkalog.source import Source
+
+
+def index_data(
+    source: Source, start: int, end: int, base_offset: int, config: StartConfig
+) -> dict[str, bytes]:
+    """The bytes of both, by suffix, for a segment that begins at position `start` of a log.
+
+    Raises:
+        StartRefusedError: offsets go back, or do not fit into the segment.
+
+    Cost:
+        Reads the headers of the batches; memory for the entries.
+    """
+    indexes = IndexBuild(base_offset, config)
+    walk(source, start, end, Level.QUICK, Indexing(indexes, start))
+    indexes.end()
+    return {OFFSET_INDEX: indexes.offsets.data(), TIME_INDEX: indexes.times.data()}

@@ -1,0 +1,122 @@
+"""The plan of a recovery: a predicted start, and which files it changes. Nothing is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from typing import TYPE_CHECKING
+
+from kafkalog.recovery import RebuildIndexes, StartInProgress, checkpointed, usual_config
+from kafkalog.recovery.directory import LOG, SWAP, Content, segment_file
+from kafkalog.repair.model import Fate, FileChange, RecoveryPlan
+from kafkalog.repair.outcome import contents_of, whole_entries
+from kafkalog.runs.run import CLEAN_SHUTDOWN
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.recovery import PredictedStart, StartConfig, StartMode
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+_NEW_PART = "it is new"  # why a segment that a split makes gets indexes: nothing is scanned
+
+
+def plan_recovery(
+    partition: PartitionDir, mode: StartMode, config: StartConfig | None = None
+) -> RecoveryPlan:
+    """What a recovery would do with a partition directory.
+
+    Args:
+        partition: the directory.
+        mode: as which start of a broker.
+        config: what the outcome depends on; None: Kafka's defaults.
+
+    Raises:
+        UnreadableError: a file cannot be read.
+
+    Cost:
+        That of `predict_start`.
+    """
+    config = with_clock(config or usual_config(partition))
+    told = _Differences(partition)
+    start = StartInProgress(partition, mode, config=config, tell=told, trusts_swaps=False)
+    predicted = start.end()
+    before = contents_of(partition)
+    changes: list[FileChange] = []
+    if predicted.refusal is None:
+        after = whole_entries(start.contents)
+        changes = [FileChange(name, Fate.REMOVED, 0) for name in before if name not in after]
+        for name, content in after.items():
+            fate = _fate(name, before.get(name), content, told.numbers)
+            if fate is not None:
+                changes.append(FileChange(name, fate, content.size_bytes))
+    parent = os.path.dirname(os.path.abspath(partition.path))
+    return RecoveryPlan(
+        partition,
+        config,
+        predicted,
+        start.tidying,
+        tuple(sorted(changes, key=lambda change: change.name)),
+        _bytes_to_scan(predicted, before),
+        checkpointed(parent, HIGH_WATERMARKS, partition),
+        os.path.lexists(os.path.join(parent, CLEAN_SHUTDOWN)),
+    )
+
+
+def with_clock(config: StartConfig) -> StartConfig:
+    """The same, with a clock that stands still: all looks at a partition shall agree."""
+    if config.now_ms is not None:
+        return config
+    return dataclasses.replace(config, now_ms=time.time_ns() // 1_000_000)
+
+
+class _Differences:
+    """Takes the files that a prediction tells of, and notes which are not there like that.
+
+    Attributes:
+        numbers: the how manieth these were.
+    """
+
+    def __init__(self, partition: PartitionDir) -> None:
+        self.numbers: set[int] = set()
+        self._path = partition.path
+        self._count = 0
+
+    def __call__(self, name: str, data: bytes) -> None:
+        if not is_same(os.path.join(self._path, name), data):
+            self.numbers.add(self._count)
+        self._count += 1
+
+
+def is_same(path: str, data: bytes) -> bool:
+    """Whether a file has exactly these bytes."""
+    if not os.path.lexists(path):
+        return False
+    with Source(path) as source:
+        return source.size_bytes == len(data) and source.read(0, len(data)) == data
+
+
+def _fate(name: str, old: Content | None, new: Content, differing: set[int]) -> Fate | None:
+    """What becomes of a file of that name; None: it stays as it is."""
+    if new.path is None:
+        is_changed = old is None or new.told in differing or (new.told is None and old.size_bytes)
+        return Fate.WRITTEN if is_changed else None
+    if os.path.basename(new.path) != name:
+        return Fate.RENAMED if new.start == 0 else Fate.WRITTEN
+    if old is not None and (new.start, new.end) == (old.start, old.end):
+        return None
+    return Fate.WRITTEN if new.start else Fate.CUT
+
+
+def _bytes_to_scan(predicted: PredictedStart, before: dict[str, Content]) -> int:
+    """Bytes of the logs of the segments that are scanned; each counts once for each scan."""
+    size = 0
+    for action in predicted.actions:
+        if isinstance(action, RebuildIndexes) and action.why != _NEW_PART:
+            name = segment_file(action.base_offset, LOG)
+            log = before.get(name + SWAP) or before.get(name)
+            size += log.size_bytes if log is not None else 0
+    return size

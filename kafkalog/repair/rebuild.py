@@ -1,0 +1,228 @@
+"""The indexes of segments, made anew from the log as a broker does where an index is missing.
+
+Follows `LogSegment.recover` of Kafka 4.3, as `LogLoader` calls it where an `.index` is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import CorruptDataError
+from kafkalog.recovery import StartInProgress, StartMode, usual_config
+from kafkalog.recovery.directory import (
+    CLEANED,
+    DELETED,
+    INDEXES,
+    OFFSET_INDEX,
+    SWAP,
+    TRANSACTION_INDEX,
+    offset_from_name,
+    segment_file,
+)
+from kafkalog.repair.outcome import contents_of
+from kafkalog.repair.plan import is_same, with_clock
+from kafkalog.repair.settling import Settlement
+from kafkalog.repair.staging import Staging, is_left_over, remove_left_over
+from kafkalog.runs.requirements import require_own_files
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.recovery import PredictedStart, StartConfig
+    from kafkalog.runs import Run
+
+
+class Comparison(StrEnum):
+    """What an index is beside the one that is made from the log."""
+
+    SAME = "same"
+    PADDED = "padded"
+    """The same with the zeros of preallocation behind it, as a broker that is killed leaves it."""
+    DIFFERENT = "different"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexComparison:
+    """One index.
+
+    Attributes:
+        path: the file.
+        base_offset: of its segment.
+        result: what the file is beside the new one.
+        size_bytes: of the file as it is; None where it is missing.
+        new_size_bytes: of the new one.
+    """
+
+    path: str
+    base_offset: int
+    result: Comparison
+    size_bytes: int | None
+    new_size_bytes: int
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a rebuild writes the file."""
+        return self.result != Comparison.SAME
+
+
+def compare_indexes(
+    partition: PartitionDir,
+    config: StartConfig | None = None,
+    base_offsets: Collection[int] | None = None,
+) -> tuple[IndexComparison, ...]:
+    """What a rebuild would make of the indexes of a partition. Nothing is written.
+
+    Args:
+        partition: the directory.
+        config: sizes and density of the indexes; None: Kafka's defaults.
+        base_offsets: the segments; None: all.
+
+    Returns:
+        The indexes by segment, then kind.
+
+    Raises:
+        CorruptDataError: the log is damaged, or a crash has left something to be finished.
+        UnreadableError: a file cannot be read.
+
+    Cost:
+        Reads the logs once, and of the logs before them what no producer snapshot covers; memory
+        for the producers and the indexes of a few segments.
+    """
+    comparing = _Comparing(partition, base_offsets)
+    _scan(partition, config, base_offsets, comparing)
+    return comparing.result()
+
+
+def rebuild_indexes(
+    partition: PartitionDir,
+    run: Run,
+    config: StartConfig | None = None,
+    base_offsets: Collection[int] | None = None,
+) -> tuple[IndexComparison, ...]:
+    """Make the indexes of a partition anew.
+
+    The new ones are written beside the old ones and synced, then put in their place: at any moment,
+    also after a crash, each is the old one or the new one, whole. An `.index` that was missing
+    comes last, so that a broker would build all three again.
+
+    Args:
+        partition: the directory.
+        run: holds the lock of the log directory.
+        config, base_offsets: as those of `compare_indexes`.
+
+    Returns:
+        The indexes as they were, as `compare_indexes` does.
+
+    Raises:
+        CorruptDataError, UnreadableError: as `compare_indexes`; nothing was changed.
+        RefusedError: the directory holds links.
+        UnwritableError: a step failed.
+    """
+    require_own_files(partition)
+    wanted = _base_offsets(partition, base_offsets)
+    names = [segment_file(base, suffix) for base in wanted for suffix in INDEXES]
+    before = contents_of(partition)
+    touched = [name for name in before if name in names or is_left_over(name)]
+    with run.partition(partition, touched) as changing:
+        remove_left_over(changing.changes, partition)
+        staging = Staging(changing.changes, partition, INDEXES)
+        try:
+            comparing = _Comparing(partition, base_offsets, staging)
+            start = _scan(partition, config, base_offsets, comparing)
+            new = {name: start.contents[name] for name in names if name in start.contents}
+            Settlement(changing.changes, before, {**before, **new}, staging).perform()
+        finally:
+            staging.discard()
+    return comparing.result()
+
+
+class _Comparing:
+    """Compares the indexes that a scan tells of with those that are there, and hands them on."""
+
+    def __init__(
+        self,
+        partition: PartitionDir,
+        base_offsets: Collection[int] | None,
+        tell: Callable[[str, bytes], None] | None = None,
+    ) -> None:
+        self._path = partition.path
+        self._wanted = _base_offsets(partition, base_offsets)
+        self._tell = tell
+        self._found: dict[str, IndexComparison] = {}
+
+    def __call__(self, name: str, data: bytes) -> None:
+        if name.endswith(INDEXES) and (base_offset := offset_from_name(name)) in self._wanted:
+            path = os.path.join(self._path, name)
+            self._found[path] = _comparison(path, base_offset, data)
+        if self._tell is not None:
+            self._tell(name, data)
+
+    def result(self) -> tuple[IndexComparison, ...]:
+        """What was found, by segment."""
+        return tuple(sorted(self._found.values(), key=lambda it: (it.base_offset, it.path)))
+
+
+def _scan(
+    partition: PartitionDir,
+    config: StartConfig | None,
+    base_offsets: Collection[int] | None,
+    tell: Callable[[str, bytes], None],
+) -> StartInProgress:
+    """A clean start on the directory as if the segments had no offset index."""
+    if any(entry.name.name.endswith((CLEANED, SWAP, DELETED)) for entry in partition.files):
+        raise CorruptDataError(
+            "A cleaning or a deletion was interrupted here.",
+            path=partition.path,
+            hint=f"`kafkalog recover {partition.path}` finishes it.",
+        )
+    wanted = {segment_file(base, OFFSET_INDEX) for base in _base_offsets(partition, base_offsets)}
+    without = tuple(entry for entry in partition.files if entry.name.name not in wanted)
+    start = StartInProgress(
+        replace(partition, files=without),
+        StartMode.CLEAN,
+        config=with_clock(config or usual_config(partition)),
+        tell=tell,
+    )
+    _require_sound(partition, start.end())
+    return start
+
+
+def _base_offsets(partition: PartitionDir, wanted: Collection[int] | None) -> list[int]:
+    there = [segment.base_offset for segment in partition.segments]
+    return there if wanted is None else [base for base in there if base in wanted]
+
+
+def _require_sound(partition: PartitionDir, predicted: PredictedStart) -> None:
+    """Raise `CorruptDataError` where the scan would cut, or could not end."""
+    words = None
+    if predicted.refusal is not None:
+        words = f"{predicted.refusal.error}: {predicted.refusal.message}"
+    elif predicted.cuts:
+        words = predicted.cuts[0].why
+    if words is not None:
+        raise CorruptDataError(
+            f"The log is damaged: {words}.",
+            path=partition.path,
+            hint=f"`kafkalog recover {partition.path}` says what a broker makes of it; "
+            f"`kafkalog salvage {partition.path} --to DIR` keeps what is sound behind the damage.",
+        )
+
+
+def _comparison(path: str, base_offset: int, data: bytes) -> IndexComparison:
+    if not os.path.lexists(path):
+        return IndexComparison(path, base_offset, Comparison.MISSING, None, len(data))
+    result = Comparison.SAME
+    with Source(path) as source:
+        size = source.size_bytes
+        if not is_same(path, data):
+            result = Comparison.DIFFERENT
+            if size > len(data) and source.read(0, len(data)) == data:
+                is_padded = not path.endswith(TRANSACTION_INDEX) and source.is_zero_from(len(data))
+                result = Comparison.PADDED if is_padded else Comparison.DIFFERENT
+    return IndexComparison(path, base_offset, result, size, len(data))

@@ -1,0 +1,47 @@
+"""What keeps a repair from being done in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import CorruptDataError, RefusedError
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from kafkalog.repair.model import RecoveryPlan
+
+
+def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
+    """What is planned may be done.
+
+    Args:
+        plan: of the recovery.
+        forced: whether records below the high watermark may go.
+
+    Raises:
+        CorruptDataError: a broker could not load the log.
+        RefusedError: it is KRaft's own log, or committed records would go.
+    """
+    partition, refusal = plan.partition, plan.predicted.refusal
+    if refusal is not None:
+        raise CorruptDataError(
+            f"A broker cannot load this log: {refusal.error}: {refusal.message}.",
+            path=partition.path,
+            hint=f"`kafkalog salvage {partition.path} --to DIR` copies what is sound.",
+        )
+    if partition.topic == CLUSTER_METADATA_TOPIC and plan.changes:
+        raise RefusedError(
+            "KRaft's own log is recovered by the broker alone: it scans the whole at each start.",
+            path=partition.path,
+            hint="Start the broker.",
+        )
+    if plan.committed_lost is not None and not forced:
+        first, last = plan.committed_lost
+        raise RefusedError(
+            f"Offsets {first} to {last}, which are below the high watermark "
+            f"{plan.high_watermark}, would be lost.",
+            path=partition.path,
+            note="Other replicas may have them: if this one becomes the leader, they lose them.",
+            hint="Move the partition directory away and let the broker replicate it anew; or "
+            f"`kafkalog salvage {partition.path} --to DIR`; or --force.",
+        )

@@ -1,0 +1,112 @@
+"""New files of a partition until they are put in place, under names that no broker looks at."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from kafkalog.repair.plan import is_same
+from kafkalog.source import Source
+from kafkalog.storage import TEMPORARY_SUFFIX
+
+if TYPE_CHECKING:
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.storage import Changes
+
+_COPIED_AT_ONCE = 1 << 20
+_STAGED = re.compile(r"kafkalog-\d+" + re.escape(TEMPORARY_SUFFIX))
+
+
+class Staging:
+    """Takes the files that a prediction tells of and writes those that are not there like that.
+
+    Each is synced. Until they are put in place nothing else has changed; a crash leaves them to the
+    next repair, which removes them, and brokers take no notice.
+
+    Args:
+        changes: of the partition directory.
+        partition: the directory as it is.
+        suffixes: of the files that are wanted.
+
+    Attributes:
+        names: what those are called that are written, by the how manieth file they are; those of a
+            new segment, which are empty and not told of, by their names.
+    """
+
+    def __init__(
+        self, changes: Changes, partition: PartitionDir, suffixes: tuple[str, ...] = ("",)
+    ) -> None:
+        self.names: dict[int | str, str] = {}
+        self._changes = changes
+        self._suffixes = suffixes
+        self._count = 0
+        self._written = 0
+        self._latest: dict[str, int] = {}  # the number that a name has been told with last
+        there = [entry.path for entry in partition.files if entry.error is None]
+        self._like = next((path for path in there if path.endswith(".log")), None)
+        self._like = self._like or next(iter(there), None)
+
+    def __call__(self, name: str, data: bytes) -> None:
+        """Take a file; one of the same name that came before is not wanted any more."""
+        number, self._count = self._count, self._count + 1
+        self._drop(self._latest.pop(name, None))
+        if not name.endswith(self._suffixes) or is_same(self._changes.path(name), data):
+            return
+        self._write(number, name, data)
+        self._latest[name] = number
+
+    def make_empty(self, name: str) -> None:
+        """Take an empty file that was not told of."""
+        self._write(name, name, b"")
+
+    def shorten(self, name: str, size_bytes: int) -> None:
+        """Put a copy of the beginning of a file in its place."""
+        path = self._changes.path(name)
+        staged = self._next_name()
+        with Source(path) as source, self._changes.create(staged, like=path) as file:
+            starts = range(0, size_bytes, _COPIED_AT_ONCE)
+            sizes = (min(_COPIED_AT_ONCE, size_bytes - start) for start in starts)
+            file.writelines(source.read(*piece) for piece in zip(starts, sizes, strict=True))
+        self._changes.rename(staged, name)
+
+    def _next_name(self) -> str:
+        self._written += 1
+        return f"kafkalog-{self._written}{TEMPORARY_SUFFIX}"
+
+    def _write(self, key: int | str, name: str, data: bytes) -> None:
+        path = self._changes.path(name)
+        staged = self._next_name()
+        with self._changes.create(
+            staged, like=path if os.path.lexists(path) else self._like
+        ) as file:
+            file.write(data)
+        self.names[key] = staged
+
+    def discard(self) -> None:
+        """Remove what has not been put in place."""
+        for key in list(self.names):
+            self._drop(key)
+
+    def put(self, number: int | None, name: str) -> bool:
+        """Put a file in place, where it was written at all; whether it was."""
+        staged = self.names.pop(name if number is None else number, None)
+        if staged is not None:
+            self._changes.rename(staged, name)
+        return staged is not None
+
+    def _drop(self, key: int | str | None) -> None:
+        if key is not None and key in self.names:
+            self._changes.remove(self.names.pop(key), missing_ok=True)
+
+
+def is_left_over(name: str) -> bool:
+    """Whether a file is what a repair that was killed left."""
+    return _STAGED.fullmatch(name) is not None
+
+
+def remove_left_over(changes: Changes, partition: PartitionDir) -> None:
+    """Remove what a repair that was killed left."""
+    for entry in partition.files:
+        if is_left_over(entry.name.name):
+            changes.remove(entry.name.name)

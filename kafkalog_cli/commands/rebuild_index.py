@@ -1,0 +1,176 @@
+"""`kafkalog rebuild-index`: offset, time and transaction indexes, made anew from the log."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkalog_cli.options import (
+    BackupOption,
+    ConfigOption,
+    ExactOption,
+    FormatOption,
+    InPlaceOption,
+    MetadataDirOption,
+    NowOption,
+    PropertiesOption,
+    TopicFirstOption,
+    YesOption,
+    parse_configs,
+    parse_time,
+)
+from kafkalog_cli.render.writer import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kafkalog.configs import ConfigSources
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.recovery import StartConfig
+    from kafkalog.repair import IndexComparison
+    from kafkalog.runs import Run
+    from kafkalog_cli.outcome import Outcome
+
+
+def rebuild_index(
+    path: Annotated[
+        str,
+        typer.Argument(metavar="PATH", help="Log directory, partition directory or .log file."),
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Only compare, as without --in-place.")
+    ] = False,
+    in_place: InPlaceOption = False,
+    yes: YesOption = False,
+    backup: BackupOption = None,
+    config: ConfigOption = None,
+    properties: PropertiesOption = None,
+    topic_first: TopicFirstOption = False,
+    metadata_dir: MetadataDirOption = None,
+    now: NowOption = None,
+    form: FormatOption = Format.TABLE,
+    exact: ExactOption = False,
+) -> int:
+    """Make .index, .timeindex and .txnindex anew, as a broker does where an index is missing.
+
+    Without --in-place it compares those that are there with those the log gives: `same`, `padded`
+    (the zeros of a killed broker behind it), `different`, `missing`. Indexes that differ need not
+    be wrong: a broker that appends makes other entries than one that scans, and the density is a
+    config. The log directory is locked; the new files are written beside the old ones, then take
+    their places. A log that is damaged is refused: recover and salvage are for that. The status is
+    1 where an index is missing or differs, and nothing was done about it.
+
+    \b
+    kafkalog rebuild-index orders-0 --check
+    kafkalog rebuild-index orders-0 --in-place --yes
+    """
+    from kafkalog.configs import ConfigSources
+    from kafkalog.errors import UsageError
+    from kafkalog.runs import Run
+    from kafkalog.storage import LogDirLock
+    from kafkalog_cli.confirmation import consents, require_consent
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render import rebuilt as show
+    from kafkalog_cli.render.diagnostics import show_note
+    from kafkalog_cli.render.writer import Writer
+    from kafkalog_cli.repair_targets import locked_directory, partitions_at, segment_at
+
+    require_consent(in_place=in_place, yes=yes)
+    if not in_place and backup is not None:
+        raise UsageError("--backup is about --in-place.", hint="A plan changes nothing.")
+    if check and in_place:
+        raise UsageError("--check changes nothing, --in-place does.", hint="Give one of them.")
+    sources = ConfigSources(
+        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+    )
+    now_ms = parse_time(now if now is not None else "-0s")
+    outcome = Outcome()
+    log_dir, segment = locked_directory(path), segment_at(path)
+    wanted = None if segment is None else (segment,)
+    done: set[str] = set()
+    with ExitStack() as held, Writer(show.index_view(exact=exact), form, outcome.defect) as out:
+        run = None
+        if in_place:
+            run = Run(log_dir, command="rebuild-index", arguments=sys.argv[1:], backup=backup)
+            held.enter_context(run)
+            for name in run.restored:
+                show_note(f"{name} was brought back to what it was before the run that was killed")
+        elif log_dir is not None:
+            held.enter_context(LogDirLock(log_dir))
+        partitions = [one for one in partitions_at(path) if run is None or not run.is_done(one)]
+        with_configs = _with_configs(partitions, sources, now_ms, outcome)
+        # One scan is enough where nobody looks at the plan.
+        compared = _scanned(with_configs, wanted, outcome, run if yes else None)
+        indexes = [index for _, _, found in compared for index in found]
+        for index in indexes:
+            out.write(index)
+        out.flush()
+        changed = [one for one in compared if any(index.is_changed for index in one[2])]
+        if run is not None and not yes and changed:
+            question = f"Rebuild indexes of {len(changed)} partitions in {path}?"
+            if consents(question, yes=yes):
+                again = [(partition, config) for partition, config, _ in changed]
+                changed = _scanned(again, wanted, outcome, run)
+                done = {partition.path for partition, _, _ in changed}
+        elif run is not None:
+            done = {partition.path for partition, _, _ in compared}
+        summary = show.index_summary(indexes, done)
+        if form in (Format.NDJSON, Format.JSON):
+            out.write_row(show.index_summary_row(summary))
+    if form == Format.TABLE:
+        show.print_index_summary(summary, in_place=in_place)
+    outcome.fail_if(summary.to_write > summary.written)
+    return outcome.status
+
+
+def _with_configs(
+    partitions: list[PartitionDir], sources: ConfigSources, now_ms: int, outcome: Outcome
+) -> list[tuple[PartitionDir, StartConfig]]:
+    """Each partition that has a log, and what its topic's configs come to."""
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.repair import start_config
+    from kafkalog_cli.render.configs import tell_metadata
+
+    found = []
+    around = None
+    for partition in partitions:
+        if not partition.segments:
+            continue
+        try:
+            if around is None:
+                around = sources.in_log_dir(os.path.dirname(os.path.abspath(partition.path)))
+                tell_metadata(around, outcome)
+            config, _ = start_config(partition, around.of_topic(partition.topic), now_ms)
+        except KafkaLogError as stop:
+            outcome.error(stop)
+            continue
+        found.append((partition, config))
+    return found
+
+
+def _scanned(
+    wanted: list[tuple[PartitionDir, StartConfig]],
+    segments: Collection[int] | None,
+    outcome: Outcome,
+    run: Run | None,
+) -> list[tuple[PartitionDir, StartConfig, tuple[IndexComparison, ...]]]:
+    """The indexes of each partition, compared; with a run they are made anew, too."""
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.repair import compare_indexes, rebuild_indexes
+
+    found = []
+    for partition, config in wanted:
+        try:
+            if run is None:
+                indexes = compare_indexes(partition, config, segments)
+            else:
+                indexes = rebuild_indexes(partition, run, config, segments)
+        except KafkaLogError as stop:
+            outcome.error(stop)
+            continue
+        found.append((partition, config, indexes))
+    return found

@@ -1,0 +1,225 @@
+"""`kafkalog recover`: what a broker's start would do, said or done before it starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkalog_cli.options import (
+    BackupOption,
+    ConfigOption,
+    ExactOption,
+    FormatOption,
+    InPlaceOption,
+    MetadataDirOption,
+    NowOption,
+    PropertiesOption,
+    TopicFirstOption,
+    YesOption,
+    parse_configs,
+    parse_rate,
+    parse_time,
+)
+from kafkalog_cli.render.writer import Format
+
+if TYPE_CHECKING:
+    from kafkalog.configs import ConfigSources, ConfigValue
+    from kafkalog.recovery import StartMode
+    from kafkalog.repair import RecoveryDone, RecoveryPlan
+    from kafkalog.runs import Run
+    from kafkalog_cli.outcome import Outcome
+
+
+class ScanFrom(StrEnum):
+    """Where a scan begins."""
+
+    CHECKPOINT = "checkpoint"
+    START = "start"
+
+
+def recover(
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="Log directory or partition directory.")
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say what would be done, as without --in-place.")
+    ] = False,
+    in_place: InPlaceOption = False,
+    yes: YesOption = False,
+    backup: BackupOption = None,
+    scan_from: Annotated[
+        ScanFrom, typer.Option("--from", help="Scan from the recovery point, or everything.")
+    ] = ScanFrom.CHECKPOINT,
+    assume_clean: Annotated[
+        bool, typer.Option("--assume-clean", help="As after a clean shutdown: nothing is scanned.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Cut also below the high watermark.")
+    ] = False,
+    rate: Annotated[
+        str, typer.Option("--rate", metavar="SIZE", help="What a broker scans a second.")
+    ] = "200MiB",
+    config: ConfigOption = None,
+    properties: PropertiesOption = None,
+    topic_first: TopicFirstOption = False,
+    metadata_dir: MetadataDirOption = None,
+    now: NowOption = None,
+    form: FormatOption = Format.TABLE,
+    exact: ExactOption = False,
+) -> int:
+    """Finish what a crash left, cut torn ends, rebuild indexes: as a broker's unclean start.
+
+    Interrupted compactions and deletions are finished or rolled back; segments from the recovery
+    point on are scanned, and the log ends at the first batch that is not sound; indexes, producer
+    snapshots and leader epochs are made anew. Without --in-place it only says so, and how much a
+    broker would scan. Records below the high watermark are cut off with --force alone: another
+    replica may still have them, so that replicating the partition anew is better, and salvage keeps
+    what is sound behind the damage.
+
+    The log directory is locked as a broker locks it. Killed at any point, another recovery or the
+    start of a broker comes to the same end. The mark of a clean shutdown is never made; it is
+    removed before a scan changes anything. The status is 1 where something is to be done, or was
+    lost.
+
+    \b
+    kafkalog recover /var/lib/kafka --check
+    kafkalog recover orders-0 --from start --in-place --yes
+    """
+    from kafkalog.configs import ConfigSources
+    from kafkalog.errors import UsageError
+    from kafkalog.recovery import StartMode
+    from kafkalog.runs import Run
+    from kafkalog.storage import LogDirLock
+    from kafkalog_cli.confirmation import consents, require_consent
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render import recoveries as show
+    from kafkalog_cli.render.diagnostics import show_note
+    from kafkalog_cli.render.writer import Writer
+    from kafkalog_cli.repair_targets import locked_directory
+
+    require_consent(in_place=in_place, yes=yes)
+    if not in_place and (backup is not None or force):
+        raise UsageError("--backup and --force are about --in-place.")
+    if check and in_place:
+        raise UsageError("--check changes nothing, --in-place does.", hint="Give one of them.")
+    if assume_clean and scan_from != ScanFrom.CHECKPOINT:
+        raise UsageError("--assume-clean scans nothing, --from says from where to scan.")
+    mode = StartMode.FULL if scan_from == ScanFrom.START else StartMode.UNCLEAN
+    mode = StartMode.CLEAN if assume_clean else mode
+    sources = ConfigSources(
+        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+    )
+    now_ms = parse_time(now if now is not None else "-0s")
+    scan_rate = parse_rate(rate)
+    outcome = Outcome()
+    log_dir = locked_directory(path)
+    done: dict[str, RecoveryDone] = {}
+    with ExitStack() as held, Writer(show.recovery_view(exact=exact), form, outcome.defect) as out:
+        run = None
+        if in_place:
+            run = Run(log_dir, command="recover", arguments=sys.argv[1:], backup=backup)
+            held.enter_context(run)
+            for name in run.restored:
+                show_note(f"{name} was brought back to what it was before the run that was killed")
+        elif log_dir is not None:
+            held.enter_context(LogDirLock(log_dir))
+        planned = _plans(path, mode, sources, now_ms, run, outcome)
+        plans = [plan for plan, _ in planned]
+        if form == Format.TABLE:
+            for plan in plans:
+                out.write(plan)
+            out.flush()
+            _tell_notes(plans)
+        if run is not None and plans:
+            count = sum(bool(plan.changes) for plan in plans)
+            question = f"Change {count} partitions in {path}?"
+            if not count or consents(question, yes=yes):
+                done = _perform(run, plans, outcome, forced=force)
+        if form != Format.TABLE:
+            for plan, configs in planned:
+                out.write_row(show.recovery_row(plan, configs, done.get(plan.partition.path)))
+        summary = show.RecoverySummary(tuple(plans), len(done), scan_rate, in_place)
+        if form in (Format.NDJSON, Format.JSON):
+            out.write_row(show.recovery_summary_row(summary))
+    if form == Format.TABLE and plans:
+        show.print_recovery_summary(summary, exact=exact)
+    outcome.fail_if(any(_is_found(plan, in_place=in_place) for plan in plans))
+    return outcome.status
+
+
+def _plans(
+    path: str,
+    mode: StartMode,
+    sources: ConfigSources,
+    now_ms: int,
+    run: Run | None,
+    outcome: Outcome,
+) -> list[tuple[RecoveryPlan, tuple[ConfigValue, ...]]]:
+    """The plan of each partition, and the configs it depends on."""
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.repair import plan_recovery, start_config
+    from kafkalog_cli.render.configs import tell_metadata
+    from kafkalog_cli.render.diagnostics import show_note
+    from kafkalog_cli.repair_targets import partitions_at
+
+    found = []
+    around = None
+    for partition in partitions_at(path):
+        if run is not None and run.is_done(partition):
+            show_note(f"{partition.path} was done by an earlier run with this backup")
+            continue
+        try:
+            if around is None:
+                around = sources.in_log_dir(os.path.dirname(os.path.abspath(partition.path)))
+                tell_metadata(around, outcome)
+            config, values = start_config(partition, around.of_topic(partition.topic), now_ms)
+            found.append((plan_recovery(partition, mode, config), values))
+        except KafkaLogError as stop:
+            outcome.error(stop)
+    return found
+
+
+def _perform(
+    run: Run, plans: list[RecoveryPlan], outcome: Outcome, *, forced: bool
+) -> dict[str, RecoveryDone]:
+    """Do what the plans say; those that went through, by path."""
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.recovery import start_line
+    from kafkalog.repair import recover as run_recovery
+    from kafkalog_cli.render.diagnostics import show_note
+
+    done = {}
+    for plan in plans:
+        try:
+            result = run_recovery(plan, run, forced=forced)
+        except KafkaLogError as stop:
+            outcome.error(stop)
+            continue
+        done[plan.partition.path] = result
+        if not result.is_settled:
+            show_note(f"{plan.partition.path}: the next start will {start_line(result.after)}")
+    return done
+
+
+def _tell_notes(plans: list[RecoveryPlan]) -> None:
+    from kafkalog_cli.render.diagnostics import show_note
+
+    for plan in plans:
+        for words in (*plan.predicted.assumptions, *plan.predicted.notes):
+            show_note(f"{plan.partition.path}: {words}")
+    if any(plan.drops_mark for plan in plans):
+        show_note("the mark of a clean shutdown goes: the next start of a broker scans, too")
+
+
+def _is_found(plan: RecoveryPlan, *, in_place: bool) -> bool:
+    """Whether there is something to be done, or something is lost by it."""
+    from kafkalog.recovery import Verdict
+
+    if in_place:
+        return bool(plan.predicted.records_lost)
+    return plan.predicted.verdict != Verdict.NOTHING

@@ -1,0 +1,124 @@
+"""A real broker on directories that were recovered after it was killed, and damaged since."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.log_dir import LogDir, open_path
+from kafkalog.recovery import StartMode, Verdict
+from kafkalog.repair import plan_recovery, recover
+from kafkalog.runs import Run
+from tests.kafka import broker_data
+from tests.kafka.conftest import SEED_VARIABLE
+from tests.kafka.test_salvaged_logs import served
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.broker_data import BrokerData
+
+pytestmark = pytest.mark.kafka
+
+EPOCHS = "leader-epoch-checkpoint"
+
+
+def damage(partition: Path, rng: random.Random) -> str:
+    """What a crash of a machine may leave: a torn end, lost indexes, left-overs."""
+    log = max(partition.glob("*.log"))
+    kind = rng.choice(("torn", "garbage", "index", "left-overs", "snapshots"))
+    if kind == "torn" and log.stat().st_size:
+        os.truncate(log, max(0, log.stat().st_size - rng.randrange(1, 40)))
+    elif kind == "garbage":
+        with log.open("ab") as file:
+            file.write(rng.randbytes(rng.randrange(1, 300)))
+    elif kind == "index":
+        for path in partition.glob("*.index"):
+            path.unlink()
+    elif kind == "left-overs":
+        for suffix in (".cleaned", ".deleted"):
+            shutil.copy(log, f"{log}{suffix}")
+    else:
+        for path in partition.glob("*.snapshot"):
+            path.unlink()
+    return kind
+
+
+def recovered(log_dir: Path, mode: StartMode) -> dict[str, int]:
+    """Log end offsets by partition, after a recovery of everything but KRaft's own log."""
+    found = open_path(str(log_dir))
+    assert isinstance(found, LogDir)
+    ends = {}
+    with Run(str(log_dir)) as run:
+        for partition in found.partitions:
+            plan = plan_recovery(partition, mode)
+            if partition.topic.startswith("__cluster"):
+                continue
+            done = recover(plan, run, forced=True)
+            assert done.after.verdict in (Verdict.NOTHING, Verdict.REBUILD), partition.path
+            assert done.is_settled or mode == StartMode.FULL, partition.path
+            ends[os.path.basename(partition.path)] = done.log_end_offset
+    return ends
+
+
+@pytest.mark.usefixtures("harness")
+def test_a_broker_starts_on_what_was_recovered(broker: BrokerData, tmp_path: Path) -> None:
+    """It serves each record below the new end, cuts nothing any more, and goes on.
+
+    `ServedLogs` itself writes: its broker's own topics grow while it runs.
+    """
+    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    print("seed", seed)
+    rng = random.Random(seed)
+    log_dir = tmp_path / "log"
+    shutil.copytree(broker.log_dir("live"), log_dir)
+    kinds = {
+        name: damage(log_dir / name, rng)
+        for name in broker.partitions()
+        if not name.startswith("__") and list((log_dir / name).glob("*.log"))
+    }
+    ends = recovered(log_dir, StartMode.FULL)
+    before = broker_data.fingerprint(log_dir)
+    new = served(log_dir, tmp_path / "served")
+    after = broker_data.fingerprint(log_dir)
+    count = 0
+    for name, kind in kinds.items():
+        wanted = [row for row in broker.records(name) if row["offset"] < ends[name]]
+        assert list(new.records(name)) == wanted, (name, kind)
+        count += len(wanted)
+        for path, (size, _, digest) in before.items():
+            if path.startswith(f"{name}/") and path.endswith((".log", ".txnindex")):
+                assert (after[path][0], after[path][2]) == (size, digest), (path, kind)
+    assert count > 500
+    assert len(set(kinds.values())) > 2
+
+
+@pytest.mark.usefixtures("harness")
+def test_a_killed_broker_goes_on_after_a_recovery(tmp_path: Path) -> None:
+    """Its next life appends to what was recovered, and the one after that closes it cleanly."""
+    states = broker_data.run_broker_lives(tmp_path / "lives", 7, ("killed",))
+    log_dir = tmp_path / "lives" / "log"
+    ends = recovered(log_dir, StartMode.UNCLEAN)
+    assert states
+    assert ends
+    place = tmp_path / "next"
+    place.mkdir()
+    broker_data.java("kafkalog.harness.BrokerLife", str(log_dir), "7", "2", "closed", cwd=place)
+    found = open_path(str(log_dir))
+    assert isinstance(found, LogDir)
+    grown = 0
+    for partition in found.partitions:
+        if partition.topic.startswith("__cluster"):
+            continue  # the broker scans it whole, whatever is assumed
+        plan = plan_recovery(partition, StartMode.CLEAN)
+        assert plan.predicted.verdict == Verdict.NOTHING
+        assert plan.predicted.loaded is not None
+        end = plan.predicted.loaded.log_end_offset
+        name = os.path.basename(partition.path)
+        assert end >= ends.get(name, 0)
+        grown += end > ends.get(name, end)
+    assert grown

@@ -1,0 +1,186 @@
+"""`recover` and `rebuild-index`: plans, refusals, statuses, the way back."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from docs import output_page
+from tests.kafkalog.repair.test_recover import files
+from tests.kafkalog.test_recovery import Scenario, scenarios
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["scenarios"]
+
+SETTINGS = ("--config", "index.interval.bytes=200", "--config", "segment.index.bytes=65536")
+SETTINGS = (*SETTINGS, "--now", "1700086400000")
+IN_PLACE = (*SETTINGS, "--in-place", "--yes")
+
+
+@pytest.fixture
+def damaged(scenarios: list[Scenario], tmp_path: Path) -> Any:
+    def copy(name: str) -> Path:
+        return next(found for found in scenarios if found.name == name).copy(tmp_path)
+
+    return copy
+
+
+def test_a_plan_changes_nothing_and_says_all(damaged: Any, kafkalog: Any) -> None:
+    partition = damaged("crc_active_mid")
+    before = files(partition)
+    result = kafkalog("recover", partition, *SETTINGS, "--format", "ndjson")
+    assert result.status == 1
+    recovery, summary = map(json.loads, result.stdout.splitlines())
+    assert not output_page.mistakes(recovery) + output_page.mistakes(summary)
+    assert (recovery["verdict"], recovery["log_end_offset"]) == ("truncate", 56)
+    assert (recovery["lost_from"], recovery["records_lost"]) == (56, 10)
+    assert recovery["bytes_to_scan"] == (partition / f"{51:020}.log").stat().st_size
+    assert summary["scan_ms"] == summary["bytes_to_scan"] * 1000 // (200 << 20)
+    assert files(partition) == before
+    assert kafkalog("recover", partition, *SETTINGS).status == 1
+
+
+def test_what_is_below_the_high_watermark_is_not_cut_off(damaged: Any, kafkalog: Any) -> None:
+    """Unless it is forced: other replicas may have it."""
+    partition = damaged("crc_active_mid")
+    before = files(partition)
+    watermark = partition.parent / "replication-offset-checkpoint"
+    watermark.write_text("0\n1\norders 0 60\n")
+    refused = kafkalog("recover", partition, *IN_PLACE)
+    assert refused.status == 4
+    assert "Offsets 56 to 59" in refused.stderr
+    assert "replicate it anew" in " ".join(refused.stderr.split())
+    assert files(partition) == before
+    assert kafkalog("recover", partition, *IN_PLACE, "--force").status == 1
+    again = kafkalog("recover", partition, *SETTINGS)
+    assert (again.status, b"nothing" in again.stdout) == (0, True)
+
+
+def test_checkpoints_say_nothing_beyond_the_log(damaged: Any, kafkalog: Any) -> None:
+    """Recovery point and cleaner offset go down to the log's end, other partitions' stay."""
+    partition = damaged("crc_active_mid")
+    log_dir = partition.parent
+    for name in ("recovery-point-offset-checkpoint", "cleaner-offset-checkpoint"):
+        (log_dir / name).write_text("0\n2\norders 0 64\nothers 1 99\n")
+    (log_dir / "replication-offset-checkpoint").write_text("0\n0\n")
+    assert kafkalog("recover", partition, *IN_PLACE, "--from", "start").status == 1
+    for name in ("recovery-point-offset-checkpoint", "cleaner-offset-checkpoint"):
+        lines = (log_dir / name).read_text().splitlines()
+        assert sorted(lines[2:]) == ["orders 0 56", "others 1 99"], name
+
+
+def test_the_mark_of_a_clean_shutdown_goes_and_never_comes(damaged: Any, kafkalog: Any) -> None:
+    partition = damaged("crc_active_mid")
+    mark = partition.parent / ".kafka_cleanshutdown"
+    mark.write_text("{}")
+    kafkalog("recover", partition, *IN_PLACE, "--assume-clean")
+    assert mark.exists(), "a clean start changes nothing that the mark is not true of"
+    kafkalog("recover", partition, *IN_PLACE, "--force")
+    assert not mark.exists()
+    assert kafkalog("recover", partition, *IN_PLACE).status == 0
+    assert not mark.exists()
+
+
+def test_undo_brings_a_recovered_partition_back(
+    damaged: Any, kafkalog: Any, tmp_path: Path
+) -> None:
+    """A log that is cut and kept by a hard link is replaced by a copy: the link is whole."""
+    partition = damaged("crc_old_segment")
+    before = files(partition)
+    backup = tmp_path / "backup"
+    words = ("recover", partition, *IN_PLACE, "--force", "--from", "start", "--backup", backup)
+    result = kafkalog(*words)
+    assert result.status == 1, result.stderr
+    assert files(partition) != before
+    undone = kafkalog("undo", backup, "--in-place", "--yes")
+    assert undone.status == 0, undone.stderr
+    assert files(partition) == before
+
+
+def test_a_log_that_no_broker_loads_is_left_as_it_is(damaged: Any, kafkalog: Any) -> None:
+    partition = damaged("epoch_garbage")
+    before = files(partition)
+    assert kafkalog("recover", partition, *SETTINGS).status == 1
+    result = kafkalog("recover", partition, *IN_PLACE)
+    assert result.status == 6
+    assert "salvage" in result.stderr
+    assert files(partition) == before
+
+
+@pytest.mark.parametrize("command", ["recover", "rebuild-index"])
+def test_a_broker_keeps_both_off(command: str, damaged: Any, kafkalog: Any) -> None:
+    """The lock is that of another process, as our own would not keep us off."""
+    partition = damaged("intact")
+    code = (
+        "import fcntl,sys\n"
+        "file=open(sys.argv[1],'w')\n"
+        "fcntl.lockf(file,fcntl.LOCK_EX)\n"
+        "print('locked',flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    lock = partition.parent / ".lock"
+    words = [sys.executable, "-c", code, lock]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        before = files(partition)
+        for options in (SETTINGS, IN_PLACE):
+            result = kafkalog(command, partition, *options)
+            assert (result.status, "log-dir-in-use" in result.stderr) == (4, True)
+        assert files(partition) == before
+    with lock.open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--check", "--in-place", "--yes"),
+        ("--in-place",),
+        ("--yes",),
+        ("--backup", "somewhere"),
+        ("--assume-clean", "--from", "start"),
+        ("--force",),
+    ],
+)
+def test_options_that_contradict_each_other(
+    options: tuple[str, ...], damaged: Any, kafkalog: Any
+) -> None:
+    assert kafkalog("recover", damaged("intact"), *options).status == 2
+
+
+def test_indexes_are_compared_then_written(damaged: Any, kafkalog: Any) -> None:
+    partition = damaged("intact")
+    before = files(partition)
+    for path in partition.glob("*.index"):
+        path.unlink()
+    result = kafkalog("rebuild-index", partition, *SETTINGS, "--format", "ndjson")
+    assert result.status == 1
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert not [mistake for row in rows for mistake in output_page.mistakes(row)]
+    assert {row["result"] for row in rows[:-1]} == {"missing", "padded", "same"}
+    assert kafkalog("rebuild-index", partition, *IN_PLACE).status == 0
+    after = files(partition)
+    assert after.keys() == before.keys()
+    active = f"{51:020}."  # its indexes are preallocated, for a broker that is at work
+    assert {name for name in after if after[name] != before[name]} == {
+        f"{active}index",
+        f"{active}timeindex",
+    }
+    log = partition / f"{0:020}.log"
+    alone = kafkalog("rebuild-index", log, *SETTINGS, "--format", "ndjson")
+    assert alone.status == 0
+    assert json.loads(alone.stdout.splitlines()[-1])["indexes"] in (2, 3)
+
+
+def test_a_damaged_log_is_no_base_for_an_index(damaged: Any, kafkalog: Any) -> None:
+    result = kafkalog("rebuild-index", damaged("crc_old_segment"), *IN_PLACE)
+    assert result.status == 6
+    assert "recover" in result.stderr
