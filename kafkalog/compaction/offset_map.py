@@ -69,7 +69,7 @@ def build_map(
     """
     found = OffsetMap(keys_max)
     first = cleanable.first_dirty_offset
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+    for segment, following in zip(segments, [*segments, None][1:], strict=True):
         with log.open_segment(segment) as opened:
             for batch in opened.scan_from(first):
                 assert isinstance(batch, Batch), "the log was checked"
