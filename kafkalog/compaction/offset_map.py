@@ -73,9 +73,9 @@ def build_map(
         with log.open_segment(segment) as opened:
             for batch in opened.scan_from(first):
                 assert isinstance(batch, Batch), "the log was checked"
-                if transactions.is_discardable(opened.source, batch) or batch.is_control:
-                    continue
-                for record in decode_records(opened.source, batch):
+                is_discardable = transactions.is_discardable(opened.source, batch)
+                has_no_keys = is_discardable or batch.is_control
+                for record in () if has_no_keys else decode_records(opened.source, batch):
                     if record.key is None or record.offset < first:
                         continue
                     if found.is_full:

@@ -24,16 +24,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.compaction.model import Cleanable
+    from kafkalog.unified_log import OpenTransaction
     from tests.kafka.oracle import Oracle
 
 PARTITION = "orders-0"
 SLOT_SIZE = 24
 MANY_SLOTS = 5000
 DAY_MS = 86_400_000
-DEATHS = ("Attempt to append to a full",)
+DEATHS = (
+    "Attempt to append to a full",
+    "Empty batches are only supported for magic v2",
+)
 """What Kafka's cleaner dies of where ours does not.
 
-Segments are put together up to `segment.index.bytes` of their indexes, but an index takes no entry
+The last batch of a pass stays even without records, which in old formats it cannot. Segments are put together up to `segment.index.bytes` of their indexes, but an index takes no entry
 where its last one, or in a time index its last two, would be used. That takes more entries than
 there are in a segment in real logs: Kafka's default is ten megabytes.
 """
@@ -163,7 +167,7 @@ def drawn_round(
     end, start = log["logEndOffset"], log["logStartOffset"]
     is_small = rng.random() < 0.25
     watermark = rng.choice((end, end, end, rng.randrange(start, end + 1)))
-    if open_at(partition, watermark) != open_at(partition, end):
+    if not set(open_at(partition, watermark)) <= set(open_at(partition, end)):
         watermark = end
     return Round(
         config,
@@ -176,14 +180,14 @@ def drawn_round(
     )
 
 
-def open_at(partition: Path, watermark: int) -> set[int]:
-    """Producers of the transactions that are undecided at a high watermark.
+def open_at(partition: Path, watermark: int) -> list[OpenTransaction]:
+    """The transactions that are undecided at a high watermark.
 
     A transaction whose marker is not replicated yet is undecided to us, and to a broker that saw
     the marker come; one that was restarted since has forgotten that, and cleans its batches.
     """
     log = UnifiedLog(str(partition), high_watermark=watermark)
-    return {one.producer_id for one in log.open_transactions() if one.first_offset < watermark}
+    return [one for one in log.open_transactions() if one.first_offset < watermark]
 
 
 def judge(
