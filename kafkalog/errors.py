@@ -86,6 +86,13 @@ class UnwritableError(KafkaLogError):
     exit_code = 4
 
 
+class RefusedError(KafkaLogError):
+    """The work could lose data or is not known to be wanted; nothing was changed."""
+
+    reference = "refused"
+    exit_code = 4
+
+
 class LogDirInUseError(KafkaLogError):
     """A broker is running on the log directory; nothing was changed."""
 

@@ -19,6 +19,7 @@ _FEED_SIZE_MIN: Final = 4 * 1024
 _FEED_SIZE_MAX: Final = 64 * 1024
 _PIECE_SIZE: Final = 1024 * 1024
 _MAGIC: Final = b"\x1f\x8b\x08"
+_HEADER: Final = _MAGIC + bytes(6) + b"\xff"
 _TRAILER: Final = struct.Struct("<II")
 
 
@@ -94,6 +95,7 @@ def _inflate_member(view: memoryview, start: int, output: Output) -> int:
 
 
 def compress(data: bytes, level: int | None) -> bytes:
-    """One member."""
-    compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
-    return compressor.compress(data) + compressor.flush()
+    """One member, with the header that Java writes: no time, no flags, an unknown system."""
+    compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -15)
+    body = compressor.compress(data) + compressor.flush()
+    return _HEADER + body + _TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)

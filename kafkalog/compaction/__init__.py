@@ -1,1 +1,34 @@
 """Compaction as Kafka's cleaner does it, without a broker."""
+
+from __future__ import annotations
+
+from kafkalog.compaction.candidates import filthiest_first, find_candidate
+from kafkalog.compaction.compact import compact_partition, require_compactable, skipped
+from kafkalog.compaction.model import (
+    Candidate,
+    Cleanable,
+    Compaction,
+    CompactionConfig,
+    CompactionRequest,
+    Dropped,
+    Group,
+    Skip,
+    Tally,
+)
+
+__all__ = [
+    "Candidate",
+    "Cleanable",
+    "Compaction",
+    "CompactionConfig",
+    "CompactionRequest",
+    "Dropped",
+    "Group",
+    "Skip",
+    "Tally",
+    "compact_partition",
+    "filthiest_first",
+    "find_candidate",
+    "require_compactable",
+    "skipped",
+]

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from formats.constants import INT64_MAX
 from kafkalog.compaction.model import Cleanable
+from kafkalog.framing import scan_batches
+from kafkalog.model import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +21,11 @@ if TYPE_CHECKING:
 
 
 def find_cleanable(
-    log: UnifiedLog, config: CompactionConfig, now_ms: int, checkpoint: int | None
+    log: UnifiedLog,
+    config: CompactionConfig,
+    now_ms: int,
+    checkpoint: int | None,
+    up_to_offset: int | None = None,
 ) -> Cleanable:
     """The dirty part of a log below its last stable offset.
 
@@ -27,6 +34,7 @@ def find_cleanable(
         config: min_compaction_lag_ms.
         now_ms: the clock.
         checkpoint: where the last cleaning ended, None without one.
+        up_to_offset: nothing from the segment that holds it on is cleaned; None without a limit.
     """
     start, end = log.log_start_offset, log.log_end_offset
     first_dirty = start if checkpoint is None else checkpoint
@@ -35,6 +43,8 @@ def find_cleanable(
         first_dirty = start
     active = log.segments[-1]
     limits = [log.last_stable_offset, active.base_offset]
+    if up_to_offset is not None:
+        limits.append(up_to_offset)
     if config.min_compaction_lag_ms > 0 and first_dirty <= active.base_offset:
         youngest = now_ms - config.min_compaction_lag_ms
         limits += [
@@ -55,6 +65,32 @@ def find_cleanable(
         sum(segment.log.size_bytes for segment in cleanable),
         is_wrong,
     )
+
+
+def compaction_delay_ms(
+    log: UnifiedLog, cleanable: Cleanable, max_compaction_lag_ms: int, now_ms: int
+) -> int:
+    """For how long the log should have been cleaned: `LogCleanerManager.maxCompactionDelay`.
+
+    Above 0 it is cleaned however little of it is dirty.
+    """
+    dirty = segments_between(
+        log.segments,
+        min(cleanable.first_dirty_offset, log.segments[-1].base_offset),
+        log.segments[-1].base_offset,
+    )
+    if not dirty or max_compaction_lag_ms == INT64_MAX:
+        return 0
+    firsts = [_first_timestamp(log, segment) for segment in dirty]
+    earliest = min((first for first in firsts if first > 0), default=None)
+    return 0 if earliest is None else max(0, now_ms - max_compaction_lag_ms - earliest)
+
+
+def _first_timestamp(log: UnifiedLog, segment: Segment) -> int:
+    """Max timestamp of the first batch, -1 where there is none."""
+    with log.open_segment(segment) as opened:
+        first = next(scan_batches(opened.source, 0), None)
+    return first.max_timestamp if isinstance(first, Batch) else -1
 
 
 def segments_between(segments: Sequence[Segment], start: int, end: int) -> list[Segment]:

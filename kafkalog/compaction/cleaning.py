@@ -18,7 +18,7 @@ from kafkalog.model import Batch
 from kafkalog.records import decode_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkalog.compaction.model import Cleanable, CompactionConfig
     from kafkalog.log_dir import Segment
@@ -44,6 +44,8 @@ class Pass:
         now_ms: the clock at the start of the pass.
         cleanable: which part is dirty.
         producers: the active producers at the log end.
+        progress: called with the number of bytes read since the last call, for the map and again
+            for the new segments.
 
     Raises:
         CorruptDataError, LimitExceededError: a batch cannot be decoded.
@@ -56,6 +58,7 @@ class Pass:
         now_ms: int,
         cleanable: Cleanable,
         producers: Mapping[int, LastRecord],
+        progress: Callable[[int], None] | None = None,
     ) -> None:
         self.tally = Tally()
         self.config = config
@@ -63,6 +66,7 @@ class Pass:
         self._now_ms = now_ms
         self._producers = producers
         self._upper = cleanable.first_uncleanable_offset
+        self._progress = progress
         self._legacy_horizon_ms = self._legacy_horizon(cleanable.first_dirty_offset)
         self.map = self._build(cleanable)
         self.end_offset = self.map.latest_offset + 1
@@ -80,7 +84,9 @@ class Pass:
             start = dirty[0].base_offset
             lower = self._log.log_start_offset
             transactions.expect(collect_aborted(self._log.segments, start, lower, upper))
-        return build_map(self._log, dirty, cleanable, transactions, self.config.keys_max)
+        return build_map(
+            self._log, dirty, cleanable, transactions, self.config.keys_max, self._progress
+        )
 
     def groups(self) -> list[list[Segment]]:
         """The segments from the first one on, as they are put together."""
@@ -104,8 +110,15 @@ class Pass:
                     data = self._cleaned(opened, batch, keep_legacy)
                     self.tally.bytes_read += batch.size_bytes
                     self.tally.bytes_written += len(data)
+                    if self._progress is not None:
+                        self._progress(batch.size_bytes)
                     if data:
                         yield data
+
+    @property
+    def keys(self) -> int:
+        """How many keys are in the map."""
+        return len(self.map)
 
     @property
     def aborted(self) -> list[AbortedTransaction]:

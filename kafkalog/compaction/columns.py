@@ -22,7 +22,7 @@ from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -47,6 +47,7 @@ class ColumnPass:
         now_ms: int,
         cleanable: Cleanable,
         producers: Mapping[int, LastRecord],
+        progress: Callable[[int], None] | None = None,
     ) -> None:
         self.tally = Tally()
         self.config = config
@@ -57,6 +58,7 @@ class ColumnPass:
         self._producers = producers
         self._upper = cleanable.first_uncleanable_offset
         self._first = cleanable.first_dirty_offset
+        self._progress = progress
         self._space = Workspace(0)
         self._build()
         self._transactions = TransactionState()
@@ -82,14 +84,17 @@ class ColumnPass:
             while reader.position < reader.end:
                 chunk = reader.read(self._space)
                 assert chunk is not None, "the log was checked"
+                size = chunk.size_bytes
                 yield chunk
+                if self._progress is not None:
+                    self._progress(size)
 
     def groups(self) -> list[list[Segment]]:
         """The segments from the first one on, as they are put together."""
         segments = segments_between(self._log.segments, 0, self.end_offset)
         return group_segments(segments, self.config, self._upper)
 
-    def clean(self, group: Sequence[Segment]) -> Iterator[NDArray[np.uint8]]:
+    def clean(self, group: Sequence[Segment]) -> Iterator[memoryview]:
         """The bytes of the new segment of a group, piece by piece; groups come in order."""
         self._transactions.kept = []
         for segment in group:
@@ -107,8 +112,13 @@ class ColumnPass:
                     some = slice(part.first, part.last)
                     data = self._cleaned(part, discardable[some], drop_all[some], stays[some])
                     self.tally.bytes_written += len(data)
-                    yield data
+                    yield data.data
                 self.tally.bytes_read += chunk.size_bytes
+
+    @property
+    def keys(self) -> int:
+        """How many keys are in the map."""
+        return len(self.map)
 
     @property
     def aborted(self) -> list[AbortedTransaction]:

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.configs import ConfigValue
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.marks import Mark
 
 MAP_SLOT_SIZE: Final = 24
 """Bytes that Kafka's offset map takes for a slot: an MD5 digest and an offset."""
@@ -46,6 +53,32 @@ class CompactionConfig:
         if self.map_memory is None:
             return None
         return int(self.map_memory // MAP_SLOT_SIZE * self.load_factor)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRequest:
+    """What is asked for, beside the configs.
+
+    Attributes:
+        now_ms: the clock, milliseconds.
+        map_memory: bytes of the offset map, 24 a slot; None: as many as are needed.
+        load_factor: up to where the map is filled.
+        high_watermark: instead of the checkpoint's: an offset, or `end` for the log end.
+        first_dirty_offset: instead of the checkpoint's.
+        up_to_offset: nothing from the segment that holds it on is cleaned.
+        single_pass: end after one pass, though a full map left some to clean.
+        old_formats: whether messages of magic 0 and 1 may become batches of magic 2, as a broker
+            makes them.
+    """
+
+    now_ms: int
+    map_memory: int | None = None
+    load_factor: float = 0.9
+    high_watermark: int | Literal["end"] | None = None
+    first_dirty_offset: int | None = None
+    up_to_offset: int | None = None
+    single_pass: bool = False
+    old_formats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +125,100 @@ class Tally:
     bytes_read: int = 0
     bytes_written: int = 0
     dropped: Counter[Dropped] = field(default_factory=Counter)
+
+    def add(self, other: Tally) -> None:
+        """Count what another pass did."""
+        self.records_read += other.records_read
+        self.records_kept += other.records_kept
+        self.bytes_read += other.bytes_read
+        self.bytes_written += other.bytes_written
+        self.dropped.update(other.dropped)
+
+
+class Skip(StrEnum):
+    """Why a partition is not compacted, though nothing is wrong with it."""
+
+    METADATA = "the metadata log is compacted by snapshots"
+    NOT_LIVE = "the directory is no live partition"
+    NOT_COMPACTED = "cleanup.policy is not known to contain compact"
+    REMOTE = "remote.storage.enable is set"
+    NO_HIGH_WATERMARK = "no high watermark is noted"
+    NOTHING = "nothing to clean"
+    CLEAN_ENOUGH = "not above min.cleanable.dirty.ratio"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A partition, and what of it can be cleaned.
+
+    Attributes:
+        partition: the directory.
+        config: what decides the result.
+        configs: every config that was asked, with its source.
+        marks: log start offset, high watermark and cleaner offset, with their sources.
+        high_watermark: up to where the log is replicated; None where nobody noted it.
+        cleanable: the dirty part; None where it was not asked for.
+        delay_ms: for how long the log should have been cleaned by max.compaction.lag.ms.
+        skip: why it is not compacted, None where it is.
+    """
+
+    partition: PartitionDir
+    config: CompactionConfig
+    configs: tuple[ConfigValue, ...]
+    marks: tuple[Mark, ...] = ()
+    high_watermark: int | None = None
+    cleanable: Cleanable | None = None
+    delay_ms: int = 0
+    skip: Skip | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Segments that became one.
+
+    Attributes:
+        base_offset: of the new segment.
+        sources: base offsets of the segments it is made of.
+        bytes_before: of their logs.
+        bytes_after: of its log.
+    """
+
+    base_offset: int
+    sources: Sequence[int]
+    bytes_before: int
+    bytes_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What a compaction came to, or would come to.
+
+    Attributes:
+        candidate: the partition as it was.
+        is_done: whether anything was written.
+        passes: how many there were.
+        keys: how many keys the offset maps held, all passes together.
+        tally: what was read and kept, all passes together.
+        next_dirty_offset: where the next cleaning begins; None where nothing was looked at.
+        bytes_before: of all logs of the partition.
+        bytes_after: the same afterwards.
+        groups: the new segments, pass after pass.
+    """
+
+    candidate: Candidate
+    is_done: bool
+    passes: int
+    keys: int
+    tally: Tally
+    next_dirty_offset: int | None
+    bytes_before: int
+    bytes_after: int
+    groups: tuple[Group, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing that can be cleaned is left."""
+        cleanable = self.candidate.cleanable
+        if cleanable is None or self.next_dirty_offset is None:
+            return True
+        return self.next_dirty_offset >= cleanable.first_uncleanable_offset

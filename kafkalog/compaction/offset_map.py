@@ -12,6 +12,8 @@ from kafkalog.model import Batch
 from kafkalog.records import decode_records
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.compaction.model import Cleanable
     from kafkalog.compaction.transactions import TransactionState
     from kafkalog.log_dir import Segment
@@ -54,6 +56,7 @@ def build_map(
     cleanable: Cleanable,
     transactions: TransactionState,
     keys_max: int | None,
+    progress: Callable[[int], None] | None = None,
 ) -> OffsetMap:
     """The map of the dirty part, up to where it is full.
 
@@ -63,6 +66,7 @@ def build_map(
         cleanable: from which offset on, and up to where.
         transactions: knows the aborted transactions of these segments.
         keys_max: how many keys the map takes.
+        progress: called with the number of bytes read since the last call.
 
     Raises:
         CorruptDataError, LimitExceededError: a batch cannot be decoded.
@@ -73,6 +77,8 @@ def build_map(
         with log.open_segment(segment) as opened:
             for batch in opened.scan_from(first):
                 assert isinstance(batch, Batch), "the log was checked"
+                if progress is not None:
+                    progress(batch.size_bytes)
                 is_discardable = transactions.is_discardable(opened.source, batch)
                 has_no_keys = is_discardable or batch.is_control
                 for record in () if has_no_keys else decode_records(opened.source, batch):

@@ -139,6 +139,7 @@ _ALL: Final = (
     Definition("unclean.leader.election.enable", _BOOLEAN, False,
                _plain("unclean.leader.election.enable")),
     Definition("log.cleaner.enable", _BOOLEAN, True, is_of_broker=True),
+    Definition("producer.id.expiration.ms", _INT, 86_400_000, low=1, is_of_broker=True),
     Definition("remote.log.storage.system.enable", _BOOLEAN, False, is_of_broker=True),
 )  # fmt: skip
 

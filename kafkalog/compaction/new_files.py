@@ -1,0 +1,217 @@
+"""The files of a new segment: written beside the old ones as `.cleaned`, read back, judged.
+
+Follows `Cleaner.cleanSegments` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from kafkalog.columnar import header_table as h
+from kafkalog.columnar.headers import Stretch, header_stretches
+from kafkalog.compaction.new_segment import NewSegment
+from kafkalog.errors import CorruptDataError
+from kafkalog.model import Level
+from kafkalog.recovery import StartConfig
+from kafkalog.recovery.index_build import IndexBuild
+from kafkalog.recovery.model import StartRefusedError
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.compaction.model import CompactionConfig, Tally
+    from kafkalog.log_dir import Segment
+    from kafkalog.model import AbortedTransaction
+    from kafkalog.storage import Changes
+
+
+class Cleaning(Protocol):
+    """A pass over a log: `cleaning.Pass`, or the same by the kernels."""
+
+    tally: Tally
+    config: CompactionConfig
+    end_offset: int
+
+    @property
+    def keys(self) -> int:
+        """How many keys are in the map."""
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """The entries of the transaction index of the group that was cleaned last."""
+
+    def groups(self) -> list[list[Segment]]:
+        """The segments as they are put together."""
+
+    def clean(self, group: Sequence[Segment]) -> Iterator[bytes | memoryview]:
+        """The bytes of the new segment of a group, whole batches at a time."""
+
+
+CLEANED: Final = ".cleaned"
+_ABORTED_ENTRY: Final = struct.Struct(">hqqqq")
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """What the files of a new segment shall hold.
+
+    Attributes:
+        base_offset: of the segment.
+        next_offset: behind its last batch; the base offset where it has none.
+        next_base_offset: of the segment behind it, which its offsets stay below.
+        size_bytes: of the log.
+        records: how many records it holds.
+        indexes: suffix to bytes of `.index`, `.timeindex` and, where it has entries, `.txnindex`.
+    """
+
+    base_offset: int
+    next_offset: int
+    next_base_offset: int
+    size_bytes: int
+    records: int
+    indexes: dict[str, bytes]
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Of all its files, in the order Kafka renames them."""
+        return (".log", *self.indexes)
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """What Kafka calls the file of a segment."""
+    return f"{base_offset:020}{suffix}"
+
+
+def clean_group(cleaning: Cleaning, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
+    """Make the new segment of a group; groups come in order.
+
+    Args:
+        cleaning: the pass.
+        group: neighbouring segments, all but the active one.
+        changes: to the partition directory, where the files are written as `.cleaned`, synced,
+            with owner and permissions of the first source and the time of the last; None: only
+            say what they would hold. After a failure none of them is left.
+
+    Raises:
+        UnwritableError: they cannot be written.
+
+    Cost:
+        A piece of the log at a time, and the indexes.
+    """
+    first, last = group[0], group[-1]
+    assert last.next_base_offset is not None, "the active segment is not cleaned"
+    segment = NewSegment(first.base_offset, cleaning.config.index_interval_bytes)
+    kept = cleaning.tally.records_kept
+    if changes is None:
+        for piece in cleaning.clean(group):
+            segment.extend(memoryview(piece))
+    else:
+        name = file_name(first.base_offset, ".log") + CLEANED
+        with changes.create(name, like=first.log.path, mtime_ms=last.log.mtime_ms) as log:
+            for piece in cleaning.clean(group):
+                data = memoryview(piece)
+                log.write(data)
+                segment.extend(data)
+    segment.close()
+    indexes = {".index": bytes(segment.offset_index), ".timeindex": bytes(segment.time_index)}
+    if cleaning.aborted:
+        indexes[".txnindex"] = _transaction_index(cleaning.aborted)
+    files = NewFiles(
+        first.base_offset,
+        segment.next_offset,
+        last.next_base_offset,
+        segment.size_bytes,
+        cleaning.tally.records_kept - kept,
+        indexes,
+    )
+    if changes is not None:
+        _write_indexes(files, group, changes)
+    return files
+
+
+def _write_indexes(files: NewFiles, group: Sequence[Segment], changes: Changes) -> None:
+    try:
+        for suffix, data in files.indexes.items():
+            name = file_name(files.base_offset, suffix) + CLEANED
+            mtime_ms = None if suffix == ".txnindex" else group[-1].log.mtime_ms
+            with changes.create(name, like=group[0].log.path, mtime_ms=mtime_ms) as index:
+                index.write(data)
+    except BaseException:
+        discard(files, changes)
+        raise
+
+
+def discard(files: NewFiles, changes: Changes) -> None:
+    """Remove what was written as `.cleaned`."""
+    for suffix in files.suffixes:
+        changes.remove(file_name(files.base_offset, suffix) + CLEANED, missing_ok=True)
+
+
+def check_new_files(files: NewFiles, changes: Changes, config: CompactionConfig) -> None:
+    """Read a new segment back: every checksum, its offsets, records and indexes.
+
+    The indexes are made once more from the log, by the code that predicts a broker's recovery.
+
+    Raises:
+        CorruptDataError: it is not what it should be.
+    """
+    path = changes.path(file_name(files.base_offset, ".log") + CLEANED)
+    room = max(config.segment_index_bytes, *map(len, files.indexes.values()))
+    build = IndexBuild(files.base_offset, StartConfig(config.index_interval_bytes, room))
+    records, end, next_offset = 0, 0, files.base_offset
+    with Source(path) as source:
+        for found in header_stretches(source, Level.STANDARD):
+            if not isinstance(found, Stretch):
+                raise _wrong(found.detail, path)
+            headers = found.headers
+            firsts, lasts = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
+            floor = np.concatenate(([next_offset], lasts[:-1] + 1))
+            if not (found.crc_valid.all() and (firsts >= floor).all() and (lasts >= firsts).all()):
+                raise _wrong("A checksum or an offset of a batch is wrong.", path)
+            try:
+                is_plain = build.columns(headers[h.MAX_TIMESTAMP], lasts, headers[h.POSITION])
+            except StartRefusedError as error:
+                raise _wrong(error.message, path) from error
+            if not is_plain:
+                raise _wrong("Its offsets do not fit into an index.", path)
+            records += int(headers[h.COUNT].sum())
+            end, next_offset = end + found.size_bytes, int(lasts[-1]) + 1
+    if (end, records) != (files.size_bytes, files.records) or (
+        not next_offset == files.next_offset <= files.next_base_offset
+    ):
+        raise _wrong("It does not hold the records that were written.", path)
+    build.end()
+    made = {".index": build.offsets.data(), ".timeindex": build.times.data()}
+    for suffix, data in files.indexes.items():
+        name = changes.path(file_name(files.base_offset, suffix) + CLEANED)
+        with Source(name) as source:
+            stored = source.read(0, source.size_bytes)
+        if stored != data or made.get(suffix, data) != data:
+            raise _wrong("It is not the index of the log.", name)
+
+
+def _wrong(what: str, path: str) -> CorruptDataError:
+    return CorruptDataError(
+        f"What was written does not read back as it was: {what}",
+        path=path,
+        note="The old segments are untouched.",
+        hint="Look at the disk.",
+    )
+
+
+def _transaction_index(entries: Sequence[AbortedTransaction]) -> bytes:
+    return b"".join(
+        _ABORTED_ENTRY.pack(
+            one.version,
+            one.producer_id,
+            one.first_offset,
+            one.last_offset,
+            one.last_stable_offset,
+        )
+        for one in entries
+    )

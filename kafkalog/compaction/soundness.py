@@ -1,0 +1,201 @@
+"""Whether a partition may be compacted: closed cleanly, of a known layout, every batch sound.
+
+Kafka's cleaner looks at no checksum: it carries a damaged batch on, or writes it again under a
+right one. Here all of the log is read and judged before anything is written.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from formats.constants import INT64_MAX
+from kafkalog.check.verify import Verification
+from kafkalog.columnar import header_table as h
+from kafkalog.columnar.headers import Stretch, header_stretches
+from kafkalog.compaction.cleaning import LastRecord
+from kafkalog.errors import CorruptDataError, RefusedError
+from kafkalog.model import Level, Severity
+from kafkalog.names import FileKind, FileState, parse_file_name
+from kafkalog.recovery import StartConfig, StartMode, Verdict, predict_start, start_line
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kafkalog.compaction.model import Candidate, CompactionRequest
+    from kafkalog.log_dir import FileEntry, PartitionDir
+
+_CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+_META_PROPERTIES = "meta.properties"
+_SIGNS = (FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class SoundLog:
+    """What is known of a log in which nothing is wrong.
+
+    Attributes:
+        producers: the active producers at the log end, by producer id.
+        has_old_formats: whether messages of magic 0 or 1 are in it.
+    """
+
+    producers: Mapping[int, LastRecord]
+    has_old_formats: bool
+
+
+def log_dir_around(partition: PartitionDir) -> str | None:
+    """The log directory that a partition lies in; None for a copy with nothing of one around it."""
+    parent = os.path.dirname(os.path.abspath(partition.path))
+    try:
+        kinds = {parse_file_name(name).kind for name in os.listdir(parent)}
+    except OSError:
+        return None
+    return parent if kinds & {*_SIGNS, FileKind.LOCK} else None
+
+
+def require_closed(log_dir: str | None) -> None:
+    """Raise `RefusedError` where a broker's log directory lacks the mark of a clean shutdown.
+
+    Without it indexes, log end and high watermark cannot be relied on. A copied partition, with no
+    `meta.properties` around it, needs none: what it holds is judged by itself.
+    """
+    if log_dir is None or not os.path.lexists(os.path.join(log_dir, _META_PROPERTIES)):
+        return
+    if not os.path.lexists(os.path.join(log_dir, _CLEAN_SHUTDOWN)):
+        raise RefusedError(
+            "No broker has shut down cleanly here: the mark of it is missing.",
+            path=log_dir,
+            hint=f"Run `kafkalog recover {log_dir}` first, or start and stop the broker.",
+        )
+
+
+def require_known_layout(partition: PartitionDir) -> None:
+    """Raise `RefusedError` where the directory holds what a compaction would not carry along."""
+    path = partition.path
+    if os.path.islink(path):
+        raise RefusedError("The directory is a symbolic link.", path=path,
+                           hint="Name the directory itself.")  # fmt: skip
+    for name in partition.directories:
+        raise RefusedError(
+            "There is a directory in it, which Kafka never makes.",
+            path=os.path.join(path, name),
+            hint="Move it elsewhere.",
+        )
+    for entry in partition.files:
+        _require_known(entry, path)
+
+
+def _require_known(entry: FileEntry, directory: str) -> None:
+    name = entry.name
+    if os.path.islink(entry.path):
+        raise RefusedError("The file is a symbolic link.", path=entry.path,
+                           hint="Put the file itself in its place.")  # fmt: skip
+    if entry.error is not None:
+        raise RefusedError(f"The file cannot be used: {entry.error}", path=entry.path)
+    if name.state in (FileState.CLEANED, FileState.SWAP, FileState.DELETED):
+        raise RefusedError(
+            "This was left by a cleaning or a deletion that did not end.",
+            path=entry.path,
+            hint=f"Run `kafkalog recover {directory}` first.",
+        )
+    if name.kind == FileKind.REMOTE_LOG_SNAPSHOT:
+        raise RefusedError("The log is tiered: a part of it is elsewhere.", path=entry.path)
+    # A start that completes a swap deletes every file whose name begins with such an offset.
+    if name.kind == FileKind.UNKNOWN and name.name.split(".")[0].isdigit():
+        raise RefusedError(
+            "Kafka has no such file, and could delete it as a part of a segment.",
+            path=entry.path,
+            hint="Move it elsewhere.",
+        )
+
+
+def require_sound(
+    candidate: Candidate, request: CompactionRequest, progress: Callable[[int], None] | None = None
+) -> SoundLog:
+    """Read all of a partition, and refuse it where anything is damaged.
+
+    Every batch is compared with its checksum and decoded, every index with its log, the transaction
+    indexes with the transactions that the log shows.
+
+    Args:
+        candidate: the partition.
+        request: the clock; whether old formats are allowed.
+        progress: called with the number of bytes read since the last call.
+
+    Raises:
+        CorruptDataError: a batch is damaged.
+        RefusedError: an index is wrong, a broker's start would change something, or there are
+            messages of magic 0 or 1 and they are not allowed.
+    """
+    partition, config = candidate.partition, candidate.config
+    expiration = config.producer_id_expiration_ms
+    predicted = predict_start(
+        partition,
+        StartMode.CLEAN,
+        config=StartConfig(
+            config.index_interval_bytes,
+            max(config.segment_index_bytes, *_index_sizes(partition)),
+            INT64_MAX if expiration is None else expiration,
+            request.now_ms,
+        ),
+    )
+    for defect in Verification(Level.DEEP, progress).verify(partition):
+        if defect.severity == Severity.DAMAGE:
+            raise CorruptDataError(
+                defect.detail,
+                reference=defect.reference,
+                path=defect.path,
+                position=defect.position,
+                note="Nothing was changed in this partition.",
+                hint=f"`kafkalog verify {partition.path}` tells all of it; `kafkalog recover` cuts "
+                "a torn tail, `kafkalog salvage` copies what is sound.",
+            )
+        if defect.severity == Severity.INDEX:
+            raise RefusedError(
+                f"{defect.reference}: {defect.detail}",
+                path=defect.path,
+                position=defect.position,
+                hint=f"Run `kafkalog rebuild-index {partition.path}` first.",
+            )
+    if predicted.verdict != Verdict.NOTHING or predicted.loaded is None:
+        raise RefusedError(
+            f"A broker's start would change it: {start_line(predicted)}.",
+            path=partition.path,
+            hint=f"Run `kafkalog recover {partition.path}` first.",
+        )
+    old = next(_old_formats(candidate), None)
+    if old is not None and not request.old_formats:
+        raise RefusedError(
+            "It holds messages of an old format, which become batches of magic 2.",
+            path=old,
+            hint="With --allow-old-formats they do, as when a broker's cleaner meets them.",
+        )
+    producers = {
+        state.producer_id: LastRecord(
+            state.last_offset if state.last_sequence != -1 or state.last_offset >= 0 else None,
+            state.producer_epoch,
+        )
+        for state in predicted.loaded.producers
+    }
+    return SoundLog(producers, old is not None)
+
+
+def _index_sizes(partition: PartitionDir) -> list[int]:
+    kinds = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+    return [0, *(entry.size_bytes for kind in kinds for entry in partition.live(kind))]
+
+
+def _old_formats(candidate: Candidate) -> Iterator[str]:
+    """Paths of the logs to clean in which messages of magic 0 or 1 are."""
+    assert candidate.cleanable is not None, "there is something to clean"
+    upper = candidate.cleanable.first_uncleanable_offset
+    for segment in candidate.partition.segments:
+        if segment.base_offset >= upper:
+            return
+        with Source(segment.log.path) as source:
+            for found in header_stretches(source, Level.QUICK):
+                if isinstance(found, Stretch) and (found.headers[h.MAGIC] < 2).any():
+                    yield segment.log.path
+                    break

@@ -1,0 +1,98 @@
+"""Puts a new segment in the place of old ones, so that every crash leaves the old log or the new.
+
+Follows `LocalLog.replaceSegments` of Kafka 4.3, whose loader completes or undoes what a crash cuts
+short. It trusts the file system to keep the order of renames; here the directory is synced wherever
+that order matters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog.compaction.new_files import CLEANED, file_name
+from kafkalog.names import FileKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.compaction.new_files import NewFiles
+    from kafkalog.log_dir import PartitionDir, Segment
+    from kafkalog.storage import Changes
+
+_SWAP = ".swap"
+_DELETED = ".deleted"
+
+
+def touched_names(partition: PartitionDir, end_offset: int) -> list[str]:
+    """Names of the files that a compaction below an offset replaces or removes."""
+    segments = [one for one in partition.segments if one.base_offset < end_offset]
+    names = [name for segment in segments for name in _names(segment)]
+    return names + _snapshots(partition, [one.base_offset for one in segments[1:]])
+
+
+def swap_in(
+    files: NewFiles, group: Sequence[Segment], partition: PartitionDir, changes: Changes
+) -> None:
+    """Put a new segment, complete as `.cleaned` and synced, in the place of a group.
+
+    What is there after a crash, with Kafka's loader (and `recover`) run over it:
+
+    - before all of `.cleaned` is `.swap`: the old segments; what is new is dropped;
+    - before the new log has its name: the new segment, from the `.swap` files; old ones that are
+      left are dropped, or stay where the new log ends in front of them and are cleaned again;
+    - afterwards: the new segment; the rest of the `.swap` files get their names;
+    - at the end `.deleted` files and snapshots that belong to no segment are dropped.
+
+    The log gets its name first, alone: an index under its final name beside a `.log.swap` would be
+    taken for one of an old segment and dropped, and a `.txnindex` is not missed.
+
+    Raises:
+        UnwritableError: a step failed; a start completes or undoes what was done.
+    """
+    changes.sync_directory()
+    for suffix in files.suffixes:
+        name = file_name(files.base_offset, suffix)
+        changes.rename(name + CLEANED, name + _SWAP)
+    changes.sync_directory()
+    _retire(files, group, changes)
+    for number, suffix in enumerate(files.suffixes):
+        name = file_name(files.base_offset, suffix)
+        changes.rename(name + _SWAP, name)
+        if number == 0:
+            changes.sync_directory()
+    changes.sync_directory()
+    for name in [name for segment in group for name in _names(segment)]:
+        changes.remove(name + _DELETED)
+    for name in _snapshots(partition, [segment.base_offset for segment in group[1:]]):
+        changes.remove(name, missing_ok=True)
+    changes.sync_directory()
+
+
+def _retire(files: NewFiles, group: Sequence[Segment], changes: Changes) -> None:
+    """Rename old files to `.deleted`; logs first, so that none stands without its `.txnindex`.
+
+    Where the new log ends in front of an old one, a loader lets the old one live again. Then those
+    before it must not live, or a value could come back whose tombstone is gone: the directory is
+    synced after each.
+    """
+    for segment in group:
+        changes.rename(segment.log.name.name, segment.log.name.name + _DELETED)
+        if segment.base_offset >= files.next_offset:
+            changes.sync_directory()
+    changes.sync_directory()
+    for segment in group:
+        for name in _names(segment):
+            if name != segment.log.name.name:
+                changes.rename(name, name + _DELETED)
+    changes.sync_directory()
+
+
+def _names(segment: Segment) -> Iterator[str]:
+    files = (segment.log, segment.offset_index, segment.time_index, segment.transaction_index)
+    return (entry.name.name for entry in files if entry is not None)
+
+
+def _snapshots(partition: PartitionDir, bases: Sequence[int]) -> list[str]:
+    """Producer snapshots at these offsets; never the newest, which a start goes by."""
+    found = partition.live(FileKind.PRODUCER_SNAPSHOT)
+    return [entry.name.name for entry in found[:-1] if entry.name.offset in bases]
