@@ -72,11 +72,7 @@ def write_cleaned(cleaning: Pass | ColumnPass, partition: Path) -> None:
 def indexed(data: bytes, base_offset: int, interval: int) -> NewSegment:
     """The indexes of a segment of these batches."""
     segment = NewSegment(base_offset, interval)
-    at = 0
-    while at < len(data):
-        end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
-        segment.append(data[at:end])
-        at = end
+    segment.extend(data)
     segment.close()
     return segment
 
@@ -119,6 +115,21 @@ def differences(ours: Path, kafkas: Path, interval: int) -> Iterator[str]:
             if indexes[0][suffix] != indexes[1][suffix]:
                 yield (f"{stem}{suffix}: {indexes[0][suffix].hex()} != Kafka's "
                        f"{indexes[1][suffix].hex()}")  # fmt: skip
+
+
+def directory_differences(ours: Path, kafkas: Path, partition: str) -> Iterator[str]:
+    """Where the files of a partition differ by name, or those of logs by time of modification."""
+    one, other = ours / partition, kafkas / partition
+    names = [
+        {path.name for path in place.iterdir() if path.stat().st_size or path.suffix != ABORTED}
+        for place in (one, other)
+    ]
+    if names[0] != names[1]:
+        yield f"only ours {sorted(names[0] - names[1])}, only Kafka's {sorted(names[1] - names[0])}"
+    for name in sorted(names[0] & names[1]):
+        times = [(place / name).stat().st_mtime_ns // 10**6 for place in (one, other)]
+        if name.endswith(DATA) and times[0] != times[1]:
+            yield f"{name}: modified {times[0]} != Kafka's {times[1]}"
 
 
 def content(path: Path) -> bytes:

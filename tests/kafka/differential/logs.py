@@ -83,6 +83,8 @@ class LogWriter:
         start = self.now_ms
         magics = self.manner.magics
         operations = [self._operation(magics[i * len(magics) // count]) for i in range(count)]
+        if self.rng.random() < 0.15:
+            operations.append({"op": "logstart", "offset": self.rng.randrange(20), "mayFail": True})
         return {
             "config": self.config,
             "now": start,
