@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkalog_cli.commands.compact import compact
 from kafkalog_cli.commands.dump_segment import dump_segment
 from kafkalog_cli.commands.explain import explain
 from kafkalog_cli.commands.kafka_dump_log import dump_files
@@ -86,6 +87,7 @@ def command_group() -> Any:
         explain: "Say what a finding means and what to do.",
         salvage: "Copy every sound batch past any damage into a new log.",
         simulate_retention: "Say what retention would delete, when and why.",
+        compact: "Compact partitions as a broker's cleaner does.",
         simulate_roll: "Say where segments would end under given configs.",
     }
     for command, summary in commands.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -84,6 +85,10 @@ LogStartOption = Annotated[
     int | None,
     typer.Option("--log-start-offset", metavar="N", help="Instead of the checkpoint's.", min=0),
 ]
+InPlaceOption = Annotated[
+    bool, typer.Option("--in-place", help="Change what is there; without, only say what would be.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before anything is changed.")]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -182,6 +187,20 @@ def parse_high_watermark(text: str | None) -> int | Literal["end"] | None:
     if not re.fullmatch("[0-9]{1,19}", text):
         raise UsageError(f"{text!r} is no high watermark.", hint="Give N or end.")
     return int(text)
+
+
+def require_consent(question: str, *, yes: bool) -> None:
+    """Ask on a terminal before anything is changed; elsewhere `--yes` has to say it.
+
+    Raises:
+        UsageError: nobody can be asked.
+        typer.Abort: the answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("Nobody can be asked before it is changed.", hint="Add --yes.")
+    typer.confirm(question, abort=True, err=True)
 
 
 def parse_zone(name: str) -> tzinfo:

@@ -10,7 +10,6 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import UsageError
 from kafkalog.log_dir import LogDir
 from kafkalog.names import DirectoryState
 from kafkalog.salvage.log_dir_files import Checkpoints, copy_top_files
@@ -20,7 +19,13 @@ from kafkalog.salvage.partition import LOG_ROOT, PartitionCopy
 from kafkalog.salvage.recheck import check_copies, check_partition, findings
 from kafkalog.salvage.sources import log_dir_of, logs_of, partitions_of
 from kafkalog.source import Source
-from kafkalog.storage import LogDirLock, NewDirectory, require_space, require_vacant
+from kafkalog.storage import (
+    LogDirLock,
+    NewDirectory,
+    require_outside,
+    require_space,
+    require_vacant,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,7 +72,7 @@ def salvage(
         200 bytes a segment.
     """
     log_dir = log_dir_of(target)
-    _require_outside(target.path, log_dir, destination)
+    require_outside(destination, _sources(target.path, log_dir))
     partitions = partitions_of(target)
     with ExitStack() as held:
         directory, manifest = None, None
@@ -87,22 +92,11 @@ def salvage(
     return summary
 
 
-def _require_outside(path: str, log_dir: str, destination: str) -> None:
-    """Nothing is written into the source, nor beside partitions, where a broker would trip over it.
-
-    Raises:
-        UsageError: the destination is there.
-    """
-    wanted = os.path.realpath(destination)
-    sources = [os.path.realpath(path)]
-    if any(os.path.lexists(os.path.join(log_dir, name)) for name in (".lock", "meta.properties")):
-        sources.append(log_dir)
-    if any(os.path.commonpath((source, wanted)) == source for source in sources):
-        raise UsageError(
-            "The result would lie inside what is salvaged.",
-            path=destination,
-            hint="Name a directory elsewhere.",
-        )
+def _sources(path: str, log_dir: str) -> list[str]:
+    """Where nothing may be written: the source, and beside partitions, where a broker would trip
+    over it."""
+    signs = (os.path.join(log_dir, name) for name in (".lock", "meta.properties"))
+    return [path, log_dir] if any(map(os.path.lexists, signs)) else [path]
 
 
 def _size_to_copy(partitions: Sequence[PartitionDir]) -> int:

@@ -9,6 +9,7 @@ from kafkalog.storage.changes import Changes, Step, StepKind
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
+    require_outside,
     require_space,
     require_vacant,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "NewFile",
     "Step",
     "StepKind",
+    "require_outside",
     "require_space",
     "require_vacant",
 ]

@@ -10,11 +10,11 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
-from kafkalog.errors import DestinationExistsError, UnwritableError
+from kafkalog.errors import DestinationExistsError, UnwritableError, UsageError
 from kafkalog.storage.system import NO_LOCKS, sync_directory, unwritable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
 BUILDING_SUFFIX: Final = ".kafkalog-partial"
@@ -140,6 +140,18 @@ def require_space(path: str, size_bytes: int) -> None:
             f"It needs up to {size_bytes} bytes, the file system has {free} left.",
             path=path,
             hint="Free some space, or choose another file system.",
+        )
+
+
+def require_outside(path: str, sources: Iterable[str]) -> None:
+    """Raise `UsageError` where a new directory would lie in one of those it is made from."""
+    wanted = os.path.realpath(path)
+    found = map(os.path.realpath, sources)
+    if any(os.path.commonpath((source, wanted)) == source for source in found):
+        raise UsageError(
+            "The result would lie inside what it is made from.",
+            path=path,
+            hint="Name a directory elsewhere.",
         )
 
 

@@ -107,9 +107,7 @@ def segment_files(partition: Path) -> dict[str, bytes]:
     found = {
         path.name: path.read_bytes() for path in partition.iterdir() if path.suffix in suffixes
     }
-    return {
-        name: data for name, data in found.items() if data or not name.endswith(".txnindex")
-    }
+    return {name: data for name, data in found.items() if data or not name.endswith(".txnindex")}
 
 
 def mtimes_ms(partition: Path) -> dict[str, int]:

@@ -1,0 +1,153 @@
+"""Compaction over a log directory: which partitions, and a copy of it to work on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.checkpoints import checkpoint_text
+from kafkalog.compaction.candidates import filthiest_first, find_candidate
+from kafkalog.compaction.compact import require_compactable
+from kafkalog.compaction.soundness import log_dir_around, require_closed, require_known_layout
+from kafkalog.errors import KafkaLogError, RefusedError
+from kafkalog.log_dir import LogDir, PartitionDir, open_path
+from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
+from kafkalog.storage import LogDirLock, NewDirectory, require_outside, require_space
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from kafkalog.compaction.model import Candidate, CompactionRequest
+    from kafkalog.configs import TopicConfigs
+    from kafkalog.log_dir import FileEntry
+
+_CHUNK: Final = 1 << 20
+_LOCK: Final = ".lock"
+# What a copied partition needs of the checkpoints around it.
+_COPIED_CHECKPOINTS: Final = tuple(OFFSET_CHECKPOINTS)
+
+
+def log_dir_of(target: LogDir | PartitionDir) -> str | None:
+    """The log directory that is the target, or lies around it; None where there is none."""
+    return target.path if isinstance(target, LogDir) else log_dir_around(target)
+
+
+def find_candidates(
+    target: LogDir | PartitionDir,
+    configs_of: Callable[[str], TopicConfigs],
+    request: CompactionRequest,
+    *,
+    take_all: bool,
+    failed: Callable[[PartitionDir, KafkaLogError], None],
+) -> list[Candidate]:
+    """What can be cleaned: of the partition that was named, or of all in a log directory.
+
+    Args:
+        target: what was named.
+        configs_of: the configs of a topic.
+        request: as for `find_candidate`.
+        take_all: as for `filthiest_first`; a partition that was named is always taken.
+        failed: called with a partition of a log directory that cannot be judged, and why.
+
+    Raises:
+        RefusedError: the partition that was named must not be compacted.
+        KafkaLogError: it cannot be judged.
+    """
+    if isinstance(target, PartitionDir):
+        require_known_layout(target)
+        candidate = find_candidate(target, configs_of(target.topic), request)
+        require_compactable(candidate)
+        return [candidate]
+    found = []
+    for partition in target.partitions:
+        try:
+            found.append(find_candidate(partition, configs_of(partition.topic), request))
+        except KafkaLogError as error:
+            failed(partition, error)
+    return filthiest_first(found, take_all=take_all)
+
+
+def reading_lock(target: LogDir | PartitionDir) -> AbstractContextManager[object]:
+    """Keeps brokers off while a compaction is planned."""
+    log_dir = log_dir_of(target)
+    return nullcontext() if log_dir is None else LogDirLock(log_dir)
+
+
+@contextmanager
+def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[LogDir]:
+    """A copy to work on that becomes a log directory of its own when the block ends well.
+
+    The source is only read, under a lock that keeps brokers off. Of a log directory everything is
+    copied but `.lock`; of a partition that and its entries in the checkpoints around it.
+
+    Args:
+        target: what is copied; it was closed cleanly.
+        destination: the new log directory: nothing of that name, or an empty directory.
+
+    Raises:
+        UsageError: the destination lies inside the source.
+        RefusedError: the source was not closed cleanly, or has a layout that is not known.
+        DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
+
+    Cost:
+        Reads and writes all of it once.
+    """
+    log_dir = log_dir_of(target)
+    require_outside(destination, [target.path, *([] if log_dir is None else [log_dir])])
+    require_closed(log_dir)
+    partitions = target.partitions if isinstance(target, LogDir) else (target,)
+    if isinstance(target, LogDir):
+        _require_whole(target)
+    with reading_lock(target):
+        require_space(destination, sum(partition.size_bytes for partition in partitions))
+        with NewDirectory(destination) as directory:
+            for partition in partitions:
+                name = os.path.basename(os.path.abspath(partition.path))
+                directory.make(name)
+                for entry in partition.files:
+                    _copy(entry, directory, f"{name}/{entry.name.name}")
+            if isinstance(target, LogDir):
+                for entry in target.files:
+                    if entry.name.kind != FileKind.LOCK:
+                        _copy(entry, directory, entry.name.name)
+            else:
+                _copy_offsets(target, directory)
+            copy = open_path(directory.building)
+            assert isinstance(copy, LogDir), "it holds a partition"
+            yield copy
+            directory.remove(_LOCK)
+
+
+def _require_whole(log_dir: LogDir) -> None:
+    for path, error in log_dir.errors.items():
+        raise RefusedError(f"It cannot be copied: {error.message}", path=path)
+    for name in log_dir.others:
+        raise RefusedError(
+            "It is no partition: a broker does not start on a copy with it, nor without it.",
+            path=os.path.join(log_dir.path, name),
+            hint="Name one partition, or move it elsewhere.",
+        )
+
+
+def _copy(entry: FileEntry, directory: NewDirectory, name: str) -> None:
+    """Copy a file; as old as it was, with its permissions."""
+    if entry.error is not None:
+        raise RefusedError(f"It cannot be copied: {entry.error}", path=entry.path)
+    with open(entry.path, "rb") as source, directory.create(name, entry.mtime_ms) as copy:
+        shutil.copyfileobj(source, copy, _CHUNK)
+        shutil.copymode(entry.path, directory.place(name))
+
+
+def _copy_offsets(partition: PartitionDir, directory: NewDirectory) -> None:
+    if partition.partition is None:
+        return
+    log = UnifiedLog(partition)
+    for name in _COPIED_CHECKPOINTS:
+        offset = log.checkpoint(name)
+        if offset is not None:
+            entry = (partition.topic, partition.partition, offset)
+            directory.write(name, checkpoint_text([entry]))
