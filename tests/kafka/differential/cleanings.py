@@ -14,7 +14,7 @@ from kafkalog.compaction.columns import ColumnPass
 from kafkalog.compaction.model import Dropped
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import open_partition
-from kafkalog.recovery import StartConfig, StartMode, predict_start
+from kafkalog.recovery import RemoveFile, StartConfig, StartMode, predict_start
 from kafkalog.runs.run import Run
 from kafkalog.unified_log import UnifiedLog
 from tests.kafka.differential import images
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.compaction.model import Cleanable, Tally
+    from kafkalog.recovery import PredictedStart
     from tests.kafka.differential.outcome import Outcome
     from tests.kafka.differential.rounds import Round
 
@@ -92,19 +93,23 @@ class Judgement:
         return UnifiedLog(partition, high_watermark=self.round.high_watermark)
 
     @cached_property
-    def producers(self) -> dict[int, LastRecord]:
-        """The active producers as a clean start knows them."""
-        start = predict_start(
+    def start(self) -> PredictedStart:
+        """What a clean start makes of the log before: Kafka's Cleaner comes after one."""
+        return predict_start(
             str(self.before / PARTITION),
             StartMode.CLEAN,
             config=StartConfig(now_ms=self.round.now_ms),
         )
-        assert start.loaded is not None
+
+    @cached_property
+    def producers(self) -> dict[int, LastRecord]:
+        """The active producers as a clean start knows them."""
+        assert self.start.loaded is not None
         return {
             one.producer_id: LastRecord(
                 one.last_offset if one.last_offset >= 0 else None, one.producer_epoch
             )
-            for one in start.loaded.producers
+            for one in self.start.loaded.producers
         }
 
     @property
@@ -174,9 +179,11 @@ class Judgement:
             return
         self._compare_tally(done.tally, name)
         self._compare_files(ours, name)
-        outcome.differences += [
-            f"{name}: {one}" for one in images.directory_differences(ours, self.after, PARTITION)
-        ]
+        for action in self.start.actions:  # what is left of an earlier close
+            if isinstance(action, RemoveFile):
+                (ours / PARTITION / action.name).unlink(missing_ok=True)
+        found = images.directory_differences(ours / PARTITION, self.after / PARTITION)
+        outcome.differences += [f"{name}: {one}" for one in found]
         if self.round.checkpoint is None:
             cleaned = UnifiedLog(str(ours / PARTITION)).checkpoint(CLEANER_OFFSETS)
             outcome.compare(f"{name}: cleaner offset", cleaned, said["endOffset"])

@@ -117,17 +117,16 @@ def differences(ours: Path, kafkas: Path, interval: int) -> Iterator[str]:
                        f"{indexes[1][suffix].hex()}")  # fmt: skip
 
 
-def directory_differences(ours: Path, kafkas: Path, partition: str) -> Iterator[str]:
+def directory_differences(ours: Path, kafkas: Path) -> Iterator[str]:
     """Where the files of a partition differ by name, or those of logs by time of modification."""
-    one, other = ours / partition, kafkas / partition
     names = [
         {path.name for path in place.iterdir() if path.stat().st_size or path.suffix != ABORTED}
-        for place in (one, other)
+        for place in (ours, kafkas)
     ]
     if names[0] != names[1]:
         yield f"only ours {sorted(names[0] - names[1])}, only Kafka's {sorted(names[1] - names[0])}"
     for name in sorted(names[0] & names[1]):
-        times = [(place / name).stat().st_mtime_ns // 10**6 for place in (one, other)]
+        times = [(place / name).stat().st_mtime_ns // 10**6 for place in (ours, kafkas)]
         if name.endswith(DATA) and times[0] != times[1]:
             yield f"{name}: modified {times[0]} != Kafka's {times[1]}"
 
