@@ -24,7 +24,7 @@ class Oracle:
         self._cwd = cwd
 
     def __enter__(self) -> Self:
-        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 # closed with the process
+        self._stderr = tempfile.TemporaryFile("w+")  # closed with the process
         self._process = subprocess.Popen(
             broker_data.java_command(broker_data.ORACLE, "batch", "-"),
             cwd=self._cwd,

@@ -177,6 +177,7 @@ class Judgement:
         if "error" in said:
             self._judge_error(name)
             return
+        outcome.seen["driver"] += 1
         self._compare_tally(done.tally, name)
         self._compare_files(ours, name)
         for action in self.start.actions:  # what is left of an earlier close

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any

@@ -60,7 +60,8 @@ def small_log(rng: random.Random) -> dict[str, Any]:
         now += rng.randrange(STEP_MS)
         stamp = rng.choice((now, now, now, now, now, now - 20 * STEP_MS, now + 30 * STEP_MS, -1, 0))
         records = [
-            {"k": "k", "v": "x" * rng.randrange(40), "ts": stamp} for _ in range(rng.randrange(1, 4))
+            {"k": "k", "v": "x" * rng.randrange(40), "ts": stamp}
+            for _ in range(rng.randrange(1, 4))
         ]
         operations.append({"op": "append", "records": records})
         if rng.random() < 0.1:
@@ -133,7 +134,5 @@ def _retention(
         [(one.base_offset, one.size_bytes) for one in after.segments],
         [(one["base"], one["size"]) for one in said["log"]["segments"]],
     )
-    outcome.compare(
-        f"{where}: log start", after.log_start_offset, said["log"]["logStartOffset"]
-    )
+    outcome.compare(f"{where}: log start", after.log_start_offset, said["log"]["logStartOffset"])
     outcome.seen.update(one.reason for one in found.outcome.deleted)
