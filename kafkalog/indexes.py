@@ -44,7 +44,6 @@ class _Index(ABC, Generic[Entry]):
     """
 
     entry_size: int
-    may_begin_with_zeros = False
 
     def __init__(self, path: str, base_offset: int | None = None) -> None:
         self.path = path
@@ -81,12 +80,9 @@ class _Index(ABC, Generic[Entry]):
     def _count_entries(self) -> int:
         """Slots before the zero padding, found by binary search: zeros only follow entries.
 
-        Slot 0 may be zero in a time index (a record of time 0), never in an offset index. In a time
-        index of one slot it is an entry: no broker opens one with room for one only.
+        Slot 0 may be zero in a time index (a record of time 0), never in an offset index.
         """
         zero = bytes(self.entry_size)
-        if self.slot_count == 1 and self.may_begin_with_zeros:
-            return 1
         if self.slot_count == 0 or self._slot(self.slot_count - 1) != zero:
             return self.slot_count
         low, high = 0, self.slot_count - 1
@@ -174,7 +170,6 @@ class TimeIndex(_Index[TimeIndexEntry]):
     """
 
     entry_size = c.TIME_INDEX_ENTRY_SIZE
-    may_begin_with_zeros = True
 
     def entry(self, number: int) -> TimeIndexEntry:
         """Entry `number`, from 0; decoded by the schema in `formats`."""
