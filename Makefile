@@ -17,8 +17,9 @@ demo: $(STAMP)  ## set up, then look at the log directory in examples/
 test: $(STAMP)  ## set up, then run all tests
 	$(BIN)/python -m pytest -n auto
 
-soak: $(STAMP)  ## a million hostile inputs for every decoder and kernel: half an hour
+soak: $(STAMP)  ## a million hostile inputs for decoders and kernels, thousands of logs beside Kafka
 	$(BIN)/python -m tests.soak $(SOAK)
+	$(BIN)/python -m tests.kafka.differential $(DIFFERENTIAL)
 
 lint: $(STAMP)  ## style, types, layers
 	$(BIN)/ruff check .

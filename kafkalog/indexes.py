@@ -194,6 +194,13 @@ class TimeIndex(_Index[TimeIndexEntry]):
         """The last entry, which holds the largest timestamp of the segment."""
         return self.entry(self.entry_count - 1) if self.entry_count else None
 
+    def last_slot_timestamp(self) -> int:
+        """That of the file's last slot, which Kafka takes for an entry also where it is zeros.
+
+        -1 without one. A broker that opens a cleanly closed log goes by it.
+        """
+        return self.entry(self.slot_count - 1).timestamp if self.slot_count else -1
+
 
 def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
     """The entries of a `.txnindex` file in file order; a partial last entry is left out."""

@@ -60,9 +60,11 @@ def time_index_is_monotonic(index: TimeIndex) -> Iterator[Defect]:
 def padding_is_sound(index: OffsetIndex | TimeIndex, *, is_active: bool) -> Iterator[Defect]:
     """Behind the entries everything is zero, and only an index that is open has such padding.
 
-    Kafka takes all slots of a file that it opens for entries, zero or not.
+    Kafka takes all slots of a file that it opens for entries, zero or not. One slot of zeros alone
+    is an entry in a time index: that of a record of time 0.
     """
-    if not index.is_padded:
+    is_of_time_zero = index.size_bytes == c.TIME_INDEX_ENTRY_SIZE == index.entry_size
+    if not index.is_padded or is_of_time_zero:
         return
     position = index.entry_count * index.entry_size
     reference = None

@@ -104,7 +104,10 @@ def segments_between(segments: Sequence[Segment], start: int, end: int) -> list[
 def largest_timestamp(log: UnifiedLog, segment: Segment) -> int:
     """The last one of the time index, the file's time of modification without one, in ms."""
     with log.open_segment(segment) as opened:
-        timestamp, _ = opened.largest_timestamp(recovered=not log.was_closed)
+        if log.was_closed:
+            timestamp = -1 if opened.time_index is None else opened.time_index.last_slot_timestamp()
+        else:
+            timestamp, _ = opened.largest_timestamp(recovered=True)
     return timestamp if timestamp >= 0 else segment.log.mtime_ms
 
 

@@ -206,7 +206,7 @@ def group_segments(
     """
     groups: list[list[Segment]] = []
     used = (0, 0, 0)
-    following = [*(s.base_offset for s in segments[1:]), upper]
+    following = [*(s.base_offset for s in segments), upper][1:]
     for segment, next_base in zip(segments, following, strict=True):
         sizes = _sizes(segment)
         total = (used[0] + sizes[0], used[1] + sizes[1], used[2] + sizes[2])

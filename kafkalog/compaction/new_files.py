@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
+from formats import constants as c
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar.headers import Stretch, header_stretches
 from kafkalog.compaction.new_segment import NewSegment
@@ -161,7 +162,8 @@ def check_new_files(files: NewFiles, changes: Changes, config: CompactionConfig)
         CorruptDataError: it is not what it should be.
     """
     path = changes.path(file_name(files.base_offset, ".log") + CLEANED)
-    room = max(config.segment_index_bytes, *map(len, files.indexes.values()))
+    slots = len(files.indexes[".index"]) // c.OFFSET_INDEX_ENTRY_SIZE + 2
+    room = max(config.segment_index_bytes, slots * c.TIME_INDEX_ENTRY_SIZE)
     build = IndexBuild(files.base_offset, StartConfig(config.index_interval_bytes, room))
     records, end, next_offset = 0, 0, files.base_offset
     with Source(path) as source:

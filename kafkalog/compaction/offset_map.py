@@ -73,15 +73,15 @@ def build_map(
     """
     found = OffsetMap(keys_max)
     first = cleanable.first_dirty_offset
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+    for segment, following in zip(segments, [*segments, None][1:], strict=True):
         with log.open_segment(segment) as opened:
             for batch in opened.scan_from(first):
                 assert isinstance(batch, Batch), "the log was checked"
                 if progress is not None:
                     progress(batch.size_bytes)
-                if transactions.is_discardable(opened.source, batch) or batch.is_control:
-                    continue
-                for record in decode_records(opened.source, batch):
+                is_discardable = transactions.is_discardable(opened.source, batch)
+                has_no_keys = is_discardable or batch.is_control
+                for record in () if has_no_keys else decode_records(opened.source, batch):
                     if record.key is None or record.offset < first:
                         continue
                     if found.is_full:

@@ -63,7 +63,9 @@ def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
                 found.append(_facts(segment, snapshots, tail.largest_timestamp, tail))
                 end_offset = tail.end_offset
             else:
-                found.append(_facts(segment, snapshots, _last_slot(opened.time_index)))
+                times = opened.time_index
+                timestamp = -1 if times is None else times.last_slot_timestamp()
+                found.append(_facts(segment, snapshots, timestamp))
                 if segment.is_active:
                     end_offset = opened.next_offset()
     return found, end_offset
@@ -97,13 +99,6 @@ def _facts(
         + snapshots.get(segment.base_offset, 0),
         path=segment.log.path,
     )
-
-
-def _last_slot(index: TimeIndex | None) -> int:
-    """Timestamp of the last slot of the file, as Kafka opens it; -1 without one."""
-    if index is None or not index.slot_count:
-        return -1
-    return index.entry(index.slot_count - 1).timestamp
 
 
 def _read_tail(opened: OpenSegment) -> _Tail:

@@ -128,6 +128,12 @@ def build() -> None:
         stamp.write_text(digest)
 
 
+def java_command(main: str, *args: str, options: tuple[str, ...] = JVM_OPTIONS) -> list[str]:
+    """The command that runs a class of the harness."""
+    class_path = os.pathsep.join([str(TARGET / "classes"), str(TARGET / "lib" / "*")])
+    return ["java", *options, "-cp", class_path, main, *args]
+
+
 def java(
     main: str,
     *args: str,
@@ -137,9 +143,8 @@ def java(
     seconds_max: float = RUN_SECONDS_MAX,
 ) -> str:
     """Run a class of the harness to its end and return its stdout."""
-    class_path = os.pathsep.join([str(TARGET / "classes"), str(TARGET / "lib" / "*")])
     done = subprocess.run(
-        ["java", *options, "-cp", class_path, main, *args],
+        java_command(main, *args, options=options),
         cwd=cwd,
         input=stdin,
         capture_output=True,

@@ -1,0 +1,106 @@
+"""A random log with random damage, and what Kafka's LogLoader makes of it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.recovery import PredictedStart, StartConfig, StartMode
+from tests.kafka.damaged_logs import CONFIG, START_MS, Damage, workload
+from tests.kafka.differential.outcome import Outcome
+from tests.kafka.differential.retentions import PARTITION, written
+from tests.kafka.oracle import config_words
+from tests.kafkalog import replay
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka.oracle import Oracle
+
+NOW_MS = START_MS + 10_000_000
+START_CONFIG = StartConfig(
+    index_interval_bytes=int(CONFIG["index.interval.bytes"]),
+    segment_index_bytes=int(CONFIG["segment.index.bytes"]),
+    now_ms=NOW_MS,
+)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Two copies of a partition, one for us and one for Kafka, and how to start."""
+
+    ours: Path
+    kafkas: Path
+    mode: StartMode
+    recovery_point: int
+    log_start: int = 0
+
+    def words(self) -> list[str]:
+        """The command for KafkaOracle."""
+        words = ["load", str(self.kafkas), "--recovery-point", str(self.recovery_point)]
+        words += ["--log-start", str(self.log_start), "--now", str(NOW_MS), *config_words(CONFIG)]
+        return [*words, "--clean"] if self.mode == StartMode.CLEAN else words
+
+    def compare(self, answer: dict[str, Any], outcome: Outcome, what: str) -> None:
+        """Predict the start, do what it says, and compare that with Kafka's."""
+        predicted = replay.predict_and_perform(
+            self.ours,
+            self.mode,
+            START_CONFIG,
+            recovery_point=self.recovery_point,
+            log_start_checkpoint=self.log_start,
+        )
+        outcome.seen[predicted.verdict] += 1
+        outcome.differences += [
+            f"{what}, {self}: {one}"
+            for one in differences(predicted, self.ours, answer, self.kafkas)
+        ]
+
+
+def run(seed: int, oracle: Oracle, place: Path) -> Outcome:
+    """The case of a seed: one log, one damage, all modes of a start."""
+    rng = random.Random(seed)
+    outcome = Outcome()
+    log = written(oracle, place / "log", workload(rng))["log"]
+    partition = place / "log" / PARTITION
+    damage = Damage(partition, rng)
+    recovery_point, log_start = checkpoints(log, rng)
+    for mode in StartMode:
+        ours, kafkas = (place / f"{mode}-{who}" / PARTITION for who in ("ours", "kafka"))
+        for copy in (ours, kafkas):
+            shutil.copytree(partition, copy)
+        point = 0 if mode == StartMode.FULL else recovery_point
+        start = Start(ours, kafkas, mode, point, log_start)
+        start.compare(oracle.ask(*start.words()), outcome, ", ".join(damage.words))
+    return outcome
+
+
+def checkpoints(log: dict[str, Any], rng: random.Random) -> tuple[int, int]:
+    """A recovery point and a log start offset, mostly as a broker would have them."""
+    end = log["logEndOffset"]
+    recovery_point = rng.choice((0, end, log["recoveryPoint"], rng.randrange(end + 2)))
+    return recovery_point, rng.choice((0, 0, 0, rng.randrange(end + 3)))
+
+
+def differences(
+    predicted: PredictedStart, ours: Path, kafka: dict[str, Any], kafkas: Path
+) -> list[str]:
+    if "error" in kafka:
+        error = predicted.refusal and predicted.refusal.error
+        wanted = kafka["error"].rpartition(".")[2]
+        return [] if error == wanted else [f"{predicted.refusal} != {kafka}"]
+    if predicted.refusal is not None:
+        return [f"refused: {predicted.refusal}"]
+    pairs: dict[str, tuple[Any, Any]] = {}
+    for name, got in replay.loaded_facts(predicted).items():
+        wanted = kafka["log"][name]
+        if name == "segments":
+            wanted = [{key: fact[key] for key in got[0]} for fact in wanted]
+        pairs[name] = (got, wanted)
+    got_files, kafka_files = replay.files(ours), replay.files(kafkas)
+    for name in {*got_files, *kafka_files}:
+        pairs[name] = (got_files.get(name), kafka_files.get(name))
+    pairs["producer snapshots"] = (replay.snapshots(ours), replay.snapshots(kafkas))
+    return [f"{what}: {got} != {wanted}" for what, (got, wanted) in pairs.items() if got != wanted]

@@ -1,0 +1,68 @@
+"""KafkaOracle as a process that stays: a JVM starts once and answers command after command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from typing import TYPE_CHECKING, Any, Self
+
+from tests.kafka import broker_data
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Oracle:
+    """Kafka's storage classes in a JVM of their own; use it as a context manager.
+
+    Args:
+        cwd: where relative paths of commands begin.
+    """
+
+    def __init__(self, cwd: Path) -> None:
+        self._cwd = cwd
+
+    def __enter__(self) -> Self:
+        self._stderr = tempfile.TemporaryFile("w+")  # closed with the process
+        self._process = subprocess.Popen(
+            broker_data.java_command(broker_data.ORACLE, "batch", "-"),
+            cwd=self._cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+            encoding="utf-8",
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.read()
+        self._process.stdout.close()
+        self._process.wait(broker_data.RUN_SECONDS_MAX)
+        self._stderr.close()
+
+    def ask(self, *command: str) -> dict[str, Any]:
+        """Kafka's answer; one with `error` is what an exception said.
+
+        Raises:
+            HarnessError: the process has ended.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            self._stderr.seek(0)
+            raise broker_data.HarnessError(f"{' '.join(command)}\n{self._stderr.read()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def config_words(config: dict[str, str]) -> list[str]:
+    """The configs of a topic as options of a command."""
+    return [word for name in config for word in ("--config", f"{name}={config[name]}")]

@@ -1,0 +1,56 @@
+"""Random logs through Kafka 4.3's own Cleaner, UnifiedLog and LogLoader, and through ours."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.compaction.model import Dropped
+from kafkalog.recovery import Verdict
+from kafkalog.roll import RollCondition
+from tests.kafka.conftest import SEED_VARIABLE
+from tests.kafka.differential.cases import run_cases
+from tests.kafka.differential.retentions import REASONS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.kafka
+
+SEEDS = 1 << 31
+EXPECTED: dict[str, set[str]] = {
+    "compactions": {*Dropped, "Pass", "ColumnPass", "driver"},
+    "retentions": {*REASONS.values()},
+    "rolls": {*RollCondition},
+    "starts": {Verdict.NOTHING, Verdict.TRUNCATE, Verdict.REBUILD, Verdict.REFUSE},
+}
+"""What cases have to be about."""
+
+
+@pytest.mark.usefixtures("harness")
+@pytest.mark.parametrize(
+    ("subject", "share", "cases"),
+    [
+        ("compactions", 1, 110),
+        ("compactions", 2, 110),
+        ("retentions", 1, 40),
+        ("rolls", 1, 60),
+        ("starts", 1, 40),
+    ],
+)
+def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
+    subject: str, share: int, cases: int, tmp_path: Path
+) -> None:
+    """Same files, offsets and statistics; and the cases are rich enough to mean something.
+
+    Seeds are new each time; KAFKALOG_SEED begins with the one that a failure names.
+    """
+    first = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(SEEDS))
+    first += (share - 1) * cases
+    report = run_cases(subject, range(first, first + cases), tmp_path)
+    print(report.seen)
+    assert not report.differences, f"{len(report.differences)} of {cases} differ\n{report}"
+    assert EXPECTED[subject] <= set(report.seen), (first, report.seen)
