@@ -359,6 +359,7 @@ class _Timestamps(_IndexCheck):
         super().__init__(index)
         self._entries = _Entries(time_columns(index))
         self._last = index.last()
+        self._last_timestamp = index.last_slot_timestamp()
         self._is_closed = is_closed
         self._largest = -1
         self._knows_times = True
@@ -392,7 +393,7 @@ class _Timestamps(_IndexCheck):
         problem = f"the log ends at offset {highest}"
         yield from self._beyond("index-entry-beyond-log", left, problem)
         yield from self._others("time-index-entry-wrong")
-        indexed = self._last.timestamp if self._last else self.index.last_slot_timestamp()
+        indexed = self._last.timestamp if self._last else self._last_timestamp
         if self._is_closed and self._knows_times and indexed < self._largest:
             ends = f"ends with timestamp {indexed}" if self._last else "is empty"
             detail = f"The index {ends}, the largest one of the segment is {self._largest}."
