@@ -20,10 +20,11 @@ A PATH is a log directory (an entry of `log.dirs`), a partition directory (`orde
 comes from its name and content; anything else is an error.
 
 All commands but `salvage` only read, unless `--in-place` is given: files are opened read-only,
-nothing is created but the files of `--to` and `--state`, no lock is needed.
-`salvage` reads its source in the same way, under a lock that keeps brokers off, and writes one new
-directory. Data goes to stdout, words and progress to stderr. Several PATHs: the work goes on past a bad one, and the gravest status counts
-([exit-codes.md](exit-codes.md)). The formats are described in [output.md](output.md).
+nothing is created but the files of `--to` and `--state`, no lock is needed. `salvage` reads its
+source in the same way, under a lock that keeps brokers off, and writes one new directory. Data goes
+to stdout, words and progress to stderr. Several PATHs: the work goes on past a bad one, and the
+gravest status counts ([exit-codes.md](exit-codes.md)). The formats are described in
+[output.md](output.md).
 
 - TIME: milliseconds (`1704067210000`), ISO 8601 (`2024-01-01T00:00:10Z`, UTC without a zone), or
   relative to now or `--now` (`-2h`, `-3d`; units `ms s m h d w`).
