@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkalog.recovery import RebuildIndexes, StartInProgress, checkpointed, usual_config
 from kafkalog.recovery.directory import LOG, SWAP, Content, segment_file
 from kafkalog.repair.model import Fate, FileChange, RecoveryPlan
-from kafkalog.repair.outcome import contents_of, whole_entries
+from kafkalog.repair.outcome import contents_of, is_left_over, whole_entries
 from kafkalog.runs.run import CLEAN_SHUTDOWN
 from kafkalog.source import Source
 
@@ -45,10 +45,12 @@ def plan_recovery(
     start = StartInProgress(partition, mode, config=config, tell=told, trusts_swaps=False)
     predicted = start.end()
     before = contents_of(partition)
+    left_over = [name for name in before if is_left_over(name)]
     changes: list[FileChange] = []
     if predicted.refusal is None:
         after = whole_entries(start.contents)
         changes = [FileChange(name, Fate.REMOVED, 0) for name in before if name not in after]
+        changes += [FileChange(name, Fate.REMOVED, 0) for name in left_over]
         for name, content in after.items():
             fate = _fate(name, before.get(name), content, told.numbers)
             if fate is not None:

@@ -22,10 +22,10 @@ from kafkalog.recovery.directory import (
     offset_from_name,
     segment_file,
 )
-from kafkalog.repair.outcome import contents_of
+from kafkalog.repair.outcome import contents_of, is_left_over
 from kafkalog.repair.plan import is_same, with_clock
 from kafkalog.repair.settling import Settlement
-from kafkalog.repair.staging import Staging, is_left_over, remove_left_over
+from kafkalog.repair.staging import Staging, remove_left_over
 from kafkalog.runs.requirements import require_own_files
 from kafkalog.source import Source
 

@@ -18,7 +18,7 @@ from kafkalog.repair.plan import CLEANER_OFFSETS, RECOVERY_POINTS
 from kafkalog.repair.refusals import require_performable
 from kafkalog.repair.settling import Settlement
 from kafkalog.repair.splitting import write_parts
-from kafkalog.repair.staging import Staging, is_left_over, remove_left_over
+from kafkalog.repair.staging import Staging, remove_left_over
 from kafkalog.repair.tidying import tidy
 from kafkalog.runs.requirements import require_own_files
 
@@ -114,7 +114,7 @@ def _touched(plan: RecoveryPlan) -> set[str]:
     names = [entry.name.name for entry in plan.partition.files]
     if any(isinstance(action, SplitSegment) for action in plan.predicted.actions):
         return set(names)  # what lies between the parts goes, whatever it is
-    return {*plan.touched, *(name for name in names if is_left_over(name))}
+    return set(plan.touched)
 
 
 class _Recovery:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
+from kafkalog.repair.outcome import is_left_over
 from kafkalog.repair.plan import is_same
 from kafkalog.source import Source
 from kafkalog.storage import TEMPORARY_SUFFIX
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kafkalog.storage import Changes
 
 _COPIED_AT_ONCE = 1 << 20
-_STAGED = re.compile(r"kafkalog-\d+" + re.escape(TEMPORARY_SUFFIX))
 
 
 class Staging:
@@ -98,11 +97,6 @@ class Staging:
     def _drop(self, key: int | str | None) -> None:
         if key is not None and key in self.names:
             self._changes.remove(self.names.pop(key), missing_ok=True)
-
-
-def is_left_over(name: str) -> bool:
-    """Whether a file is what a repair that was killed left."""
-    return _STAGED.fullmatch(name) is not None
 
 
 def remove_left_over(changes: Changes, partition: PartitionDir) -> None:
