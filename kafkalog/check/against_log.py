@@ -20,7 +20,7 @@ from formats import constants as c
 from kafkalog.check.batch_checks import CheckedLog, SegmentCheck, running_max
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar import record_facts as f
-from kafkalog.columnar.headers import Stretch
+from kafkalog.columnar.headers import Stretch, joined
 from kafkalog.columnar.index_columns import offset_columns, time_columns
 from kafkalog.defects import make_defect
 
@@ -96,13 +96,13 @@ class _Walk:
     def take(self, stretch: Stretch) -> tuple[int, _Batches | None]:
         """The batches that come before the last of the stretch; by how much its numbers differ."""
         shift = 1 if self._held is None else 0
-        joined = stretch if self._held is None else _joined(self._held, stretch)
+        both = stretch if self._held is None else joined([self._held, stretch])
         # The memory of a stretch is used again for the next one.
-        self._held = _copy_of_last(joined)
-        headers, valid = joined.headers, joined.crc_valid
+        self._held = _copy_of_last(both)
+        headers, valid = both.headers, both.crc_valid
         first = np.where(headers[h.MAGIC] < 2, headers[h.LAST_OFFSET], headers[h.BASE_OFFSET])
         follows = (first[1:] > headers[h.LAST_OFFSET, :-1]) | ~valid[1:]
-        return shift, self._batches(_columns(joined, 0, joined.count - 1), follows)
+        return shift, self._batches(_columns(both, 0, both.count - 1), follows)
 
     def rest(self) -> _Batches | None:
         """The last batch."""
@@ -130,18 +130,6 @@ class _Walk:
         self.highest, self._is_whole = int(highest[-1]), bool(is_whole[-1])
         self._end_position = int(ends[-1])
         return _Batches(stretch, highest, is_whole, starts, is_unsure)
-
-
-def _joined(one: Stretch, two: Stretch) -> Stretch:
-    facts = None
-    if one.facts is not None and two.facts is not None:
-        facts = np.concatenate([one.facts, two.facts], axis=1)
-    return Stretch(
-        np.concatenate([one.headers, two.headers], axis=1),
-        np.concatenate([one.crc_valid, two.crc_valid]),
-        np.concatenate([one.markers, two.markers], axis=1),
-        facts,
-    )
 
 
 def _columns(stretch: Stretch, start: int, end: int) -> Stretch:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.source import Source
 
 _BATCHES_AT_ONCE: Final = 4096
+_GATHERED_MIN: Final = 1024
 _WORTH_A_SEEK: Final = 1 << 15  # batches so large are cheaper passed over than read
 _ROWS_AT_ONCE: Final = 8192
 
@@ -74,6 +75,23 @@ class Stretch:
             None if self.facts is None else self.facts[:, start:end],
             tuple((i - start, why) for i, why in self.refusals if start <= i < end),
         )
+
+
+def joined(stretches: Sequence[Stretch]) -> Stretch:
+    """Stretches of one level that follow one another as one, in memory of its own."""
+    facts = [stretch.facts for stretch in stretches if stretch.facts is not None]
+    refusals: list[tuple[int, KafkaLogError]] = []
+    before = 0
+    for stretch in stretches:
+        refusals += [(before + ordinal, why) for ordinal, why in stretch.refusals]
+        before += stretch.count
+    return Stretch(
+        np.concatenate([stretch.headers for stretch in stretches], axis=1),
+        np.concatenate([stretch.crc_valid for stretch in stretches]),
+        np.concatenate([stretch.markers for stretch in stretches], axis=1),
+        np.concatenate(facts, axis=1) if facts else None,
+        tuple(refusals),
+    )
 
 
 def header_stretches(
@@ -174,9 +192,31 @@ def _by_chunks(
     with ThreadPoolExecutor(threads, "kafkalog-headers") as pool:
         walk = _Walk(source, level, pool, threads + 1, position, end)
         try:
-            yield from walk.stretches()
+            yield from _gathered(walk.stretches())
         finally:
             walk.stop()
+
+
+def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
+    """The same in longer stretches: whoever takes one has some work whatever its length."""
+    held: list[Stretch] = []
+    try:
+        for one in found:
+            if isinstance(one, Stretch):
+                held.append(joined([one]))  # its memory is used again for the next
+                if sum(stretch.count for stretch in held) < _GATHERED_MIN:
+                    continue
+            if held:
+                yield joined(held)
+                held = []
+            if isinstance(one, Defect):
+                yield one
+    except KafkaLogError:
+        if held:
+            yield joined(held)
+        raise
+    if held:
+        yield joined(held)
 
 
 def _judge(chunk: Chunk, level: Level) -> Stretch:
