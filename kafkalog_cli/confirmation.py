@@ -7,7 +7,7 @@ import sys
 from kafkalog.errors import UsageError
 
 
-def require_consent(*, in_place: bool, yes: bool) -> None:
+def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> None:
     """There is a way to learn whether the source may be changed; asked before any work.
 
     Raises:
@@ -15,6 +15,8 @@ def require_consent(*, in_place: bool, yes: bool) -> None:
     """
     if yes and not in_place:
         raise UsageError("--yes is about --in-place.", hint="Without it only the plan is shown.")
+    if backup is not None and not in_place:
+        raise UsageError("--backup is about --in-place.", hint="A plan changes nothing.")
     if in_place and not yes and not sys.stdin.isatty():
         raise UsageError(
             "Nobody can be asked: stdin is no terminal.",

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from kafkalog.compaction.candidates import filthiest_first, find_candidate
-from kafkalog.compaction.compact import compact_partition, require_compactable, skipped
-from kafkalog.compaction.log_dirs import (
-    find_candidates,
-    log_dir_of,
-    reading_lock,
-    working_copy,
-)
+from kafkalog.compaction.compact import compact_partition, require_compactable
+from kafkalog.compaction.log_dirs import find_candidates, named_candidate, working_copy
 from kafkalog.compaction.model import (
     Candidate,
     Cleanable,
@@ -21,7 +16,6 @@ from kafkalog.compaction.model import (
     Skip,
     Tally,
 )
-from kafkalog.compaction.soundness import require_closed
 
 __all__ = [
     "Candidate",
@@ -37,10 +31,7 @@ __all__ = [
     "filthiest_first",
     "find_candidate",
     "find_candidates",
-    "log_dir_of",
-    "reading_lock",
-    "require_closed",
+    "named_candidate",
     "require_compactable",
-    "skipped",
     "working_copy",
 ]

@@ -49,12 +49,6 @@ def require_compactable(candidate: Candidate) -> None:
         )
 
 
-def skipped(candidate: Candidate) -> Compaction:
-    """What comes of a partition that is left as it is."""
-    size = _size_of(candidate.partition.segments)
-    return Compaction(candidate, False, 0, 0, Tally(), None, size, size, ())
-
-
 def compact_partition(
     candidate: Candidate,
     request: CompactionRequest,
@@ -88,7 +82,8 @@ def compact_partition(
         of a group.
     """
     if candidate.skip is not None or candidate.cleanable is None:
-        return skipped(candidate)
+        size = _size_of(candidate.partition.segments)
+        return Compaction(candidate, False, 0, 0, Tally(), None, size, size, ())
     require_known_layout(candidate.partition)
     if run is not None:
         require_writable(candidate.partition.path)

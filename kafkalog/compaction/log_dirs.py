@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.checkpoints import checkpoint_text
 from kafkalog.compaction.candidates import filthiest_first, find_candidate
 from kafkalog.compaction.compact import require_compactable
-from kafkalog.compaction.soundness import log_dir_around, require_closed, require_known_layout
+from kafkalog.compaction.soundness import require_known_layout
 from kafkalog.errors import KafkaLogError, RefusedError
 from kafkalog.log_dir import LogDir, PartitionDir, open_path
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
+from kafkalog.runs.requirements import log_dir_around, require_closed
 from kafkalog.storage import LogDirLock, NewDirectory, require_outside, require_space
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.compaction.model import Candidate, CompactionRequest
     from kafkalog.configs import TopicConfigs
@@ -31,39 +31,25 @@ _LOCK: Final = ".lock"
 _COPIED_CHECKPOINTS: Final = tuple(OFFSET_CHECKPOINTS)
 
 
-def log_dir_of(target: LogDir | PartitionDir) -> str | None:
-    """The log directory that is the target, or lies around it; None where there is none."""
-    return target.path if isinstance(target, LogDir) else log_dir_around(target)
-
-
 def find_candidates(
-    target: LogDir | PartitionDir,
+    partitions: Iterable[PartitionDir],
     configs_of: Callable[[str], TopicConfigs],
     request: CompactionRequest,
     *,
     take_all: bool,
     failed: Callable[[PartitionDir, KafkaLogError], None],
 ) -> list[Candidate]:
-    """What can be cleaned: of the partition that was named, or of all in a log directory.
+    """What can be cleaned in a log directory, in the order in which a cleaner takes it.
 
     Args:
-        target: what was named.
+        partitions: those of the log directory.
         configs_of: the configs of a topic.
         request: as for `find_candidate`.
-        take_all: as for `filthiest_first`; a partition that was named is always taken.
-        failed: called with a partition of a log directory that cannot be judged, and why.
-
-    Raises:
-        RefusedError: the partition that was named must not be compacted.
-        KafkaLogError: it cannot be judged.
+        take_all: as for `filthiest_first`.
+        failed: called with a partition that cannot be judged, and why.
     """
-    if isinstance(target, PartitionDir):
-        require_known_layout(target)
-        candidate = find_candidate(target, configs_of(target.topic), request)
-        require_compactable(candidate)
-        return [candidate]
     found = []
-    for partition in target.partitions:
+    for partition in partitions:
         try:
             found.append(find_candidate(partition, configs_of(partition.topic), request))
         except KafkaLogError as error:
@@ -71,10 +57,19 @@ def find_candidates(
     return filthiest_first(found, take_all=take_all)
 
 
-def reading_lock(target: LogDir | PartitionDir) -> AbstractContextManager[object]:
-    """Keeps brokers off while a compaction is planned."""
-    log_dir = log_dir_of(target)
-    return nullcontext() if log_dir is None else LogDirLock(log_dir)
+def named_candidate(
+    partition: PartitionDir, configs: TopicConfigs, request: CompactionRequest
+) -> Candidate:
+    """What can be cleaned of a partition that was asked for by name, however little it is.
+
+    Raises:
+        RefusedError: it must not be compacted.
+        KafkaLogError: as `find_candidate`.
+    """
+    require_known_layout(partition)
+    candidate = find_candidate(partition, configs, request)
+    require_compactable(candidate)
+    return candidate
 
 
 @contextmanager
@@ -96,13 +91,13 @@ def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[Lo
     Cost:
         Reads and writes all of it once.
     """
-    log_dir = log_dir_of(target)
+    log_dir = log_dir_around(target)
     require_outside(destination, [target.path, *([] if log_dir is None else [log_dir])])
     require_closed(log_dir)
     partitions = target.partitions if isinstance(target, LogDir) else (target,)
     if isinstance(target, LogDir):
         _require_whole(target)
-    with reading_lock(target):
+    with nullcontext() if log_dir is None else LogDirLock(log_dir):
         require_space(destination, sum(partition.size_bytes for partition in partitions))
         with NewDirectory(destination) as directory:
             for partition in partitions:

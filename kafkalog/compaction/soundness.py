@@ -1,4 +1,4 @@
-"""Whether a partition may be compacted: closed cleanly, of a known layout, every batch sound.
+"""Whether a partition may be compacted: of a known layout, every batch sound.
 
 Kafka's cleaner looks at no checksum: it carries a damaged batch on, or writes it again under a
 right one. Here all of the log is read and judged before anything is written.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from formats.constants import INT64_MAX
 from kafkalog.check.verify import Verification
@@ -17,19 +17,19 @@ from kafkalog.columnar.headers import Stretch, header_stretches
 from kafkalog.compaction.cleaning import LastRecord
 from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.model import Level, Severity
-from kafkalog.names import FileKind, FileState, parse_file_name
-from kafkalog.recovery import StartConfig, StartMode, Verdict, predict_start, start_line
+from kafkalog.names import FileKind, FileState
+from kafkalog.recovery import StartConfig, StartMode, predict_start
+from kafkalog.runs.requirements import require_own_files, require_settled, require_start
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kafkalog.compaction.model import Candidate, CompactionRequest
-    from kafkalog.log_dir import FileEntry, PartitionDir
+    from kafkalog.log_dir import PartitionDir
 
-_CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-_META_PROPERTIES = "meta.properties"
-_SIGNS = (FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN)
+# A swap renames files to `.deleted`: what has such a name already would be lost.
+_UNFINISHED: Final = (FileState.CLEANED, FileState.SWAP, FileState.DELETED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,70 +45,26 @@ class SoundLog:
     has_old_formats: bool
 
 
-def log_dir_around(partition: PartitionDir) -> str | None:
-    """The log directory that a partition lies in; None for a copy with nothing of one around it."""
-    parent = os.path.dirname(os.path.abspath(partition.path))
-    try:
-        kinds = {parse_file_name(name).kind for name in os.listdir(parent)}
-    except OSError:
-        return None
-    return parent if kinds & {*_SIGNS, FileKind.LOCK} else None
-
-
-def require_closed(log_dir: str | None) -> None:
-    """Raise `RefusedError` where a broker's log directory lacks the mark of a clean shutdown.
-
-    Without it indexes, log end and high watermark cannot be relied on. A copied partition, with no
-    `meta.properties` around it, needs none: what it holds is judged by itself.
-    """
-    if log_dir is None or not os.path.lexists(os.path.join(log_dir, _META_PROPERTIES)):
-        return
-    if not os.path.lexists(os.path.join(log_dir, _CLEAN_SHUTDOWN)):
-        raise RefusedError(
-            "No broker has shut down cleanly here: the mark of it is missing.",
-            path=log_dir,
-            hint=f"Run `kafkalog recover {log_dir}` first, or start and stop the broker.",
-        )
-
-
 def require_known_layout(partition: PartitionDir) -> None:
     """Raise `RefusedError` where the directory holds what a compaction would not carry along."""
-    path = partition.path
-    if os.path.islink(path):
-        raise RefusedError("The directory is a symbolic link.", path=path,
-                           hint="Name the directory itself.")  # fmt: skip
+    require_own_files(partition)
+    require_settled(partition, _UNFINISHED)
     for name in partition.directories:
         raise RefusedError(
             "There is a directory in it, which Kafka never makes.",
-            path=os.path.join(path, name),
+            path=os.path.join(partition.path, name),
             hint="Move it elsewhere.",
         )
     for entry in partition.files:
-        _require_known(entry, path)
-
-
-def _require_known(entry: FileEntry, directory: str) -> None:
-    name = entry.name
-    if os.path.islink(entry.path):
-        raise RefusedError("The file is a symbolic link.", path=entry.path,
-                           hint="Put the file itself in its place.")  # fmt: skip
-    if entry.error is not None:
-        raise RefusedError(f"The file cannot be used: {entry.error}", path=entry.path)
-    if name.state in (FileState.CLEANED, FileState.SWAP, FileState.DELETED):
-        raise RefusedError(
-            "This was left by a cleaning or a deletion that did not end.",
-            path=entry.path,
-            hint=f"Run `kafkalog recover {directory}` first.",
-        )
-    if name.kind == FileKind.REMOTE_LOG_SNAPSHOT:
-        raise RefusedError("The log is tiered: a part of it is elsewhere.", path=entry.path)
-    # A start that completes a swap deletes every file whose name begins with such an offset.
-    if name.kind == FileKind.UNKNOWN and name.name.split(".")[0].isdigit():
-        raise RefusedError(
-            "Kafka has no such file, and could delete it as a part of a segment.",
-            path=entry.path,
-            hint="Move it elsewhere.",
-        )
+        if entry.name.kind == FileKind.REMOTE_LOG_SNAPSHOT:
+            raise RefusedError("The log is tiered: a part of it is elsewhere.", path=entry.path)
+        # A start that completes a swap deletes every file whose name begins with such an offset.
+        if entry.name.kind == FileKind.UNKNOWN and entry.name.name.split(".")[0].isdigit():
+            raise RefusedError(
+                "Kafka has no such file, and could delete it as a part of a segment.",
+                path=entry.path,
+                hint="Move it elsewhere.",
+            )
 
 
 def require_sound(
@@ -159,12 +115,7 @@ def require_sound(
                 position=defect.position,
                 hint=f"Run `kafkalog rebuild-index {partition.path}` first.",
             )
-    if predicted.verdict != Verdict.NOTHING or predicted.loaded is None:
-        raise RefusedError(
-            f"A broker's start would change it: {start_line(predicted)}.",
-            path=partition.path,
-            hint=f"Run `kafkalog recover {partition.path}` first.",
-        )
+    loaded = require_start(predicted, partition)
     old = next(_old_formats(candidate), None)
     if old is not None and not request.old_formats:
         raise RefusedError(
@@ -177,7 +128,7 @@ def require_sound(
             state.last_offset if state.last_sequence != -1 or state.last_offset >= 0 else None,
             state.producer_epoch,
         )
-        for state in predicted.loaded.producers
+        for state in loaded.producers
     }
     return SoundLog(producers, old is not None)
 

@@ -28,6 +28,7 @@ from kafkalog.repair.settling import Settlement
 from kafkalog.repair.staging import Staging, remove_left_over
 from kafkalog.runs.requirements import require_own_files
 from kafkalog.source import Source
+from kafkalog.storage import require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -125,6 +126,7 @@ def rebuild_indexes(
         UnwritableError: a step failed.
     """
     require_own_files(partition)
+    require_writable(partition.path)
     wanted = _base_offsets(partition, base_offsets)
     names = [segment_file(base, suffix) for base in wanted for suffix in INDEXES]
     before = contents_of(partition)

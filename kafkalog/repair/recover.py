@@ -21,6 +21,7 @@ from kafkalog.repair.splitting import write_parts
 from kafkalog.repair.staging import Staging, remove_left_over
 from kafkalog.repair.tidying import tidy
 from kafkalog.runs.requirements import require_own_files
+from kafkalog.storage import require_writable
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
@@ -78,6 +79,7 @@ def recover(plan: RecoveryPlan, run: Run, *, forced: bool = False) -> RecoveryDo
     partition = plan.partition
     if plan.changes:
         require_own_files(partition)
+        require_writable(partition.path)
         with run.partition(partition, _touched(plan)) as changing:
             end = _Recovery(plan, changing).perform()
             partition = open_partition(partition.path)

@@ -7,38 +7,59 @@ start, `LogManager` and `LogLoader` of Kafka 4.3.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import RefusedError, UnwritableError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from kafkalog.errors import RefusedError
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
-from kafkalog.recovery import StartMode, Verdict, predict_start, start_line
+from kafkalog.recovery import Verdict, start_line
+from kafkalog.runs.run import CLEAN_SHUTDOWN
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery import LoadedLog
+    from kafkalog.recovery import LoadedLog, PredictedStart
 
-_TOP_FILES = ("meta.properties", ".lock", ".kafka_cleanshutdown", *OFFSET_CHECKPOINTS)
-_LEFT_OVERS = (FileState.CLEANED, FileState.SWAP)
+_META_PROPERTIES: Final = "meta.properties"
+_TOP_FILES: Final = (_META_PROPERTIES, ".lock", CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
+_UNFINISHED: Final = (FileState.CLEANED, FileState.SWAP)
 
 
-def log_dir_around(partition: PartitionDir) -> str | None:
-    """The log directory that holds a partition; None for a copy with none around it.
+def log_dir_around(target: LogDir | PartitionDir) -> str | None:
+    """The log directory that is the target, or holds it; None for a copy with none around it.
 
     It is one by its files at the top. On a copy without any no broker can run.
     """
-    parent = os.path.dirname(os.path.abspath(partition.path))
+    if isinstance(target, LogDir):
+        return target.path
+    parent = os.path.dirname(os.path.abspath(target.path))
     if any(os.path.lexists(os.path.join(parent, name)) for name in _TOP_FILES):
         return parent
     return None
 
 
+def require_closed(log_dir: str | None) -> None:
+    """The broker of a log directory has shut down cleanly.
+
+    Without the mark of it indexes, log end and high watermark cannot be relied on. A copy, with no
+    `meta.properties` at the top, needs none: what it holds is judged by itself.
+
+    Raises:
+        RefusedError: the mark is missing.
+    """
+    if log_dir is None or not os.path.lexists(os.path.join(log_dir, _META_PROPERTIES)):
+        return
+    if not os.path.lexists(os.path.join(log_dir, CLEAN_SHUTDOWN)):
+        raise _unsettled("No broker has shut down cleanly here: the mark of it is missing.",
+                         log_dir)  # fmt: skip
+
+
 def require_own_files(partition: PartitionDir) -> None:
-    """The directory and its files are really there, and it may be written.
+    """The directory and its files are really there.
 
     Raises:
         RefusedError: one of them is a symbolic link, or no regular file.
-        UnwritableError: the directory is read-only, for us or at all.
     """
     path = os.path.abspath(partition.path)
     for link in (path, *(entry.path for entry in partition.files)):
@@ -50,9 +71,10 @@ def require_own_files(partition: PartitionDir) -> None:
             )
     for entry in partition.files:
         if entry.error is not None:
-            raise RefusedError(entry.error, path=entry.path)
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise UnwritableError("The directory cannot be written.", path=path)
+            raise RefusedError(
+                f"The file cannot be used: {entry.error}", path=entry.path,
+                hint="Move it elsewhere if it is no file of Kafka's.",
+            )  # fmt: skip
 
 
 def require_live(partition: PartitionDir) -> None:
@@ -73,33 +95,50 @@ def require_live(partition: PartitionDir) -> None:
         )
 
 
-def require_sound_start(partition: PartitionDir, log_dir: str | None) -> LoadedLog:
-    """The log was closed, and a start would load it as it is.
+def require_settled(
+    partition: PartitionDir, left_overs: Collection[FileState] = _UNFINISHED
+) -> None:
+    """No cleaning was interrupted that a start would finish or undo.
+
+    Args:
+        partition: the directory.
+        left_overs: in which state a file is a sign of it.
+
+    Raises:
+        RefusedError: there is such a file.
+    """
+    for entry in partition.files:
+        if entry.name.state in left_overs:
+            raise _unsettled("This was left by a cleaning or a deletion that did not end.",
+                             entry.path, partition.path)  # fmt: skip
+
+
+def require_start(
+    predicted: PredictedStart, partition: PartitionDir,
+    allowed: Collection[Verdict] = (Verdict.NOTHING,),
+) -> LoadedLog:  # fmt: skip
+    """A broker's start would load the log as it is.
+
+    Args:
+        predicted: the start after a clean shutdown.
+        partition: the directory.
+        allowed: what it may come to.
 
     Returns:
         The log as the start loads it.
 
     Raises:
-        RefusedError: a crash left something that a start, or `kafkalog recover`, has to settle.
-
-    Cost:
-        As of a start after a clean shutdown: the end of the active segment.
+        RefusedError: it would change something.
     """
-    for entry in partition.files:
-        if entry.name.state in _LEFT_OVERS:
-            raise _unsettled("A compaction was interrupted: this file is left over.", entry.path)
-    if log_dir is not None and not os.path.lexists(os.path.join(log_dir, ".kafka_cleanshutdown")):
-        raise _unsettled("The log directory has no mark of a clean shutdown.", log_dir)
-    predicted = predict_start(partition, StartMode.CLEAN)
-    if predicted.loaded is None or predicted.verdict not in (Verdict.NOTHING, Verdict.TIDY):
-        raise _unsettled(f"A broker's start would do this: {start_line(predicted)}.",
+    if predicted.loaded is None or predicted.verdict not in allowed:
+        raise _unsettled(f"A broker's start would change it: {start_line(predicted)}.",
                          partition.path)  # fmt: skip
     return predicted.loaded
 
 
-def _unsettled(message: str, path: str) -> RefusedError:
+def _unsettled(message: str, path: str, to_recover: str | None = None) -> RefusedError:
     return RefusedError(
         message,
         path=path,
-        hint=f"Run `kafkalog recover {path}` first, or start and stop a broker on it.",
+        hint=f"Run `kafkalog recover {to_recover or path}` first, or start and stop a broker.",
     )

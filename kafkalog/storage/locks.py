@@ -28,7 +28,8 @@ class LogDirLock:
 
     Raises:
         LogDirInUseError: a broker, or another program that writes, has it.
-        UnreadableError: the file cannot be opened, or not be created.
+        UnreadableError: the file cannot be opened.
+        UnwritableError: nor can it be written or created, by who writes.
     """
 
     def __init__(self, path: str, *, writes: bool = False) -> None:
@@ -44,6 +45,8 @@ class LogDirLock:
             if self._writes:
                 raise unwritable(error, self.path) from error
         except OSError as error:
+            if self._file < 0 and self._writes:
+                raise unwritable(error, self.path) from error
             if self._file < 0:
                 reason = os.strerror(error.errno or 0)
                 raise UnreadableError(f"It cannot be opened: {reason}.", path=self.path) from error

@@ -13,6 +13,7 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import open_partition
 from kafkalog.names import FileState
 from kafkalog.recovery import StartMode, predict_start
+from kafkalog.storage import require_writable
 from kafkalog.trimming.plan import DELETED_SUFFIX, LEADER_EPOCHS, LOG_STARTS, leader_epochs_of
 
 if TYPE_CHECKING:
@@ -40,11 +41,13 @@ def perform_trim(run: Run, plan: TrimPlan, *, keep_deleted: bool = False) -> Non
         keep_deleted: whether the `.deleted` files stay; a broker's start removes them.
 
     Raises:
-        UnwritableError: a step failed; what was done stays, as after a crash.
+        UnwritableError: the directory is read-only, or a step failed; what was done stays, as after
+            a crash.
         CorruptDataError: what is left is not what was planned; the `.deleted` files are kept.
     """
     if plan.is_empty:
         return
+    require_writable(plan.partition.path)
     names = [name for group in plan.files for name in group]
     dead = [
         name + DELETED_SUFFIX for name in names

@@ -14,13 +14,15 @@ from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.errors import RefusedError
 from kafkalog.marks import Marks
 from kafkalog.names import FileKind, segment_file_name
-from kafkalog.recovery import epochs_from_start
+from kafkalog.recovery import StartMode, Verdict, epochs_from_start, predict_start
 from kafkalog.retention import simulate_retention
 from kafkalog.runs.requirements import (
     log_dir_around,
+    require_closed,
     require_live,
     require_own_files,
-    require_sound_start,
+    require_settled,
+    require_start,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ DELETED_SUFFIX = ".deleted"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 _HIGH_WATERMARKS = "replication-offset-checkpoint"
+_ALLOWED = (Verdict.NOTHING, Verdict.TIDY)  # .deleted files may be there, from before
 _KINDS = (
     FileKind.LOG,
     FileKind.OFFSET_INDEX,
@@ -126,7 +129,6 @@ def plan_trim(
     Raises:
         RefusedError: it is not safe, or not for us: symbolic links, no clean shutdown, left-overs
             of a crash, a tiered topic, no high watermark.
-        UnwritableError: the directory is read-only.
         UnreadableError, CorruptDataError: as `simulate_retention`.
 
     Cost:
@@ -134,8 +136,10 @@ def plan_trim(
     """
     require_live(partition)
     require_own_files(partition)
+    require_settled(partition)
     log_dir = log_dir_around(partition)
-    loaded = require_sound_start(partition, log_dir)
+    require_closed(log_dir)
+    loaded = require_start(predict_start(partition, StartMode.CLEAN), partition, _ALLOWED)
     found = simulate_retention(
         partition,
         configs,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,13 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.configs import ConfigSources, TopicConfigs
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.runs import Run
     from kafkalog.trimming import TrimPlan
+    from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.retention import RetentionWriter
-
-    Target = LogDir | PartitionDir | FileEntry
 
 
 def apply_retention(
@@ -82,16 +79,15 @@ def apply_retention(
 
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
-    from kafkalog.log_dir import PartitionDir, open_path
+    from kafkalog.log_dir import LogDir, open_path
     from kafkalog.trimming import plan_trim
     from kafkalog_cli.confirmation import consents, require_consent
+    from kafkalog_cli.maintenance import maintenance
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.retention import RetentionSummary, RetentionWriter
     from kafkalog_cli.render.trimmed import print_trims
 
-    require_consent(in_place=in_place, yes=yes)
-    if backup is not None and not in_place:
-        raise UsageError("--backup is about --in-place.", hint="A plan changes nothing.")
+    require_consent(in_place=in_place, yes=yes, backup=backup)
     zone = parse_zone("UTC" if utc else tz)
     now_ms = parse_time(now if now is not None else "-0s")
     sources = ConfigSources(
@@ -103,26 +99,23 @@ def apply_retention(
         high_watermark=parse_high_watermark(high_watermark),
         log_start_offset=log_start_offset,
     )
-    target = open_path(path)
-    if log_start_offset is not None and not isinstance(target, PartitionDir):
+    if log_start_offset is not None and isinstance(open_path(path), LogDir):
         raise UsageError("--log-start-offset is about one partition.", hint="Name a partition.")
     outcome = Outcome()
     plans: list[TrimPlan] = []
     done: list[TrimPlan] = []
-    with ExitStack() as held:
-        run = _locked(held, target, in_place=in_place, backup=backup)
-        target = open_path(path)  # as it is now that nobody else changes it
+    with maintenance(path, "apply-retention", in_place=in_place, backup=backup) as held:
         summary = RetentionSummary(now_ms, now_ms)
         with RetentionWriter(summary, form, outcome, zone, exact=exact) as writer:
-            for plan, configs in _plans(target, sources, run, decide, outcome):
+            for plan, configs in _plans(held, sources, decide, outcome):
                 plans.append(plan)
                 writer.write(plan.found, configs)
             writer.flush()
             wanted = [plan for plan in plans if not plan.is_empty]
-            if run is not None and wanted:
+            if held.run is not None and wanted:
                 question = f"Change {len(wanted)} of {len(plans)} partitions in {path}?"
                 if consents(question, yes=yes):
-                    done = _perform(run, wanted, keep_deleted, outcome)
+                    done = _perform(held.run, wanted, keep_deleted, outcome)
             _tell(writer, plans, done, keep_deleted=keep_deleted)
             writer.end()
     if form == Format.TABLE and plans:
@@ -130,33 +123,9 @@ def apply_retention(
     return outcome.status
 
 
-def _locked(held: ExitStack, target: Target, *, in_place: bool, backup: str | None) -> Run | None:
-    """Keep brokers off the log directory; the run, where it may be changed."""
-    from kafkalog.log_dir import LogDir, PartitionDir
-    from kafkalog.runs import Run
-    from kafkalog.runs.requirements import log_dir_around
-    from kafkalog.storage import LogDirLock
-    from kafkalog_cli.render.diagnostics import show_note
-
-    log_dir = target.path if isinstance(target, LogDir) else None
-    if isinstance(target, PartitionDir):
-        log_dir = log_dir_around(target)
-    if not in_place:
-        if log_dir is not None:
-            held.enter_context(LogDirLock(log_dir))
-        return None
-    arguments = sys.argv[1:]
-    run = Run(log_dir, command="apply-retention", arguments=arguments, backup=backup)
-    held.enter_context(run)
-    for name in run.restored:
-        show_note(f"{name} was brought back to what it was before the run that was killed")
-    return run
-
-
 def _plans(
-    target: Target,
+    held: Maintenance,
     sources: ConfigSources,
-    run: Run | None,
     decide: Callable[[PartitionDir, TopicConfigs], TrimPlan],
     outcome: Outcome,
 ) -> Iterator[tuple[TrimPlan, TopicConfigs]]:
@@ -164,20 +133,21 @@ def _plans(
     from kafkalog.errors import KafkaLogError, RefusedError
     from kafkalog.log_dir import LogDir
     from kafkalog.runs.requirements import require_live
+    from kafkalog_cli.maintenance import configs_at
     from kafkalog_cli.render.diagnostics import show_note
-    from kafkalog_cli.retention_targets import retention_partitions
 
-    for partition, configs in retention_partitions([target], sources, outcome):
-        if run is not None and run.is_done(partition):
-            show_note(f"{partition.path} was done by an earlier run with this backup")
+    around = configs_at(held.target, sources, outcome)
+    for partition in held.partitions(outcome):
+        if not partition.segments:
             continue
         try:
-            if isinstance(target, LogDir):
+            if isinstance(held.target, LogDir):
                 require_live(partition)
         except RefusedError as stop:
             show_note(f"{partition.path} is left alone: {stop.message}")
             continue
         try:
+            configs = around.of_topic(partition.topic)
             yield decide(partition, configs), configs
         except KafkaLogError as stop:
             outcome.error(stop)

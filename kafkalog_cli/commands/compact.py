@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafkalog_cli.options import (
+    BackupOption,
     ConfigOption,
     ExactOption,
     FormatOption,
@@ -30,9 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.compaction import Candidate, CompactionRequest
+    from kafkalog.configs import LogDirConfigs
     from kafkalog.log_dir import LogDir, PartitionDir
-    from kafkalog.runs.run import Run
+    from kafkalog.runs import Run
+    from kafkalog_cli.maintenance import Maintenance
+    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.compactions import Shown
+    from kafkalog_cli.render.writer import Writer
 
 
 def compact(
@@ -47,6 +51,7 @@ def compact(
         ),
     ] = None,
     yes: YesOption = False,
+    backup: BackupOption = None,
     take_all: Annotated[
         bool, typer.Option("--all", help="Also partitions that are clean enough for a broker.")
     ] = False,
@@ -98,16 +103,25 @@ def compact(
     Without --in-place and --to nothing is written. All of a log is read and judged before any of it
     is changed; no broker may run on it, and it must have been shut down cleanly. Stopped at any
     moment, `kafkalog recover` or a broker's start finds the old segments or the new ones, whole.
+    With --backup the old ones are kept: the same command goes on where it was stopped, and
+    `kafkalog undo` takes it all back.
 
     \b
     kafkalog compact /var/lib/kafka
     kafkalog compact orders-0 --config cleanup.policy=compact
+    kafkalog compact /var/lib/kafka --in-place --yes --backup /var/lib/before-compaction
     """
-    from kafkalog.compaction import CompactionRequest
+    from kafkalog.compaction import CompactionRequest, working_copy
+    from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
+    from kafkalog.log_dir import LogDir
+    from kafkalog.runs import Run
+    from kafkalog.runs.requirements import require_closed
     from kafkalog_cli.confirmation import require_consent
+    from kafkalog_cli.maintenance import Maintenance, configs_at, maintenance, target_at
+    from kafkalog_cli.outcome import Outcome
 
-    require_consent(in_place=in_place, yes=yes)
+    require_consent(in_place=in_place, yes=yes, backup=backup)
     if in_place and to is not None:
         raise UsageError("Either the log is changed, or a copy is made.", hint="Drop one of both.")
     if not 0 < load_factor <= 1:
@@ -122,111 +136,103 @@ def compact(
         single_pass=single_pass,
         old_formats=old_formats,
     )
-    command = _Command(path, request, form, in_place=in_place, take_all=take_all, quiet=quiet)
-    command.configure(parse_configs(config), properties, metadata_dir, topic_first=topic_first)
-    return command.run(to, yes=yes, exact=exact)
+    sources = ConfigSources(
+        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+    )
+    outcome = Outcome()
+    command = _Command(request, form, outcome, take_all=take_all, exact=exact, quiet=quiet)
+    target = target_at(path)
+    _require_one_partition(target, request)
+    if to is None:
+        with maintenance(path, "compact", in_place=in_place, backup=backup) as held:
+            require_closed(held.log_dir)
+            command.run(held, configs_at(held.target, sources, outcome), yes=yes)
+    else:
+        configs = configs_at(target, sources, outcome)
+        with working_copy(target, to) as copy, Run(copy.path) as run:
+            place = copy if isinstance(target, LogDir) else copy.partitions[0]
+            command.run(Maintenance(place, copy.path, run), configs, yes=True)
+    return outcome.status
 
 
 class _Command:
     """One run of the command."""
 
     def __init__(
-        self, path: str, request: CompactionRequest, form: Format, *,
-        in_place: bool, take_all: bool, quiet: bool,
+        self, request: CompactionRequest, form: Format, outcome: Outcome, *,
+        take_all: bool, exact: bool, quiet: bool,
     ) -> None:  # fmt: skip
-        from kafkalog_cli.outcome import Outcome
-
-        self._target = _opened(path)
         self._request = request
         self._form = form
-        self._in_place = in_place
+        self._outcome = outcome
         self._take_all = take_all
+        self._exact = exact
         self._quiet = quiet
-        self._outcome = Outcome()
-        _require_one_partition(self._target, request)
 
-    def configure(
-        self, given: dict[str, str], properties: str | None, metadata_dir: str | None, *,
-        topic_first: bool,
-    ) -> None:  # fmt: skip
-        """Where the configs come from."""
-        import os
-
-        from kafkalog.configs import ConfigSources
-        from kafkalog.log_dir import LogDir
-        from kafkalog_cli.render.configs import tell_metadata
-
-        sources = ConfigSources(
-            given, properties, topic_first=topic_first, metadata_dir=metadata_dir
-        )
-        path = os.path.abspath(self._target.path)
-        path = path if isinstance(self._target, LogDir) else os.path.dirname(path)
-        self._configs = sources.in_log_dir(path)
-        tell_metadata(self._configs, self._outcome)
-
-    def run(self, to: str | None, *, yes: bool, exact: bool) -> int:
-        """Plan or compact, and show it."""
-        from kafkalog.compaction import log_dir_of, reading_lock, require_closed, working_copy
-        from kafkalog.log_dir import PartitionDir
-        from kafkalog.runs.run import Run
-        from kafkalog.storage import require_writable
-
-        with ExitStack() as held:
-            run: Run | None = None
-            target = self._target
-            if to is not None:
-                copy = held.enter_context(working_copy(target, to))
-                run = held.enter_context(Run(copy.path))
-                target = copy.partitions[0] if isinstance(target, PartitionDir) else copy
-            else:
-                require_closed(log_dir_of(target))
-                if self._in_place:
-                    require_writable(target.path)
-                    run = held.enter_context(Run(log_dir_of(target)))
-                else:
-                    held.enter_context(reading_lock(target))
-            self._compact(target, run, yes=yes or to is not None, exact=exact)
-        return self._outcome.status
-
-    def _compact(
-        self, target: LogDir | PartitionDir, run: Run | None, *, yes: bool, exact: bool
-    ) -> None:
-        from kafkalog.compaction import find_candidates
-        from kafkalog.log_dir import PartitionDir
+    def run(self, held: Maintenance, configs: LogDirConfigs, *, yes: bool) -> None:
+        """Plan or compact, and show it; where somebody is asked, first the one, then the other."""
         from kafkalog_cli.confirmation import consents
-        from kafkalog_cli.render import compactions as show
+        from kafkalog_cli.render.compactions import compaction_view
         from kafkalog_cli.render.writer import Writer
 
-        failures: list[show.Shown] = []
-        candidates = find_candidates(
-            target,
-            self._configs.of_topic,
+        failures: list[Shown] = []
+        candidates = self._candidates(held, configs, failures)
+        count = sum(one.skip is None for one in candidates)
+        is_asked = held.run is not None and count > 0 and not yes
+        view = compaction_view(exact=self._exact)
+        with Writer(view, self._form, self._outcome.defect) as writer:
+            self._show(writer, held, candidates, failures, None if is_asked else held.run)
+            words = f"{count} partition{'s' if count > 1 else ''} of {held.target.path}"
+            if is_asked and consents(f"Compact {words} in place?", yes=False):
+                self._show(writer, held, candidates, [], held.run)
+
+    def _candidates(
+        self, held: Maintenance, configs: LogDirConfigs, failures: list[Shown]
+    ) -> list[Candidate]:
+        from kafkalog.compaction import find_candidates, named_candidate
+        from kafkalog.log_dir import LogDir
+        from kafkalog_cli.render.compactions import Shown
+
+        partitions = held.partitions(self._outcome)
+        if not isinstance(held.target, LogDir):
+            return [
+                named_candidate(one, configs.of_topic(one.topic), self._request)
+                for one in partitions
+            ]
+        return find_candidates(
+            partitions,
+            configs.of_topic,
             self._request,
             take_all=self._take_all,
-            failed=lambda *what: failures.append(show.Shown(what[0], None, what[1])),
+            failed=lambda partition, error: failures.append(Shown(partition, None, error)),
         )
-        wanted = [one for one in candidates if one.skip is None]
-        if run is not None and wanted:
-            count = f"{len(wanted)} partition{'s' if len(wanted) > 1 else ''}"
-            if not consents(f"Compact {count} of {target.path} in place?", yes=yes):
-                return
-        is_one = isinstance(target, PartitionDir)
+
+    def _show(
+        self, writer: Writer[Shown], held: Maintenance, candidates: list[Candidate],
+        failures: list[Shown], run: Run | None,
+    ) -> None:  # fmt: skip
+        """What comes of each partition, planned or done, and of all of them."""
+        from kafkalog.log_dir import PartitionDir
+        from kafkalog_cli.render import compactions as show
+
+        is_one = isinstance(held.target, PartitionDir)
         if is_one and self._form == Format.TABLE:
-            show.print_candidate(candidates[0])
+            for candidate in candidates:
+                show.print_candidate(candidate)
         summary = show.CompactionSummary(self._request.now_ms, run is not None)
-        with Writer(show.compaction_view(exact=exact), self._form, self._outcome.defect) as writer:
-            for shown in self._results(candidates, run, is_one=is_one):
-                summary.add(shown)
-                writer.write(shown)
-            for shown in failures:
-                assert shown.error is not None, "it failed"
-                self._outcome.error(shown.error)
-                summary.add(shown)
-                writer.write(shown)
-            if self._form in (Format.NDJSON, Format.JSON):
-                writer.write_row(show.compaction_summary_row(summary))
+        for shown in self._results(candidates, run, is_one=is_one):
+            summary.add(shown)
+            writer.write(shown)
+        for shown in failures:
+            assert shown.error is not None, "it failed"
+            self._outcome.error(shown.error)
+            summary.add(shown)
+            writer.write(shown)
+        if self._form in (Format.NDJSON, Format.JSON):
+            writer.write_row(show.compaction_summary_row(summary))
         if self._form == Format.TABLE:
-            show.print_compaction_summary(summary, exact=exact)
+            writer.flush()
+            show.print_compaction_summary(summary, exact=self._exact, in_place=held.run is not None)
 
     def _results(
         self, candidates: list[Candidate], run: Run | None, *, is_one: bool
@@ -249,20 +255,6 @@ class _Command:
                     yield Shown(candidate.partition, None, error)
                 else:
                     yield Shown(candidate.partition, found)
-
-
-def _opened(path: str) -> LogDir | PartitionDir:
-    from kafkalog.errors import NotAKafkaFileError
-    from kafkalog.log_dir import FileEntry, open_path
-
-    target = open_path(path)
-    if isinstance(target, FileEntry):
-        raise NotAKafkaFileError(
-            "This is a file, not a partition or log directory.",
-            path=path,
-            hint="The cleaner looks at all segments of a partition.",
-        )
-    return target
 
 
 def _require_one_partition(target: LogDir | PartitionDir, request: CompactionRequest) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.recovery import StartConfig
     from kafkalog.repair import IndexComparison
     from kafkalog.runs import Run
+    from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
 
 
@@ -70,18 +68,13 @@ def rebuild_index(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
-    from kafkalog.runs import Run
-    from kafkalog.storage import LogDirLock
     from kafkalog_cli.confirmation import consents, require_consent
+    from kafkalog_cli.maintenance import maintenance, segment_at
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render import rebuilt as show
-    from kafkalog_cli.render.diagnostics import show_note
     from kafkalog_cli.render.writer import Writer
-    from kafkalog_cli.repair_targets import locked_directory, partitions_at, segment_at
 
-    require_consent(in_place=in_place, yes=yes)
-    if not in_place and backup is not None:
-        raise UsageError("--backup is about --in-place.", hint="A plan changes nothing.")
+    require_consent(in_place=in_place, yes=yes, backup=backup)
     if check and in_place:
         raise UsageError("--check changes nothing, --in-place does.", hint="Give one of them.")
     sources = ConfigSources(
@@ -89,20 +82,15 @@ def rebuild_index(
     )
     now_ms = parse_time(now if now is not None else "-0s")
     outcome = Outcome()
-    log_dir, segment = locked_directory(path), segment_at(path)
+    segment = segment_at(path)
     wanted = None if segment is None else (segment,)
     done: set[str] = set()
-    with ExitStack() as held, Writer(show.index_view(exact=exact), form, outcome.defect) as out:
-        run = None
-        if in_place:
-            run = Run(log_dir, command="rebuild-index", arguments=sys.argv[1:], backup=backup)
-            held.enter_context(run)
-            for name in run.restored:
-                show_note(f"{name} was brought back to what it was before the run that was killed")
-        elif log_dir is not None:
-            held.enter_context(LogDirLock(log_dir))
-        partitions = [one for one in partitions_at(path) if run is None or not run.is_done(one)]
-        with_configs = _with_configs(partitions, sources, now_ms, outcome)
+    with (
+        maintenance(path, "rebuild-index", in_place=in_place, backup=backup, of_log=True) as held,
+        Writer(show.index_view(exact=exact), form, outcome.defect) as out,
+    ):
+        run = held.run
+        with_configs = _with_configs(held, sources, now_ms, outcome)
         # One scan is enough where nobody looks at the plan.
         compared = _scanned(with_configs, wanted, outcome, run if yes else None)
         indexes = [index for _, _, found in compared for index in found]
@@ -128,23 +116,20 @@ def rebuild_index(
 
 
 def _with_configs(
-    partitions: list[PartitionDir], sources: ConfigSources, now_ms: int, outcome: Outcome
+    held: Maintenance, sources: ConfigSources, now_ms: int, outcome: Outcome
 ) -> list[tuple[PartitionDir, StartConfig]]:
     """Each partition that has a log, and what its topic's configs come to."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.repair import start_config
-    from kafkalog_cli.render.configs import tell_metadata
+    from kafkalog_cli.maintenance import configs_at
 
     found = []
-    around = None
-    for partition in partitions:
+    configs = configs_at(held.target, sources, outcome)
+    for partition in held.partitions(outcome):
         if not partition.segments:
             continue
         try:
-            if around is None:
-                around = sources.in_log_dir(os.path.dirname(os.path.abspath(partition.path)))
-                tell_metadata(around, outcome)
-            config, _ = start_config(partition, around.of_topic(partition.topic), now_ms)
+            config, _ = start_config(partition, configs.of_topic(partition.topic), now_ms)
         except KafkaLogError as stop:
             outcome.error(stop)
             continue

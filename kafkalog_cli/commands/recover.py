@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from contextlib import ExitStack
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.recovery import StartMode
     from kafkalog.repair import RecoveryDone, RecoveryPlan
     from kafkalog.runs import Run
+    from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
 
 
@@ -93,18 +91,15 @@ def recover(
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
     from kafkalog.recovery import StartMode
-    from kafkalog.runs import Run
-    from kafkalog.storage import LogDirLock
     from kafkalog_cli.confirmation import consents, require_consent
+    from kafkalog_cli.maintenance import maintenance
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render import recoveries as show
-    from kafkalog_cli.render.diagnostics import show_note
     from kafkalog_cli.render.writer import Writer
-    from kafkalog_cli.repair_targets import locked_directory
 
-    require_consent(in_place=in_place, yes=yes)
-    if not in_place and (backup is not None or force):
-        raise UsageError("--backup and --force are about --in-place.")
+    require_consent(in_place=in_place, yes=yes, backup=backup)
+    if force and not in_place:
+        raise UsageError("--force is about --in-place.", hint="A plan changes nothing.")
     if check and in_place:
         raise UsageError("--check changes nothing, --in-place does.", hint="Give one of them.")
     if assume_clean and scan_from != ScanFrom.CHECKPOINT:
@@ -117,29 +112,23 @@ def recover(
     now_ms = parse_time(now if now is not None else "-0s")
     scan_rate = parse_rate(rate)
     outcome = Outcome()
-    log_dir = locked_directory(path)
     done: dict[str, RecoveryDone] = {}
-    with ExitStack() as held, Writer(show.recovery_view(exact=exact), form, outcome.defect) as out:
-        run = None
-        if in_place:
-            run = Run(log_dir, command="recover", arguments=sys.argv[1:], backup=backup)
-            held.enter_context(run)
-            for name in run.restored:
-                show_note(f"{name} was brought back to what it was before the run that was killed")
-        elif log_dir is not None:
-            held.enter_context(LogDirLock(log_dir))
-        planned = _plans(path, mode, sources, now_ms, run, outcome)
+    with (
+        maintenance(path, "recover", in_place=in_place, backup=backup, of_log=True) as held,
+        Writer(show.recovery_view(exact=exact), form, outcome.defect) as out,
+    ):
+        planned = _plans(held, mode, sources, now_ms, outcome)
         plans = [plan for plan, _ in planned]
         if form == Format.TABLE:
             for plan in plans:
                 out.write(plan)
             out.flush()
             _tell_notes(plans)
-        if run is not None and plans:
+        if held.run is not None and plans:
             count = sum(bool(plan.changes) for plan in plans)
             question = f"Change {count} partitions in {path}?"
             if not count or consents(question, yes=yes):
-                done = _perform(run, plans, outcome, forced=force)
+                done = _perform(held.run, plans, outcome, forced=force)
         if form != Format.TABLE:
             for plan, configs in planned:
                 out.write_row(show.recovery_row(plan, configs, done.get(plan.partition.path)))
@@ -153,31 +142,18 @@ def recover(
 
 
 def _plans(
-    path: str,
-    mode: StartMode,
-    sources: ConfigSources,
-    now_ms: int,
-    run: Run | None,
-    outcome: Outcome,
+    held: Maintenance, mode: StartMode, sources: ConfigSources, now_ms: int, outcome: Outcome
 ) -> list[tuple[RecoveryPlan, tuple[ConfigValue, ...]]]:
     """The plan of each partition, and the configs it depends on."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.repair import plan_recovery, start_config
-    from kafkalog_cli.render.configs import tell_metadata
-    from kafkalog_cli.render.diagnostics import show_note
-    from kafkalog_cli.repair_targets import partitions_at
+    from kafkalog_cli.maintenance import configs_at
 
     found = []
-    around = None
-    for partition in partitions_at(path):
-        if run is not None and run.is_done(partition):
-            show_note(f"{partition.path} was done by an earlier run with this backup")
-            continue
+    configs = configs_at(held.target, sources, outcome)
+    for partition in held.partitions(outcome):
         try:
-            if around is None:
-                around = sources.in_log_dir(os.path.dirname(os.path.abspath(partition.path)))
-                tell_metadata(around, outcome)
-            config, values = start_config(partition, around.of_topic(partition.topic), now_ms)
+            config, values = start_config(partition, configs.of_topic(partition.topic), now_ms)
             found.append((plan_recovery(partition, mode, config), values))
         except KafkaLogError as stop:
             outcome.error(stop)

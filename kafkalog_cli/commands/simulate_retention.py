@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +26,13 @@ from kafkalog_cli.options import (
     parse_zone,
 )
 from kafkalog_cli.render.writer import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.configs import ConfigSources, LogDirConfigs, TopicConfigs
+    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog_cli.outcome import Outcome
 
 
 def simulate_retention(
@@ -62,7 +70,6 @@ def simulate_retention(
         RetentionWriter,
         print_retention_summary,
     )
-    from kafkalog_cli.retention_targets import retention_partitions
 
     zone = parse_zone("UTC" if utc else tz)
     now_ms = parse_time(now if now is not None else "-0s")
@@ -74,7 +81,7 @@ def simulate_retention(
     outcome = Outcome()
     targets = outcome.open_all(paths)
     with RetentionWriter(summary, form, outcome, zone, exact=exact) as writer:
-        for partition, configs in retention_partitions(targets, sources, outcome):
+        for partition, configs in _partitions(targets, sources, outcome):
             try:
                 found = simulate(
                     partition,
@@ -91,3 +98,35 @@ def simulate_retention(
     if form == Format.TABLE and targets:
         print_retention_summary(summary, zone, exact=exact)
     return outcome.status
+
+
+def _partitions(
+    targets: list[LogDir | PartitionDir | FileEntry], sources: ConfigSources, outcome: Outcome
+) -> Iterator[tuple[PartitionDir, TopicConfigs]]:
+    """Every partition with a log, and the configs of its topic."""
+    from kafkalog.errors import KafkaLogError, NotAKafkaFileError
+    from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog_cli.render.configs import tell_metadata
+
+    log_dirs: dict[str, LogDirConfigs] = {}
+    for target in targets:
+        if isinstance(target, FileEntry):
+            error = NotAKafkaFileError(
+                "This is a file, not a partition or log directory.",
+                path=target.path,
+                hint="Retention looks at the segments of a partition beside each other.",
+            )
+            outcome.error(error)
+            continue
+        partitions = target.partitions if isinstance(target, LogDir) else (target,)
+        for partition in partitions:
+            if not partition.segments:
+                continue
+            path = os.path.dirname(os.path.abspath(partition.path))
+            try:
+                if path not in log_dirs:
+                    log_dirs[path] = sources.in_log_dir(path)
+                    tell_metadata(log_dirs[path], outcome)
+                yield partition, log_dirs[path].of_topic(partition.topic)
+            except KafkaLogError as stop:
+                outcome.error(stop)

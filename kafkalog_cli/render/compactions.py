@@ -168,7 +168,7 @@ def print_candidate(candidate: Candidate) -> None:
     print_heading(lines)
 
 
-def print_compaction_summary(summary: CompactionSummary, *, exact: bool) -> None:
+def print_compaction_summary(summary: CompactionSummary, *, exact: bool, in_place: bool) -> None:
     """The lines below the table: what it comes to, and what is dropped why."""
     before = size_cell(summary.bytes_before, exact=exact)
     after = size_cell(summary.bytes_after, exact=exact)
@@ -185,6 +185,8 @@ def print_compaction_summary(summary: CompactionSummary, *, exact: bool) -> None
     lines = [line]
     if dropped:
         lines.append(f"dropped: {', '.join(dropped)}")
+    if summary.compacted and not in_place:
+        lines.append("nothing was changed: --in-place does it")
     print_heading(lines)
 
 

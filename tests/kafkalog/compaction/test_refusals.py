@@ -12,7 +12,6 @@ from kafkalog.compaction import (
     Skip,
     compact_partition,
     find_candidate,
-    require_closed,
 )
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import (
@@ -24,6 +23,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log_dir import open_partition
 from kafkalog.names import parse_directory_name
+from kafkalog.runs.requirements import require_closed
 from tests.builders import flip
 from tests.kafka.broker_data import fingerprint
 from tests.kafkalog.compaction.oracle import PARTITION, cleanings

@@ -1,0 +1,119 @@
+"""What a command that changes logs works on: opened, locked, and looked at again under the lock."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import NotAKafkaFileError
+from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
+from kafkalog.names import FileKind, FileState
+from kafkalog.runs import Run
+from kafkalog.runs.requirements import log_dir_around
+from kafkalog.storage import LogDirLock
+from kafkalog_cli.render.configs import tell_metadata
+from kafkalog_cli.render.diagnostics import show_note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.configs import ConfigSources, LogDirConfigs
+    from kafkalog_cli.outcome import Outcome
+
+
+class Maintenance:
+    """A target that nobody else changes meanwhile.
+
+    Attributes:
+        target: the log directory or partition, as it is now.
+        log_dir: the log directory at or around it; None for a copied partition.
+        run: what changes it; None for a plan.
+    """
+
+    def __init__(self, target: LogDir | PartitionDir, log_dir: str | None, run: Run | None) -> None:
+        self.target = target
+        self.log_dir = log_dir
+        self.run = run
+
+    def partitions(self, outcome: Outcome) -> Iterator[PartitionDir]:
+        """Those to look at; what an earlier run with this backup finished is left, and told."""
+        if isinstance(self.target, LogDir):
+            for error in self.target.errors.values():
+                outcome.error(error)
+        target = self.target
+        for partition in target.partitions if isinstance(target, LogDir) else (target,):
+            if self.run is not None and self.run.is_done(partition):
+                show_note(f"{partition.path} was done by an earlier run with this backup")
+            else:
+                yield partition
+
+
+@contextmanager
+def maintenance(
+    path: str, command: str, *, in_place: bool, backup: str | None = None, of_log: bool = False
+) -> Iterator[Maintenance]:
+    """Hold a log directory or partition, for a plan or to change it.
+
+    The lock of the log directory keeps brokers off. With a backup, what an earlier run of the
+    command did not finish is brought back first, and told.
+
+    Args:
+        path: of the log directory or partition.
+        command: the name of the command.
+        in_place: whether it may be changed.
+        backup: as given; only with `in_place`.
+        of_log: whether the path may be a log, too, which stands for its partition.
+
+    Raises:
+        NotFoundError, UnreadableError, NotAKafkaFileError: there is no such thing.
+        LogDirInUseError: a broker has it.
+        UnwritableError: it is to be changed, and is read-only.
+        Also what `Run` raises.
+    """
+    log_dir = log_dir_around(target_at(path, of_log=of_log))
+    run = None
+    if in_place:
+        run = Run(log_dir, command=command, arguments=sys.argv[1:], backup=backup)
+    reading = nullcontext() if run is not None or log_dir is None else LogDirLock(log_dir)
+    with reading, run or nullcontext():
+        for name in run.restored if run is not None else ():
+            show_note(f"{name} was brought back to what it was before the run that was killed")
+        yield Maintenance(target_at(path, of_log=of_log), log_dir, run)
+
+
+def segment_at(path: str) -> int | None:
+    """Base offset of the segment whose log a path names; None where it names more."""
+    target = open_path(path)
+    return target.name.offset if isinstance(target, FileEntry) else None
+
+
+def target_at(path: str, *, of_log: bool = False) -> LogDir | PartitionDir:
+    """What is at a path; raises as `maintenance`."""
+    target = open_path(path)
+    if not isinstance(target, FileEntry):
+        return target
+    if not of_log:
+        raise NotAKafkaFileError(
+            "This is a file, not a partition or log directory.",
+            path=path,
+            hint="All segments of a partition are looked at together.",
+        )
+    if (target.name.kind, target.name.state) != (FileKind.LOG, FileState.LIVE):
+        raise NotAKafkaFileError(
+            "This is neither a directory nor the log of a segment.",
+            path=path,
+            hint="Give a log directory, a partition directory, or a .log file.",
+        )
+    return open_partition(os.path.dirname(os.path.abspath(path)))
+
+
+def configs_at(
+    target: LogDir | PartitionDir, sources: ConfigSources, outcome: Outcome
+) -> LogDirConfigs:
+    """The configs of the topics; what is wrong with the metadata log is told."""
+    path = os.path.abspath(target.path)
+    found = sources.in_log_dir(path if isinstance(target, LogDir) else os.path.dirname(path))
+    tell_metadata(found, outcome)
+    return found
