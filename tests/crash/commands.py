@@ -37,9 +37,9 @@ class Command:
         name: what tests call it.
         run: the command; `observe` is called after each step.
         prepare: makes the log directory ready from a copy of an intact one.
-        scenario: of the corpus' recovery scenarios; a path to another one of its log directories.
+        source: the log directory in the corpus.
         can_be_repeated: whether it ends well when it is run again after it was stopped.
-        is_stepwise: whether a log in which some was cleaned, and some not yet, is a whole one.
+        is_stepwise: whether a log of which only some is cleaned is whole.
         is_clean: whether the log directory has the mark of a clean shutdown.
     """
 
@@ -51,12 +51,23 @@ class Command:
     can_be_repeated: bool = True
     is_stepwise: bool = False
 
+    def accepts(self, got: dict[str, Served], logs: Sequence[dict[str, Served]]) -> bool:
+        """Whether a log that a start has found is one of some, of which the last is the new one.
+
+        Who goes on with a run that was stopped comes by the log before that, the first of them.
+        """
+        *_, old, new = logs
+        return got in logs or (
+            self.is_stepwise
+            and got.keys() == old.keys()
+            and all(is_partly_cleaned(found, old[name], new[name]) for name, found in got.items())
+        )
+
     def fresh(self, corpus_dir: Path, root: Path) -> Path:
         """The log directory before it is made ready."""
         log_dir = root / "log"
         log_dir.mkdir(parents=True)
         source = corpus_dir / self.source
-        source = source if source.exists() else corpus_dir / self.scenario
         shutil.copytree(source / PARTITION, log_dir / PARTITION)
         for checkpoint in source.glob("*-checkpoint"):
             shutil.copy2(checkpoint, log_dir)

@@ -15,7 +15,7 @@ from kafkalog.names import DirectoryState, parse_directory_name
 from kafkalog.records import decode_records
 from kafkalog.recovery import StartConfig, StartMode
 from kafkalog.source import Source
-from tests.kafka.test_predicted_starts import oracle_batch
+from tests.kafka.oracle import Oracle
 from tests.kafkalog import replay
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def load_command(log_dir: Path, name: str) -> list[str]:
 def starts_of_kafka(log_dirs: list[Path], cwd: Path) -> list[dict[str, Served]]:
     """The same after a start by Kafka's own loader, all in one JVM."""
     wanted = [(log_dir, name) for log_dir in log_dirs for name in partitions(log_dir)]
-    answers = oracle_batch([load_command(*each) for each in wanted], cwd)
+    with Oracle(cwd) as oracle:
+        answers = [oracle.ask(*load_command(*each)) for each in wanted]
     found: dict[Path, dict[str, Served]] = {log_dir: {} for log_dir in log_dirs}
     for (log_dir, name), answer in zip(wanted, answers, strict=True):
         assert "error" not in answer, (log_dir, name, answer)
