@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
 from kafkalog.configs import ConfigSources
 from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition
@@ -36,23 +37,37 @@ class Command:
         name: what tests call it.
         run: the command; `observe` is called after each step.
         prepare: makes the log directory ready from a copy of an intact one.
-        scenario: of the corpus' recovery scenarios.
+        source: the log directory in the corpus.
         can_be_repeated: whether it ends well when it is run again after it was stopped.
+        is_stepwise: whether a log of which only some is cleaned is whole.
         is_clean: whether the log directory has the mark of a clean shutdown.
     """
 
     name: str
     run: Callable[[Path, Callable[[Step], None] | None], None]
     prepare: Callable[[Path], None] = lambda root: None  # noqa: ARG005
-    scenario: str = "intact"
+    source: str = "recovery/intact"
     is_clean: bool = True
     can_be_repeated: bool = True
+    is_stepwise: bool = False
+
+    def accepts(self, got: dict[str, Served], logs: Sequence[dict[str, Served]]) -> bool:
+        """Whether a log that a start has found is one of some, of which the last is the new one.
+
+        Who goes on with a run that was stopped comes by the log before that, the first of them.
+        """
+        *_, old, new = logs
+        return got in logs or (
+            self.is_stepwise
+            and got.keys() == old.keys()
+            and all(is_partly_cleaned(found, old[name], new[name]) for name, found in got.items())
+        )
 
     def fresh(self, corpus_dir: Path, root: Path) -> Path:
         """The log directory before it is made ready."""
         log_dir = root / "log"
         log_dir.mkdir(parents=True)
-        source = corpus_dir / "recovery" / self.scenario
+        source = corpus_dir / self.source
         shutil.copytree(source / PARTITION, log_dir / PARTITION)
         for checkpoint in source.glob("*-checkpoint"):
             shutil.copy2(checkpoint, log_dir)
@@ -174,6 +189,53 @@ def trim(root: Path, observe: Callable[[Step], None] | None = None) -> None:
         perform_trim(run, plan)
 
 
+@dataclass(frozen=True)
+class Compaction:
+    """`compact` with a clock and configs of one of the corpus' cleanings."""
+
+    source: str
+    now_ms: int
+    configs: tuple[tuple[str, str], ...]
+    has_backup: bool = True
+
+    def __call__(self, root: Path, observe: Callable[[Step], None] | None = None) -> None:
+        """All that can be cleaned, once more from the start of the log."""
+        log_dir = str(root / "log")
+        backup = str(root / "backup") if self.has_backup else None
+        request = CompactionRequest(self.now_ms, high_watermark="end", first_dirty_offset=0)
+        given = {"cleanup.policy": "compact", **dict(self.configs)}
+        with Run(log_dir, observe, command="compact", backup=backup) as run:
+            partition = open_partition(str(root / "log" / PARTITION))
+            if run.is_done(partition):
+                return
+            configs = ConfigSources(given).in_log_dir(log_dir).of_topic("orders")
+            done = compact_partition(find_candidate(partition, configs, request), request, run)
+            assert done.groups
+
+    def prepare(self, root: Path) -> None:
+        """Done already."""
+        self(root)
+
+
+COMPACTIONS = {
+    "gap-behind-the-new-log": Compaction(
+        "compaction/tail_gap_some/before", 1_700_003_600_000, ()
+    ),
+    "tombstones-go": Compaction(
+        "compaction/tombstones_horizon/after-2", 1_700_010_100_000,
+        (("delete.retention.ms", "100000"),),
+    ),
+    "transactions-in-three-groups": Compaction(
+        "compaction/txn_span_separate_groups/before", 1_700_003_600_000,
+        (("segment.bytes", "300"), ("delete.retention.ms", "50000")),
+    ),
+    "aborted-transactions-go": Compaction(
+        "compaction/txn_commit_abort/before", 1_700_001_000_000,
+        (("delete.retention.ms", "50000"),), has_backup=False,
+    ),
+}  # fmt: skip
+
+
 def run_undo(root: Path, observe: Callable[[Step], None] | None = None) -> None:
     undo(str(root / "backup"), in_place=True, observe=observe)
 
@@ -220,17 +282,30 @@ RECOVERIES = {
 COMMANDS = [
     Command("apply-retention", trim),
     Command("undo-of-apply-retention", run_undo, trim),
-    Command("swap", swap, can_be_repeated=False),
-    Command("swap-unclean", swap, is_clean=False, can_be_repeated=False),
     *(
-        Command(f"recover-{mode}-{name}", recovery(mode), scenario=name, is_clean=clean)
+        Command(
+            f"compact-{name}",
+            compaction,
+            source=compaction.source,
+            is_stepwise=True,
+            can_be_repeated=compaction.has_backup,
+        )
+        for name, compaction in COMPACTIONS.items()
+    ),
+    *(
+        Command(f"undo-of-compact-{name}", run_undo, compaction.prepare, compaction.source)
+        for name, compaction in COMPACTIONS.items()
+        if compaction.has_backup
+    ),
+    *(
+        Command(f"recover-{mode}-{name}", recovery(mode), source=f"recovery/{name}", is_clean=clean)
         for mode, names in RECOVERIES.items()
         for name in names
         for clean in {mode == StartMode.CLEAN, mode == StartMode.FULL}
     ),
     Command("rebuild-index", rebuild, without_indexes),
-    Command("swap", swap),
-    Command("swap-unclean", swap, is_clean=False),
+    Command("swap", swap, can_be_repeated=False),
+    Command("swap-unclean", swap, is_clean=False, can_be_repeated=False),
     Command("swap-with-backup", run_swap_again),
     Command("undo", run_undo, swapped),
     Command("undo-unclean", run_undo, swapped, is_clean=False),

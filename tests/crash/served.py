@@ -15,7 +15,7 @@ from kafkalog.names import DirectoryState, parse_directory_name
 from kafkalog.records import decode_records
 from kafkalog.recovery import StartConfig, StartMode
 from kafkalog.source import Source
-from tests.kafka.test_predicted_starts import oracle_batch
+from tests.kafka.oracle import Oracle
 from tests.kafkalog import replay
 
 if TYPE_CHECKING:
@@ -38,9 +38,33 @@ class Served:
     aborted: frozenset[tuple[int, int, int]]
 
 
+def is_partly_cleaned(found: Served, old: Served, new: Served) -> bool:
+    """Whether a log lies between one and what a cleaning makes of it, with no value gone or back.
+
+    Nothing that the new log has is missing and nothing is there that the old one had not; the
+    latest record of each key that is left is the latest of the old log; where records are left
+    that an entry of the transaction index hides, the entry is there.
+    """
+    if (found.start, found.end) != (old.start, old.end) or (new.start, new.end) != (
+        old.start, old.end,
+    ):  # fmt: skip
+        return False
+    if not set(new.records) <= set(found.records) <= set(old.records):
+        return False
+    latest = {key: offset for offset, _, key, *_ in old.records}
+    latest_found = {key: offset for offset, _, key, *_ in found.records}
+    if any(latest[key] != offset for key, offset in latest_found.items()):
+        return False
+    left = {offset for offset, *_ in set(found.records) - set(new.records)}
+    hidden = old.aborted - found.aborted
+    return found.aborted <= old.aborted and not any(
+        left & set(range(first, last + 1)) for _, first, last in hidden
+    )
+
+
 def served(partition: Path, start: int, end: int) -> Served:
     """What a loaded log serves from `start` to `end`, read from its batches alone."""
-    records = []
+    records: list[Any] = []
     aborted = set()
     for segment in open_partition(str(partition)).segments:
         with Source(segment.log.path) as source:
@@ -114,7 +138,8 @@ def load_command(log_dir: Path, name: str) -> list[str]:
 def starts_of_kafka(log_dirs: list[Path], cwd: Path) -> list[dict[str, Served]]:
     """The same after a start by Kafka's own loader, all in one JVM."""
     wanted = [(log_dir, name) for log_dir in log_dirs for name in partitions(log_dir)]
-    answers = oracle_batch([load_command(*each) for each in wanted], cwd)
+    with Oracle(cwd) as oracle:
+        answers = [oracle.ask(*load_command(*each)) for each in wanted]
     found: dict[Path, dict[str, Served]] = {log_dir: {} for log_dir in log_dirs}
     for (log_dir, name), answer in zip(wanted, answers, strict=True):
         assert "error" not in answer, (log_dir, name, answer)

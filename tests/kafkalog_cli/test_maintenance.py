@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import json
 import os
 import shutil
+import signal
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.errors import KafkaLogError
 from kafkalog.storage import Changes
 from kafkalog_cli import confirmation
 from tests.docs.console import ROOT
-from tests.kafka.broker_data import fingerprint
+from tests.kafkalog.compaction.oracle import segment_files
 from tests.kafkalog.runs.test_undo import everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kafkalog.storage import Step
     from tests.conftest import Result
 
     Run = Callable[..., Result]
 
+COMPACTED = ("--all", "--config", "cleanup.policy=compact", "--now", "2024-01-01T01:00:00Z")
 COMMANDS = {
     "apply-retention": ("--config", "retention.ms=240000", "--now", "2024-01-01T00:12:30Z"),
-    "compact": ("--all", "--config", "cleanup.policy=compact", "--now", "2024-01-01T01:00:00Z"),
+    "compact": COMPACTED,
     "rebuild-index": ("--config", "index.interval.bytes=100"),
     "recover": ("--from", "start"),
 }
@@ -43,6 +44,8 @@ def log_dir(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "examples" / "log-dir", target)
     shutil.copytree(target / "orders-0", target / "orders-1")
     for checkpoint in target.glob("*-offset-checkpoint"):
+        if not checkpoint.stat().st_size:
+            continue
         _, count, *lines = checkpoint.read_text().splitlines()
         more = [line.replace("orders 0", "orders 1") for line in lines if "orders 0" in line]
         text = "\n".join(["0", str(int(count) + len(more)), *lines, *more])
@@ -53,10 +56,14 @@ def log_dir(tmp_path: Path) -> Path:
 def state(log_dir: Path) -> dict[str, Any]:
     """All of it but the lock; checkpoints without regard to the order of their entries."""
     found = everything(log_dir)
-    found.pop(".lock", None)
-    found.pop(".kafka_cleanshutdown", None)  # once it is gone it does not come back
-    for name in [name for name in found if name.endswith("-offset-checkpoint")]:
-        found[name] = (*found[name][:-1], sorted(found[name][-1].splitlines()))
+    for name in (".lock", ".kafka_cleanshutdown"):  # the mark does not come back once it is gone
+        found.pop(name, None)
+    for name, (*facts, data) in found.items():
+        if name.endswith("-offset-checkpoint"):
+            data = sorted(line for line in data.splitlines() if b" " in line)
+        elif data is not None:
+            data = sha256(data).hexdigest()
+        found[name] = (*facts, data)
     return found
 
 
@@ -76,6 +83,99 @@ def test_undo_brings_everything_back(
     assert "was done by an earlier run" in " ".join(again.stderr.split()) or command == "recover"
     assert state(log_dir) == after
     assert kafkalog("undo", backup, *IN_PLACE).status == 0
-    if command == "compact":  # a checkpoint that was not there is left without an entry
-        assert state(log_dir).keys() == before.keys()
     assert state(log_dir) == before
+
+
+def test_a_killed_compaction_is_gone_on_with(
+    log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in the second partition: the first is left, the second begins anew."""
+    before = state(log_dir)
+    whole = shutil.copytree(log_dir, tmp_path / "whole")
+    options = (*COMPACTED, *IN_PLACE, "--format", "ndjson")
+    kafkalog("compact", whole, *options)
+    words = ("compact", log_dir, *options, "--backup", tmp_path / "backup")
+    rename = Changes.rename
+
+    def kill_in_the_second(self: Changes, name: str, new_name: str) -> None:
+        rename(self, name, new_name)
+        if self.directory.endswith("orders-1") and new_name.endswith(".deleted"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if not child:
+        monkeypatch.setattr(Changes, "rename", kill_in_the_second)
+        kafkalog(*words)
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert list(log_dir.glob("orders-1/*.deleted"))
+    resumed = kafkalog(*words)
+    told = " ".join(resumed.stderr.split())
+    assert "orders-1 was brought back" in told
+    assert "orders-0 was done by an earlier run" in told
+    done = [json.loads(line) for line in resumed.stdout.splitlines()]
+    assert [row["partition"] for row in done if row.get("topic") == "orders"] == [1]
+    for partition in ("orders-0", "orders-1"):
+        assert segment_files(log_dir / partition) == segment_files(whole / partition)
+    assert kafkalog("undo", tmp_path / "backup", *IN_PLACE).status == 0
+    assert state(log_dir) == before
+
+
+@every_command
+def test_a_read_only_directory_is_refused_and_can_be_planned(
+    command: str, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 4 for each; root may write everything, so the file system's answer is made up."""
+    open_file = os.open
+
+    def refuse(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        if str(path).startswith(str(log_dir)) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return open_file(path, flags, *rest, **more)
+
+    before = state(log_dir)
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    for path in (log_dir, log_dir / "orders-0"):
+        result = kafkalog(command, path, *COMMANDS[command], *IN_PLACE)
+        assert (result.status, "path-unwritable" in result.stderr) == (4, True), result.stderr
+        assert kafkalog(command, path, *COMMANDS[command]).status in (0, 1)
+    assert state(log_dir) == before
+
+
+@every_command
+def test_a_copied_partition_that_is_read_only_is_refused(
+    command: str, log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no lock to fail."""
+    alone = shutil.copytree(log_dir / "orders-0", tmp_path / "alone" / "orders-0")
+    (alone / f"{0:020}.index").unlink()  # so that `recover` has something to do
+    if command == "compact":
+        shutil.copy2(log_dir / "orders-0" / f"{0:020}.index", alone)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    more = ("--high-watermark", "end") if command in ("compact", "apply-retention") else ()
+    result = kafkalog(command, alone, *COMMANDS[command], *more, *IN_PLACE)
+    wanted = "refused" if command == "apply-retention" else "path-unwritable"
+    assert (result.status, wanted in result.stderr) == (4, True), result.stderr
+
+
+@every_command
+def test_a_backup_and_a_yes_are_about_a_change(command: str, log_dir: Path, kafkalog: Run) -> None:
+    """A plan needs neither."""
+    for words in (("--backup", "b"), ("--yes",), ("--in-place",)):
+        result = kafkalog(command, log_dir, *COMMANDS[command], *words)
+        assert (result.status, "error: usage" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_compaction_is_shown_before_it_is_agreed_to(
+    answer: bool, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal: the plan, the question, then what was done."""
+    monkeypatch.setattr(confirmation, "require_consent", lambda **_: None)
+    monkeypatch.setattr(confirmation, "consents", lambda *_, **__: answer)
+    before = state(log_dir)
+    result = kafkalog("compact", log_dir / "orders-0", *COMPACTED, "--in-place")
+    assert result.stdout.count(b"would be compacted") == 1
+    assert result.stdout.count(b"1 partition compacted") == int(answer)
+    assert (state(log_dir) == before) is not answer
