@@ -41,12 +41,16 @@ class Dataset:
     headers: int = 0
     batches_per_transaction: int = 0
     segment_size: int = 2_000_000_000
+    distinct: int = KEYS
+    is_closed: bool = False
+    """Whether an empty active segment follows, so that a cleaner takes all of it."""
 
     def scaled(self, factor: float) -> Dataset:
         """The same with fewer records; segments shrink as well, so that they stay as many."""
         return dataclasses.replace(
             self,
             records=max(RECORDS_MIN, int(self.records * factor)),
+            distinct=max(RECORDS_MIN, int(self.distinct * factor)) if self.is_closed else KEYS,
             segment_size=max(SEGMENT_SIZE_MIN, int(self.segment_size * factor)),
         )
 
@@ -55,7 +59,7 @@ class Dataset:
         generate = {
             "op": "gen",
             "count": self.records,
-            "distinct": KEYS,
+            "distinct": self.distinct,
             "perBatch": self.per_batch,
             "valueSize": self.value_size,
             "codec": self.codec,
@@ -64,7 +68,8 @@ class Dataset:
             "ts": NOW_MS,
         }
         config = {"segment.bytes": self.segment_size}
-        return json.dumps({"config": config, "now": NOW_MS, "seed": SEED, "ops": [generate]})
+        operations = [generate, {"op": "roll"}] if self.is_closed else [generate]
+        return json.dumps({"config": config, "now": NOW_MS, "seed": SEED, "ops": operations})
 
 
 @dataclass(frozen=True)
