@@ -44,6 +44,8 @@ class Dataset:
     distinct: int = KEYS
     is_closed: bool = False
     """Whether an empty active segment follows, so that a cleaner takes all of it."""
+    in_turn: bool = False
+    """Whether the keys come one after the other, so that each is there."""
 
     def scaled(self, factor: float) -> Dataset:
         """The same with fewer records; segments shrink as well, so that they stay as many."""
@@ -67,6 +69,8 @@ class Dataset:
             "batchesPerTransaction": self.batches_per_transaction,
             "ts": NOW_MS,
         }
+        if self.in_turn:
+            generate["sequentialKeys"] = True
         config = {"segment.bytes": self.segment_size}
         operations = [generate, {"op": "roll"}] if self.is_closed else [generate]
         return json.dumps({"config": config, "now": NOW_MS, "seed": SEED, "ops": operations})
@@ -89,6 +93,18 @@ class Partition:
     def size_bytes(self) -> int:
         """Bytes of the segments, without the indexes."""
         return sum(path.stat().st_size for path in self.logs)
+
+    def copy(self, target: Path) -> None:
+        """A copy of its log directory for a program that changes it; logs are the same files."""
+        home = self.directory.parent
+        shutil.rmtree(target, ignore_errors=True)
+        (target / self.directory.name).mkdir(parents=True)
+        for path in (path for path in home.rglob("*") if path.is_file()):
+            place = target / path.relative_to(home)
+            if path.suffix == ".log":
+                place.hardlink_to(path)
+            else:
+                shutil.copy2(path, place)
 
     def places(self) -> dict[str, str]:
         """What the words in braces of a command stand for."""

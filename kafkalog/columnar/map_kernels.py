@@ -18,6 +18,14 @@ from kafkalog.columnar.native import inlined, kernel
 LOW, HIGH, NUMBER, SLOT_FIELDS = range(4)
 
 
+_AHEAD = 16  # so many keys before a slot is needed it is asked for
+
+
+@inlined
+def prefetch_row(table, row):  # noqa: ARG001 # compiled as a hint to the processor
+    """Say that a row of a table is needed soon."""
+
+
 @inlined
 def _slot(slots, mask, low, high):
     """Where the key is, or the free slot where it belongs."""
@@ -80,6 +88,8 @@ def put_numbers(order, low, high, first, last, start, slots, superseded):
     mask = np.int64(slots.shape[0] - 1)
     count = 0
     for i in range(first, last):
+        if i + _AHEAD < last:
+            prefetch_row(slots, high[order[i + _AHEAD]] & mask)
         key = order[i]
         if low[key] == 0 and high[key] == 0:
             continue
@@ -100,6 +110,8 @@ def find_keys(order, low, high, first, last, slots, found):
     """Which of some keys are in a table, into `found`; other arguments as above."""
     mask = np.int64(slots.shape[0] - 1)
     for i in range(first, last):
+        if i + _AHEAD < last:
+            prefetch_row(slots, high[order[i + _AHEAD]] & mask)
         key = order[i]
         at = _slot(slots, mask, low[key], high[key])
         found[key] = slots[at, LOW] != 0 or slots[at, HIGH] != 0
