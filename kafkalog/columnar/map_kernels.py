@@ -22,7 +22,7 @@ _AHEAD = 16  # so many keys before a slot is needed it is asked for
 
 
 @inlined
-def prefetch_row(table, row):  # noqa: ARG001 # compiled as a hint to the processor
+def prefetch_row(table, row):  # compiled as a hint to the processor
     """Say that a row of a table is needed soon."""
 
 

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """New batches, and what they were made of: headers, which lost all records, what was counted.
-    """
+    """New batches; headers of the old ones, which of them lost all records, what was counted."""
 
     data: NDArray[np.uint8]
     headers: Table

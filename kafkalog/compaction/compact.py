@@ -195,9 +195,7 @@ class _Work:
         from kafkalog.compaction.columns import ColumnPass
 
         building, self._building = self._building, None
-        return ColumnPass(
-            log, config, now_ms, self._cleanable, producers, self._progress, building
-        )
+        return ColumnPass(log, config, now_ms, self._cleanable, producers, self._progress, building)
 
     def _replace(
         self, cleaning: Cleaning, group: Sequence[Segment], changing: PartitionRun

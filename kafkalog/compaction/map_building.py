@@ -102,9 +102,7 @@ class MapBuilding:
             return
         with Source(path) as source:
             headers = stretch.headers
-            self._put(
-                stretch.seen, discardable_among(self._transactions, source, headers, path)
-            )
+            self._put(stretch.seen, discardable_among(self._transactions, source, headers, path))
 
     def read(self, progress: Callable[[int], None] | None = None) -> None:
         """Read the dirty part, which is known to be sound; `progress` is called with bytes."""
