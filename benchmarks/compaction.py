@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from kafkalog.columnar.native import is_compiled
+from kafkalog.columnar.native import compile_all, is_compiled
 from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
 from kafkalog.configs import ConfigSources
 from kafkalog.log_dir import open_partition
@@ -22,7 +22,8 @@ def main(path: str) -> None:
     """Compact once."""
     import kafkalog.compaction.columns  # noqa: F401 # loaded where it is needed; not part of the time
 
-    assert is_compiled(), "python -m kafkalog.columnar.native"
+    if not is_compiled():
+        compile_all()
     request = CompactionRequest(now_ms=time.time_ns() // 1_000_000, high_watermark="end")
     configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(os.path.dirname(path))
     partition = open_partition(path)

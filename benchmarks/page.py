@@ -76,7 +76,7 @@ NOTES = {
     "log with `--verify-index-only` for its two indexes, in one process.",
     "For other programs": "`dump-segment --format ndjson` beside Kafka's deep print, and "
     "`dump-segment --format parquet --to FILE`.",
-    "Compaction": "The Cleaner of Kafka's storage classes with its defaults (a map of 128 MB) beside "
+    "Compaction": "The Cleaner of Kafka's storage classes with its defaults (a map of 128 MB) and "
     "ours, which also judges the whole log first and reads back what it wrote: in process, and the "
     "whole process of each. 2.5 million records with 917,874 keys, one closed segment.",
     "Keys": "Our compaction of records of 20 bytes, two of three the last ones of their keys.",
