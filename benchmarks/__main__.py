@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,9 @@ DECODERS_TITLE = "Decoders"
 JAVA = ("java", "-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
         "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
         "-Djava.awt.headless=true")  # fmt: skip
+# A broker has a gigabyte by default; the map of the Cleaner alone takes an eighth of it.
+CLEANER_OPTIONS = ("-Xms1g", "-Xmx1g", *JAVA[2:], "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
+CLEANER_TIMES = "org.apache.kafka.storage.internals.log.CleanerTimes"
 DUMP_LOG_SEGMENTS = "org.apache.kafka.tools.DumpLogSegments"
 PACKAGES = ("numpy", "numba", "pyarrow", "construct", "crc32c", "lz4", "zstandard", "cramjam",
             "isal", "aiokafka", "kafka-python")  # fmt: skip
@@ -90,21 +94,32 @@ def _measure(options: argparse.Namespace, data: Path, scratch: Path) -> Results:
     for row in sorted(rows, key=lambda row: row.theirs is not None):
         key = (row.dataset, row.ours, row.theirs, row.cpus)  # two tables may show the same
         if key not in seen:
-            seen[key] = _pair(row, partitions[row.dataset], scratch, options.runs)
+            seen[key] = _pair(row, partitions[row.dataset], data, scratch, options.runs)
         pairs[row.name] = seen[key]
         _tell(row, pairs[row.name])
     java = " ".join((*JAVA, "-cp 'libs/*'", DUMP_LOG_SEGMENTS, "..."))
     return Results(_machine(), java, options.runs, options.scale, rows, pairs, partitions, decoders)
 
 
-def _pair(row: Row, partition: Partition, scratch: Path, runs: int) -> processes.Pair:
+def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) -> processes.Pair:
+    work = data / "work"  # beside the data: its logs are links
     places = partition.places()
     places |= {"kafkalog": str(KAFKALOG), "to": str(scratch / "to.out")}
+    places["copy"] = str(work / partition.directory.name)
     commands = [_command(words, places) for words in (row.ours, row.theirs) if words]
     try:
-        return processes.measure(commands, row.cpus, runs, compare=row.compare)
+        return processes.measure(
+            commands,
+            row.cpus,
+            runs,
+            compare=row.compare,
+            prepare=(lambda: partition.copy(work)) if row.is_changing else None,
+            tells_seconds=row.tells_seconds,
+        )
     except processes.FailedError as failed:
         raise SystemExit(f"{row.title}\n{failed}") from failed
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _command(words: tuple[str, ...], places: dict[str, str]) -> list[str]:
@@ -119,7 +134,9 @@ def _command(words: tuple[str, ...], places: dict[str, str]) -> list[str]:
         class_path = str(broker_data.TARGET / "lib" / "*")
         return [*JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path,
                 DUMP_LOG_SEGMENTS, *arguments]  # fmt: skip
-    return [program, *arguments]
+    if program == "CleanerTimes":
+        return broker_data.java_command(CLEANER_TIMES, *arguments, options=CLEANER_OPTIONS)
+    return [sys.executable if program == "python" else program, *arguments]
 
 
 def _decoders(partitions: dict[str, Partition]) -> dict[str, tuple[int, float]]:
@@ -166,6 +183,10 @@ def _tell(row: Row, pair: processes.Pair) -> None:
         theirs = f", Kafka's {pair.theirs.wall_s:.2f} s, {pair.theirs.peak_mb:.0f} MB"
     differs = ", OUTPUT DIFFERS" if pair.same_output is False else ""
     ours = f"{pair.ours.wall_s:.2f} s, {pair.ours.peak_mb:.0f} MB"
+    if pair.ours.inside_s is not None:
+        ours += f", in process {pair.ours.inside_s:.2f} s"
+    if pair.theirs is not None and pair.theirs.inside_s is not None:
+        theirs += f", in process {pair.theirs.inside_s:.2f} s"
     _say(f"{row.title}: {ours}{theirs}{differs}")
 
 

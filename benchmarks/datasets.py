@@ -41,12 +41,18 @@ class Dataset:
     headers: int = 0
     batches_per_transaction: int = 0
     segment_size: int = 2_000_000_000
+    distinct: int = KEYS
+    is_closed: bool = False
+    """Whether an empty active segment follows, so that a cleaner takes all of it."""
+    in_turn: bool = False
+    """Whether the keys come one after the other, so that each is there."""
 
     def scaled(self, factor: float) -> Dataset:
         """The same with fewer records; segments shrink as well, so that they stay as many."""
         return dataclasses.replace(
             self,
             records=max(RECORDS_MIN, int(self.records * factor)),
+            distinct=max(RECORDS_MIN, int(self.distinct * factor)) if self.is_closed else KEYS,
             segment_size=max(SEGMENT_SIZE_MIN, int(self.segment_size * factor)),
         )
 
@@ -55,7 +61,7 @@ class Dataset:
         generate = {
             "op": "gen",
             "count": self.records,
-            "distinct": KEYS,
+            "distinct": self.distinct,
             "perBatch": self.per_batch,
             "valueSize": self.value_size,
             "codec": self.codec,
@@ -63,8 +69,11 @@ class Dataset:
             "batchesPerTransaction": self.batches_per_transaction,
             "ts": NOW_MS,
         }
+        if self.in_turn:
+            generate["sequentialKeys"] = True
         config = {"segment.bytes": self.segment_size}
-        return json.dumps({"config": config, "now": NOW_MS, "seed": SEED, "ops": [generate]})
+        operations = [generate, {"op": "roll"}] if self.is_closed else [generate]
+        return json.dumps({"config": config, "now": NOW_MS, "seed": SEED, "ops": operations})
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,18 @@ class Partition:
     def size_bytes(self) -> int:
         """Bytes of the segments, without the indexes."""
         return sum(path.stat().st_size for path in self.logs)
+
+    def copy(self, target: Path) -> None:
+        """A copy of its log directory for a program that changes it; logs are the same files."""
+        home = self.directory.parent
+        shutil.rmtree(target, ignore_errors=True)
+        (target / self.directory.name).mkdir(parents=True)
+        for path in (path for path in home.rglob("*") if path.is_file()):
+            place = target / path.relative_to(home)
+            if path.suffix == ".log":
+                place.hardlink_to(path)
+            else:
+                shutil.copy2(path, place)
 
     def places(self) -> dict[str, str]:
         """What the words in braces of a command stand for."""

@@ -7,13 +7,14 @@ child was started, into the largest memory of the child.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import statistics
 import subprocess
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Run:
     wall_s: float
     cpu_s: float
     peak_mb: float
+    inside_s: float | None = None
+    """What the process itself says that its work took; None: it was not asked."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Figures:
     wall_s: float
     cpu_s: float
     peak_mb: float
+    inside_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,15 @@ def run(command: list[str], cpus: int, read: Callable[[bytes], object] | None = 
     return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6)
 
 
-def measure(commands: list[list[str]], cpus: int, runs: int, *, compare: bool) -> Pair:
+def measure(
+    commands: list[list[str]],
+    cpus: int,
+    runs: int,
+    *,
+    compare: bool,
+    prepare: Callable[[], None] | None = None,
+    tells_seconds: bool = False,
+) -> Pair:
     """One or two commands in turn: a first run each, then as many as are worth the time.
 
     Args:
@@ -108,10 +120,22 @@ def measure(commands: list[list[str]], cpus: int, runs: int, *, compare: bool) -
         cpus: on how many processors.
         runs: how many at most after the first; 0: the first is the one that counts.
         compare: whether the first run is also for comparing what the two print.
+        prepare: called before each run.
+        tells_seconds: whether the commands print JSON with the `seconds` that their work took.
 
     Raises:
         FailedError: a command ended with a status that is not 0.
     """
+
+    def once(command: list[str], read: Callable[[bytes], object] | None = None) -> Run:
+        if prepare is not None:
+            prepare()
+        if not tells_seconds:
+            return run(command, cpus, read)
+        said: list[bytes] = []
+        done = run(command, cpus, said.append)
+        return replace(done, inside_s=json.loads(b"".join(said))["seconds"])
+
     digests = [hashlib.sha256() for _ in commands]
     sizes = [0 for _ in commands]
     first = []
@@ -121,7 +145,7 @@ def measure(commands: list[list[str]], cpus: int, runs: int, *, compare: bool) -
             digests[ordinal].update(chunk)
             sizes[ordinal] += len(chunk)
 
-        first.append(run(command, cpus, read if compare else None))
+        first.append(once(command, read if compare else None))
     # Little was read, if any: the first run was as good as any other.
     is_fair = max(sizes) < SMALL_OUTPUT_BYTES
     counts = [_runs_worth(each.wall_s, runs, is_fair=is_fair) for each in first]
@@ -129,7 +153,7 @@ def measure(commands: list[list[str]], cpus: int, runs: int, *, compare: bool) -
     for number in range(max(counts)):
         for ordinal, command in enumerate(commands):
             if number < counts[ordinal]:
-                seen[ordinal].append(run(command, cpus))
+                seen[ordinal].append(once(command))
     figures = [_medians(each or [alone]) for each, alone in zip(seen, first, strict=True)]
     same = len({digest.digest() for digest in digests}) == 1 if compare else None
     return Pair(figures[0], figures[1] if len(figures) > 1 else None, same)
@@ -144,8 +168,10 @@ def _runs_worth(seconds: float, runs: int, *, is_fair: bool) -> int:
 
 
 def _medians(seen: list[Run]) -> Figures:
+    inside = [each.inside_s for each in seen if each.inside_s is not None]
     return Figures(
         statistics.median(each.wall_s for each in seen),
         statistics.median(each.cpu_s for each in seen),
         max(each.peak_mb for each in seen),
+        statistics.median(inside) if inside else None,
     )

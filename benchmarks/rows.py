@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from benchmarks.datasets import Dataset
 
 if TYPE_CHECKING:
-    from benchmarks.processes import Pair
+    from benchmarks.processes import Figures, Pair
 
 CODECS = ("none", "lz4", "zstd", "gzip", "snappy")
 SIZES = {
@@ -25,10 +25,17 @@ SIZES = {
     "1.2 GB": 10_000_000,
     "4 GB": 33_100_000,
 }
+KEYS = {"1 M": 1_000_000, "5 M": 5_000_000, "20 M": 20_000_000}
 AXIS_BYTES = 32_000_000
 
 DEEP = ("--deep-iteration", "--print-data-log")
 PEAK_MB_MAX = 250
+
+
+def inside(figures: Figures) -> float:
+    """What a process said that its work took."""
+    assert figures.inside_s is not None
+    return figures.inside_s
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,9 @@ class Wanted:
         if self.figure == "times Kafka's":
             assert pair.theirs is not None
             return pair.theirs.wall_s / pair.ours.wall_s
+        if self.figure == "times Kafka's in process":
+            assert pair.theirs is not None
+            return inside(pair.theirs) / inside(pair.ours)
         if self.figure == "M records/s":
             return records / pair.ours.wall_s / 1e6
         if self.figure == "GB/s":
@@ -63,7 +73,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Row:
-    """One benchmark: our command, what it is compared with, and what is wanted."""
+    """One benchmark: our command, what it is compared with, and what is wanted.
+
+    Attributes:
+        is_changing: the commands change what they are about: each run gets a copy.
+        tells_seconds: the commands print the seconds that their work took in the process.
+    """
 
     table: str
     name: str
@@ -73,6 +88,8 @@ class Row:
     compare: bool = False
     cpus: int = 2
     wanted: tuple[Wanted, ...] = ()
+    is_changing: bool = False
+    tells_seconds: bool = False
 
     @property
     def title(self) -> str:
@@ -137,7 +154,21 @@ def datasets() -> dict[str, Dataset]:
         Dataset(sized(size, codec), SIZES[size], codec)
         for size, codec in product(("300 MB", "1.2 GB"), CODECS[1:])
     ]
+    made += [
+        Dataset(keyed("300 MB", codec), SIZES["300 MB"], codec, distinct=1_000_000, is_closed=True)
+        for codec in CODECS
+    ]
+    made += [
+        Dataset(keyed(size), keys * 3 // 2, value_size=20, distinct=keys, is_closed=True,
+                in_turn=True)
+        for size, keys in KEYS.items()
+    ]  # fmt: skip
     return {dataset.name: dataset for dataset in (*made, *axis_datasets().values())}
+
+
+def keyed(size: str, codec: str | None = None) -> str:
+    """The name of a data set with many keys and an empty active segment."""
+    return f"keys-{sized(size, codec) if codec else size.replace(' ', '-')}"
 
 
 def dump(
@@ -230,6 +261,52 @@ def verify_rows() -> list[Row]:
     ]  # fmt: skip
 
 
+CLEAN_OURS = ("python", "-m", "benchmarks.compaction", "{copy}")
+
+
+def compaction_rows() -> list[Row]:
+    """In place, beside Kafka's Cleaner: what the work takes in each process, and the process."""
+    table = "Compaction"
+    in_process = {"none": 8, "lz4": 4, "zstd": 4, "gzip": 1.5, "snappy": 4}
+    names = {codec: "" if codec == "none" else f" in {codec}" for codec in CODECS}
+    return [
+        Row(
+            table, f"compaction, 300 MB{name}", keyed("300 MB", codec), CLEAN_OURS,
+            ("CleanerTimes", "clean", "{copy}"),
+            wanted=(Wanted("times Kafka's in process", at_least=in_process[codec]),),
+            is_changing=True, tells_seconds=True,
+        )
+        for codec, name in names.items()
+    ]  # fmt: skip
+
+
+def key_rows() -> list[Row]:
+    """How time and memory grow with the keys."""
+    return [
+        Row("Keys", f"compaction, {size} keys", keyed(size), CLEAN_OURS,
+            wanted=(Wanted("MB", at_most=150 + 64 * keys / 1e6),), is_changing=True,
+            tells_seconds=True)
+        for size, keys in KEYS.items()
+    ]  # fmt: skip
+
+
+def maintenance_rows() -> list[Row]:
+    """Whole commands that change a partition."""
+    table, data = "Maintenance", keyed("300 MB", "none")
+    in_place = ("{copy}", "--in-place", "--yes")
+    policy = ("--config", "cleanup.policy=compact")
+    return [
+        Row(
+            table, "compact, 300 MB", data, ("kafkalog", "compact", *in_place, *policy),
+            ("CleanerTimes", "clean", "{copy}"), wanted=(times(4),), is_changing=True,
+        ),
+        Row(
+            table, "rebuild-index, 300 MB", data, ("kafkalog", "rebuild-index", *in_place),
+            ("CleanerTimes", "recover", "{copy}"), wanted=(times(3),), is_changing=True,
+        ),
+    ]  # fmt: skip
+
+
 def small_segment_rows() -> list[Row]:
     """Every mode on a segment where start-up is most of the time."""
     modes = {
@@ -312,6 +389,7 @@ def all_rows() -> list[Row]:
     """Every benchmark, in the order of the page."""
     return [
         *deep_rows(), *shallow_rows(), *index_rows(), *verify_rows(), *export_rows(),
+        *compaction_rows(), *key_rows(), *maintenance_rows(),
         *small_segment_rows(), *small_question_rows(), *scaling_rows(), *axis_rows(),
         *physical_rows(),
     ]  # fmt: skip
@@ -328,6 +406,7 @@ TRENDS = tuple(
         ("shallow", "memory", "300 MB", "4 GB"),
         ("NDJSON", "memory", "300 MB", "4 GB"),
         ("Parquet", "memory", "300 MB", "4 GB"),
+        ("compaction", "time a byte", "1 M keys", "20 M keys"),
     )
 )
 DECODERS_DATASET = sized("100 MB")

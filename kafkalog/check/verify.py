@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalog.check.index_files import ENTRY_SIZES, size_is_multiple
 from kafkalog.check.schedule import Reading, Schedule
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
     from kafkalog.check.identity import CheckedLogDir
+    from kafkalog.columnar.headers import Look, Stretch
     from kafkalog.recovery import NextStart
 
 
@@ -70,6 +71,17 @@ _READERS: dict[FileKind, Callable[[str], object]] = {
 }
 
 
+class Watch(Protocol):
+    """Whoever has a use for the batches that are read anyway."""
+
+    @property
+    def look(self) -> Look | None:
+        """As that of `header_stretches`."""
+
+    def take(self, path: str, stretch: Stretch) -> None:
+        """The next batches of a log, after what is wrong with them was told."""
+
+
 class Verification:
     """One run of the checks.
 
@@ -78,6 +90,7 @@ class Verification:
         progress: called with the number of bytes checked since the last call.
         schedule: what is read at which level, and what is put off; its level counts.
         threads: how many check; as many as there are processors, up to 8, where None.
+        watch: is shown the batches of the logs.
 
     Attributes:
         summary: what was looked at and found so far.
@@ -94,6 +107,7 @@ class Verification:
         *,
         schedule: Schedule | None = None,
         threads: int | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.schedule = schedule or Schedule(level=level)
         self.level = self.schedule.level
@@ -102,6 +116,7 @@ class Verification:
         self.next_starts: list[NextStart] = []
         self._progress = progress
         self._threads = threads
+        self._watch = watch
         self._log_dirs: list[CheckedLogDir] = []
 
     def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
@@ -358,7 +373,9 @@ class Verification:
         for check in checks_of_partition:
             check.begin(log)
         with Source(log.path) as source:
-            for found in header_stretches(source, level, self._threads):
+            watch = self._watch
+            look = None if watch is None else watch.look
+            for found in header_stretches(source, level, self._threads, look=look):
                 if isinstance(found, Defect):
                     yield found
                 else:
@@ -367,6 +384,8 @@ class Verification:
                     self.summary.records += int(counts.clip(0).sum())
                     end = max(end, int(found.headers[LAST_OFFSET].max()) + 1)
                     yield from defects_of_stretch([*alone, *checks_of_partition], found)
+                    if watch is not None:
+                        watch.take(log.path, found)
                 self._checked(found.size_bytes or 0)
             for ended in alone:
                 yield from ended.end()

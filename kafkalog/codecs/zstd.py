@@ -19,6 +19,7 @@ _SKIPPABLE_MAGIC: Final = 0x184D2A50
 # How much zstd-jni reads at a time, ZSTD_DStreamInSize.
 _FEED_SIZE: Final = 131075
 _KEPT_MAX: Final = 16 * 1024 * 1024  # a decompressor with a larger window is not used again
+_DEFAULT_LEVEL: Final = 3
 _kept = threading.local()
 
 
@@ -94,7 +95,13 @@ def _end_of_frame(view: memoryview, start: int) -> int | None:
 
 def compress(data: bytes, level: int | None) -> bytes:
     """One frame, without content size, as streamed by zstd-jni."""
-    import zstandard
+    level = _DEFAULT_LEVEL if level is None else level
+    kept = getattr(_kept, "compressor", None)
+    if kept is None or kept[0] != level:
+        import zstandard
 
-    zstd = zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=False)
-    return zstd.compress(data)
+        kept = level, zstandard.ZstdCompressor(level=level, write_content_size=False)
+        # Those of high levels take too much memory to be kept by each thread.
+        _kept.compressor = kept if level == _DEFAULT_LEVEL else None
+    compressed: bytes = kept[1].compress(data)
+    return compressed

@@ -6,7 +6,7 @@ Follows `Cleaner.buildOffsetMapForSegment` and `cleanInto` of Kafka 4.3 for batc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -52,16 +52,38 @@ class Opened:
         """Header fields, one column per batch."""
         return self.chunk.headers[:, self.first : self.last]
 
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """How many records each batch holds."""
-        return np.bincount(self.ordinals, minlength=self.last - self.first)
 
-    @property
-    def ordinals(self) -> NDArray[np.int64]:
-        """Of each record: its batch."""
-        ordinals: NDArray[np.int64] = self.rows.table[k.ORDINAL] - self.first
-        return ordinals
+class Fate(NamedTuple):
+    """What is known of each of some batches before their records are looked at: flags.
+
+    Attributes:
+        discardable: it was aborted, or is a marker of which no data are left.
+        drop_all: it loses all its records.
+        stays: it stays even without records.
+    """
+
+    discardable: Mask
+    drop_all: Mask
+    stays: Mask
+
+    def part(self, first: int, last: int) -> Fate:
+        """Of some of the batches."""
+        some = slice(first, last)
+        return Fate(self.discardable[some], self.drop_all[some], self.stays[some])
+
+
+class Rule(NamedTuple):
+    """What holds for all batches of a pass.
+
+    Attributes:
+        now_ms: the clock.
+        latest_offset: how far the map goes; records behind it are kept.
+        new_horizon_ms: the delete horizon of a batch that needs one and has none.
+    """
+
+    now_ms: int
+    latest_offset: int
+    new_horizon_ms: int
 
 
 def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened]:
@@ -105,41 +127,41 @@ def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Op
 
 
 def rewrite(
-    part: Opened, actions: Table, keep: Mask, horizons: Table
-) -> tuple[NDArray[np.uint8], Table]:
+    part: Opened, superseded: Mask, fate: Fate, rule: Rule, counters: Table
+) -> NDArray[np.uint8]:
     """The batches as they are written again.
 
     Args:
         part: what they were.
-        actions: of each batch: DROP, COPY, REBUILD or EMPTY of `rewrite_kernels`.
-        keep: which records are kept.
-        horizons: of each batch that is rebuilt: its delete horizon, NO_HORIZON without one.
-
-    Returns:
-        The bytes, and the sizes of the batches in them that are there.
+        superseded: which records are not the last of their keys.
+        fate: what is known of the batches of the part.
+        rule: what holds for all batches.
+        counters: COUNTERS numbers of `rewrite_kernels` that are added to.
     """
     headers = np.ascontiguousarray(part.headers)
     count = headers.shape[1]
+    rows = part.rows.table
     plan = np.zeros((r.PLAN_FIELDS, count), np.int64)
-    plan[r.ACTION] = actions
     plan[r.RAW_START] = headers[k.POSITION] - part.chunk.position
     plan[r.BODY_START], plan[r.BODY_END] = part.bodies
-    plan[r.FIRST_ROW] = np.cumsum(part.counts) - part.counts
-    plan[r.NEW_HORIZON] = horizons
+    keep = np.empty(rows.shape[1], np.bool_)
+    r.judge_batches(
+        rows, part.first, headers, rule.latest_offset, superseded, fate.drop_all, fate.stays,
+        fate.discardable, rule.now_ms, rule.new_horizon_ms, count, plan, keep, counters,
+    )  # fmt: skip
+    actions = plan[r.ACTION]
+    records = np.diff(plan[r.FIRST_ROW], append=len(keep))
     bodies = (part.bodies[1] - part.bodies[0]).clip(0)
     sizes = np.maximum(headers[k.SIZE], bodies + c.RECORD_BATCH_OVERHEAD)
-    room = int((sizes + _GROWTH_MAX * part.counts)[actions != r.DROP].sum())
+    room = int((sizes + _GROWTH_MAX * records)[actions != r.DROP].sum())
     out = np.empty(room, np.uint8)
     facts = np.empty(r.BODY_FIELDS, np.int64)
-    end = r.rewrite_batches(
-        part.rows.arena, headers, plan, part.rows.table, keep, 0, count, out, 0, facts
-    )
+    end = r.rewrite_batches(part.rows.arena, headers, plan, rows, keep, 0, count, out, 0, facts)
     packed = (actions == r.REBUILD) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0)
     if packed.any():
         out, end = _packed(out, plan, headers, packed)
     _put_checksums(out, plan, actions)
-    there = plan[r.NEW_SIZE] > 0
-    return out[:end], plan[r.NEW_SIZE, there]
+    return out[:end]
 
 
 def _packed(

@@ -11,7 +11,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -22,12 +22,14 @@ from kafkalog.framing import Frames, read_batch, scan_batches
 from kafkalog.model import Batch, Defect, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from kafkalog.columnar.chunks import Chunk, Workspace
+    from kafkalog.columnar.chunks import Chunk, Rows, Workspace
     from kafkalog.source import Source
+
+    Look = Callable[[Chunk, Rows], Any]
 
 _BATCHES_AT_ONCE: Final = 4096
 _GATHERED_MIN: Final = 1024
@@ -47,6 +49,7 @@ class Stretch:
         facts: int64, what is in the records: one row per field of `record_facts` (FOUND, ...);
             None where no record was decoded.
         refusals: ordinals of the batches that could not be decoded, and why.
+        seen: what `look` made of its records, table by table; None where it was not asked.
     """
 
     headers: NDArray[np.int64]
@@ -54,6 +57,7 @@ class Stretch:
     markers: NDArray[np.int64]
     facts: NDArray[np.int64] | None = None
     refusals: tuple[tuple[int, KafkaLogError], ...] = ()
+    seen: tuple[Any, ...] | None = None
 
     @property
     def count(self) -> int:
@@ -101,6 +105,7 @@ def header_stretches(
     *,
     position: int = 0,
     end: int | None = None,
+    look: Look | None = None,
 ) -> Iterator[Stretch | Defect]:
     """Every batch and every defect of a log; together they cover every byte.
 
@@ -111,6 +116,8 @@ def header_stretches(
         threads: how many check; as many as there are processors, up to 8, where None.
         position: where to begin.
         end: where the log ends; the end of the file where None.
+        look: where records are decoded by the kernels, is called with them, in any thread; what it
+            makes of them is given with their stretch.
 
     Raises:
         UnreadableError: the log cannot be read on; what came before has been yielded.
@@ -121,7 +128,7 @@ def header_stretches(
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     is_worth_it = rule.is_worth_it(min(source.stored_bytes, end - position))
     if is_worth_it and (level != Level.QUICK or _is_dense(source, position, end)):
-        return _by_chunks(source, level, threads or rule.default_threads(), position, end)
+        return _by_chunks(source, level, threads or rule.default_threads(), position, end, look)
     return _by_reference(source, level, position, end)
 
 
@@ -187,12 +194,18 @@ def _stretch_of(source: Source, batches: Sequence[Batch], level: Level) -> Stret
 
 
 def _by_chunks(
-    source: Source, level: Level, threads: int, position: int, end: int
+    source: Source,
+    level: Level,
+    threads: int,
+    position: int,
+    end: int,
+    look: Look | None,
 ) -> Iterator[Stretch | Defect]:
     with ThreadPoolExecutor(threads, "kafkalog-headers") as pool:
-        walk = _Walk(source, level, pool, threads + 1, position, end)
+        walk = _Walk(source, level, pool, threads + 1, position, end, look)
         try:
-            yield from _gathered(walk.stretches())
+            # What was looked at is told by the batches of a chunk.
+            yield from walk.stretches() if look else _gathered(walk.stretches())
         finally:
             walk.stop()
 
@@ -219,15 +232,23 @@ def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
         yield joined(held)
 
 
-def _judge(chunk: Chunk, level: Level) -> Stretch:
+def _judge(chunk: Chunk, level: Level, look: Look | None) -> Stretch:
     """The batches of a chunk; one that is none after all has a wrong checksum."""
     valid = np.ones(chunk.count, np.bool_)
     bad = [] if level == Level.QUICK else chunk.bad_checksums()
     valid[bad] = False
     found = Stretch(chunk.headers, valid, record_facts.markers_of_chunk(chunk))
     if level == Level.DEEP:
-        facts, refusals = record_facts.facts_of_chunk(chunk, bad)
-        found = replace(found, facts=facts, refusals=tuple(sorted(refusals, key=itemgetter(0))))
+        seen: list[Any] = []
+        facts, refusals = record_facts.facts_of_chunk(
+            chunk, bad, look and (lambda chunk, rows: seen.append(look(chunk, rows)))
+        )
+        found = replace(
+            found,
+            facts=facts,
+            refusals=tuple(sorted(refusals, key=itemgetter(0))),
+            seen=tuple(seen) if look else None,
+        )
     return found
 
 
@@ -242,11 +263,13 @@ class _Walk:
         depth: int,
         position: int,
         end: int,
+        look: Look | None = None,
     ) -> None:
         from kafkalog.columnar.chunks import ChunkReader
 
         self._source = source
         self._level = level
+        self._look = look
         self._rows = _ROWS_AT_ONCE if level == Level.DEEP else 0
         self._pool = pool
         self._depth = depth
@@ -327,7 +350,7 @@ class _Walk:
                 self._spaces.append(space)
                 self._is_odd = True
                 return
-            self._tasks.append((chunk, self._pool.submit(_judge, chunk, self._level)))
+            self._tasks.append((chunk, self._pool.submit(_judge, chunk, self._level, self._look)))
 
     def _finish(self, chunk: Chunk, future: Future[Stretch]) -> Iterator[Stretch | Defect]:
         """The batches of a chunk, up to the first that is none after all."""

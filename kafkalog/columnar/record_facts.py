@@ -16,11 +16,11 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.records import decode_records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from kafkalog.columnar.chunks import Chunk
+    from kafkalog.columnar.chunks import Chunk, Rows
     from kafkalog.model import Batch
     from kafkalog.source import Readable
 
@@ -105,8 +105,13 @@ def markers_of_chunk(chunk: Chunk) -> Table:
     return table
 
 
-def facts_of_chunk(chunk: Chunk, bad: Sequence[int]) -> tuple[Table, Refusals]:
-    """As `facts_of`, by the kernels; `bad` are the ordinals of wrong checksums."""
+def facts_of_chunk(
+    chunk: Chunk, bad: Sequence[int], look: Callable[[Chunk, Rows], object] | None = None
+) -> tuple[Table, Refusals]:
+    """As `facts_of`, by the kernels; `bad` are the ordinals of wrong checksums.
+
+    `look` is called with the records as they are decoded.
+    """
     from kafkalog.columnar import fact_kernels as fk
     from kafkalog.columnar.chunks import Rows
 
@@ -118,6 +123,8 @@ def facts_of_chunk(chunk: Chunk, bad: Sequence[int]) -> tuple[Table, Refusals]:
     for rows in chunk.decode(wanted):
         assert isinstance(rows, Rows), "no batch is left to the reference decoder"
         fk.gather_facts(rows.table, rows.table.shape[1], table)
+        if look is not None:
+            look(chunk, rows)
         refusals += [(failure.ordinal, failure.error) for failure in rows.failures]
     return table, refusals
 

@@ -24,11 +24,76 @@ DROP, COPY, REBUILD, EMPTY = range(4)
 # What a rebuilt body comes to.
 NEW_COUNT, NEW_BASE_TIME, NEW_MAX_TIME, BODY_FIELDS = range(4)
 
+# What is counted when batches are judged.
+SUPERSEDED, NO_KEY, TOMBSTONE, KEPT, COUNTERS = range(5)
+
 NO_HORIZON = -1
 _OVERHEAD = c.RECORD_BATCH_OVERHEAD
 _HORIZON_BIT = c.DELETE_HORIZON_MASK
 _APPEND_TIME = c.TIMESTAMP_TYPE_MASK
 _CODEC = c.COMPRESSION_MASK
+_CONTROL = c.CONTROL_MASK
+
+
+@kernel("table int table int flags flags flags flags int int int table flags ints")
+def judge_batches(rows, first, headers, latest, superseded, drop_all, stays, discardable, now,
+                  new_horizon, batches, plan, keep, counters):  # fmt: skip
+    """What becomes of batches, and which of their records are kept.
+
+    Args:
+        rows: the records of the batches.
+        first: ordinal of the first batch in `rows`.
+        headers: the batches' header table.
+        latest: records behind this offset are kept.
+        superseded: which records are not the last of their keys.
+        drop_all: which batches lose all records.
+        stays: which batches are kept even without records.
+        discardable: which batches were aborted, or are markers without data.
+        now: the clock, milliseconds.
+        new_horizon: the delete horizon of a batch that needs one and has none.
+        batches: how many.
+        plan: ACTION, FIRST_ROW and NEW_HORIZON are filled in.
+        keep: is filled in.
+        counters: COUNTERS numbers that are added to.
+    """
+    row = np.int64(0)
+    end = np.int64(rows.shape[1])
+    for batch in range(batches):
+        attributes = headers[k.ATTRIBUTES, batch]
+        is_control = attributes & _CONTROL != 0
+        horizon = headers[k.BASE_TIMESTAMP, batch] if attributes & _HORIZON_BIT else np.int64(-1)
+        is_over = horizon >= 0 and horizon <= now
+        plan[FIRST_ROW, batch] = row
+        start = row
+        kept = np.int64(0)
+        has_tombstone = False
+        while row < end and rows[k.ORDINAL, row] == first + batch:
+            is_tombstone = rows[k.VALUE_SIZE, row] < 0
+            stay = not drop_all[batch]
+            if stay and not is_control and rows[k.OFFSET, row] <= latest:
+                if rows[k.KEY_SIZE, row] < 0:
+                    counters[NO_KEY] += 1
+                    stay = False
+                elif superseded[row]:
+                    counters[SUPERSEDED] += 1
+                    stay = False
+                elif is_tombstone and is_over:
+                    counters[TOMBSTONE] += 1
+                    stay = False
+            keep[row] = stay
+            if stay:
+                kept += 1
+                has_tombstone = has_tombstone or is_tombstone
+            row += 1
+        counters[KEPT] += kept
+        needs = horizon < 0 and (has_tombstone or (discardable[batch] and is_control))
+        plan[NEW_HORIZON, batch] = new_horizon if needs else horizon
+        action = REBUILD
+        if kept == 0:
+            action = EMPTY if stays[batch] else DROP
+        elif kept == row - start and not needs:
+            action = COPY
+        plan[ACTION, batch] = action
 
 
 @inlined

@@ -5,6 +5,8 @@ It makes what `cleaning.Pass` makes; messages of magic 0 and 1 are left to that.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +14,13 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import rewrite_kernels as r
-from kafkalog.columnar.chunks import Chunk, ChunkReader, Workspace
-from kafkalog.columnar.compacting import opened, rewrite
-from kafkalog.columnar.key_map import KeyMap
+from kafkalog.columnar.chunks import ChunkReader
+from kafkalog.columnar.compacting import Fate, Rule, opened, rewrite
+from kafkalog.columnar.conveyor import Conveyor, Lanes
+from kafkalog.columnar.rule import default_threads
 from kafkalog.compaction.cleanable import segments_between
 from kafkalog.compaction.cleaning import group_segments
+from kafkalog.compaction.map_building import MapBuilding, discardable_among
 from kafkalog.compaction.model import Dropped, Tally
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.source import Source
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from kafkalog.columnar.chunks import Chunk
     from kafkalog.columnar.compacting import Opened
     from kafkalog.compaction.cleaning import LastRecord
     from kafkalog.compaction.model import Cleanable, CompactionConfig
@@ -37,8 +42,29 @@ if TYPE_CHECKING:
     Table = NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """New batches; headers of the old ones, which of them lost all records, what was counted."""
+
+    data: NDArray[np.uint8]
+    headers: Table
+    drop_all: Mask
+    counters: Table
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the new batches."""
+        return len(self.data)
+
+
 class ColumnPass:
-    """One pass without a limit of keys over a log of magic 2; arguments as `cleaning.Pass`."""
+    """One pass without a limit of keys over a log of magic 2; arguments as `cleaning.Pass`.
+
+    One thread reads chunks and gives the new batches back in order; others decode and rewrite.
+
+    Args:
+        building: has seen all of the dirty part; None: it is read now.
+    """
 
     def __init__(
         self,
@@ -48,46 +74,24 @@ class ColumnPass:
         cleanable: Cleanable,
         producers: Mapping[int, LastRecord],
         progress: Callable[[int], None] | None = None,
+        building: MapBuilding | None = None,
     ) -> None:
         self.tally = Tally()
         self.config = config
-        self.map = KeyMap()
         self.end_offset = cleanable.first_uncleanable_offset
         self._log = log
-        self._now_ms = now_ms
         self._producers = producers
         self._upper = cleanable.first_uncleanable_offset
         self._first = cleanable.first_dirty_offset
         self._progress = progress
-        self._space = Workspace(0)
-        self._build()
+        if building is None:
+            building = MapBuilding(log, cleanable)
+            building.read(progress)
+        self.map = building.map
+        self._starts = building.starts
+        self._rule = Rule(now_ms, self._upper - 1, now_ms + config.delete_retention_ms)
         self._transactions = TransactionState()
-
-    def _build(self) -> None:
-        dirty = segments_between(self._log.segments, self._first, self._upper)
-        transactions = TransactionState()
-        if dirty:
-            start, lower = dirty[0].base_offset, self._log.log_start_offset
-            transactions.expect(collect_aborted(self._log.segments, start, lower, self._upper))
-        for segment in dirty:
-            for chunk in self._chunks(segment):
-                discardable = _discardable(transactions, chunk)
-                headers = chunk.headers
-                is_control = headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0
-                for part in opened(chunk, ~discardable & ~is_control):
-                    late = part.rows.table[k.OFFSET] >= self._first
-                    self.map.put(self.map.keys(part.rows, late))
-
-    def _chunks(self, segment: Segment) -> Iterator[Chunk]:
-        with Source(segment.log.path) as source:
-            reader = ChunkReader(source, 0, source.size_bytes)
-            while reader.position < reader.end:
-                chunk = reader.read(self._space)
-                assert chunk is not None, "the log was checked"
-                size = chunk.size_bytes
-                yield chunk
-                if self._progress is not None:
-                    self._progress(size)
+        self._passed = 0  # records of this segment in front of the chunk that comes
 
     def groups(self) -> list[list[Segment]]:
         """The segments from the first one on, as they are put together."""
@@ -97,23 +101,89 @@ class ColumnPass:
     def clean(self, group: Sequence[Segment]) -> Iterator[memoryview]:
         """The bytes of the new segment of a group, piece by piece; groups come in order."""
         self._transactions.kept = []
-        for segment in group:
-            upper = segment.next_base_offset
-            assert upper is not None, "the active segment is not cleaned"
-            self._transactions.expect(
-                collect_aborted(
-                    self._log.segments, segment.base_offset, self._log.log_start_offset, upper
-                )
+        threads = default_threads()
+        with ThreadPoolExecutor(threads, "kafkalog-cleaner") as pool:
+            lanes = Lanes(pool, threads + 1, 0, [])
+            for segment in group:
+                yield from self._segment(segment, lanes)
+
+    def _segment(self, segment: Segment, lanes: Lanes) -> Iterator[memoryview]:
+        upper = segment.next_base_offset
+        assert upper is not None, "the active segment is not cleaned"
+        lower = self._log.log_start_offset
+        self._transactions.expect(
+            collect_aborted(self._log.segments, segment.base_offset, lower, upper)
+        )
+        self._passed = self._starts.get(segment.log.path, 0)
+        with Source(segment.log.path) as source:
+            conveyor = Conveyor(ChunkReader(source, 0, source.size_bytes), lanes, self._work)
+            try:
+                while (task := conveyor.take()) is not None:
+                    size = task.chunk.size_bytes
+                    for piece in conveyor.results(task):
+                        yield self._told(piece)
+                    self.tally.bytes_read += size
+                    if self._progress is not None:
+                        self._progress(size)
+                assert conveyor.reader.position == source.size_bytes, "the log was checked"
+            finally:
+                conveyor.stop()
+
+    def _work(self, chunk: Chunk) -> Iterator[_Piece]:
+        """What is done with a chunk; chunks come in order, the work on them need not."""
+        headers = chunk.headers
+        discardable = discardable_among(self._transactions, chunk, headers, chunk.path)
+        fate = self._fate_of_batches(headers, discardable)
+        start, self._passed = self._passed, self._passed + int(headers[k.COUNT].sum())
+        return self._pieces(chunk, fate, start)
+
+    def _pieces(self, chunk: Chunk, fate: Fate, start: int) -> Iterator[_Piece]:
+        """The new batches of a chunk, whose first record has this number; in any thread."""
+        starts = np.cumsum(chunk.headers[k.COUNT]) - chunk.headers[k.COUNT] + start
+        for part in opened(chunk, ~fate.drop_all | fate.stays):
+            counters = np.zeros(r.COUNTERS, np.int64)
+            data = rewrite(
+                part,
+                self._superseded(part, starts[part.first : part.last]),
+                fate.part(part.first, part.last),
+                self._rule,
+                counters,
             )
-            for chunk in self._chunks(segment):
-                discardable = _discardable(self._transactions, chunk)
-                drop_all, stays = self._fate_of_batches(chunk, discardable)
-                for part in opened(chunk, ~drop_all | stays):
-                    some = slice(part.first, part.last)
-                    data = self._cleaned(part, discardable[some], drop_all[some], stays[some])
-                    self.tally.bytes_written += len(data)
-                    yield data.data
-                self.tally.bytes_read += chunk.size_bytes
+            dropped = fate.drop_all[part.first : part.last]
+            yield _Piece(data, part.headers.copy(), dropped, counters)
+
+    def _superseded(self, part: Opened, starts: Table) -> Mask:
+        """Which records of a part are followed by one with the same key."""
+        rows = part.rows
+        count = rows.table.shape[1]
+        found = np.zeros(count, np.bool_)
+        is_early = int(part.headers[k.BASE_OFFSET, 0]) < self._first
+        if is_early:
+            found |= self.map.holds(self.map.keys(rows, rows.table[k.OFFSET] < self._first))
+        if part.chunk.path in self._starts:
+            counts = part.headers[k.COUNT]
+            bits = self.map.superseded(int(starts[0]), int(counts.sum()))
+            if len(bits) > count:  # some batches were not opened
+                bits = bits[np.repeat(part.bodies[0] >= 0, counts)]
+            found |= bits
+        return found
+
+    def _told(self, piece: _Piece) -> memoryview:
+        """The bytes of a piece that is counted."""
+        tally, counters, headers = self.tally, piece.counters, piece.headers
+        is_control = headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0
+        for why, count in (
+            (Dropped.SUPERSEDED, counters[r.SUPERSEDED]),
+            (Dropped.NO_KEY, counters[r.NO_KEY]),
+            (Dropped.TOMBSTONE, counters[r.TOMBSTONE]),
+            (Dropped.ABORTED, headers[k.COUNT, piece.drop_all & ~is_control].sum()),
+            (Dropped.MARKER, headers[k.COUNT, piece.drop_all & is_control].sum()),
+        ):
+            tally.dropped[why] += int(count)
+        tally.records_read += int(headers[k.COUNT].sum())
+        tally.records_kept += int(counters[r.KEPT])
+        tally.bytes_written += piece.size_bytes
+        return piece.data.data
 
     @property
     def keys(self) -> int:
@@ -125,13 +195,11 @@ class ColumnPass:
         """The entries of the transaction index of the group that was cleaned last."""
         return self._transactions.kept
 
-    def _fate_of_batches(self, chunk: Chunk, discardable: Mask) -> tuple[Mask, Mask]:
-        """Which batches lose all their records, and which stay even so."""
-        headers = chunk.headers
+    def _fate_of_batches(self, headers: Table, discardable: Mask) -> Fate:
         attributes = headers[k.ATTRIBUTES]
         is_control = attributes & c.CONTROL_MASK != 0
         has_horizon = attributes & c.DELETE_HORIZON_MASK != 0
-        is_over = has_horizon & (headers[k.BASE_TIMESTAMP] <= self._now_ms)
+        is_over = has_horizon & (headers[k.BASE_TIMESTAMP] <= self._rule.now_ms)
         drop_all = discardable & (~is_control | is_over)
         stays = headers[k.LAST_OFFSET] + 1 == self._upper
         for producer_id, last in self._producers.items():
@@ -140,59 +208,4 @@ class ColumnPass:
                 stays |= own & (headers[k.LAST_OFFSET] == last.last_data_offset)
             else:
                 stays |= own & is_control & (headers[k.PRODUCER_EPOCH] == last.producer_epoch)
-        return drop_all, stays
-
-    def _cleaned(
-        self, part: Opened, discardable: Mask, drop_all: Mask, stays: Mask
-    ) -> NDArray[np.uint8]:
-        headers = part.headers
-        table, ordinals, counts = part.rows.table, part.ordinals, part.counts
-        batches = headers.shape[1]
-        is_control = headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0
-        horizon = np.where(
-            headers[k.ATTRIBUTES] & c.DELETE_HORIZON_MASK != 0, headers[k.BASE_TIMESTAMP], -1
-        )
-        is_data = ~(is_control | drop_all)[ordinals]
-        keys = self.map.keys(part.rows, is_data)
-        superseded = is_data & (table[k.OFFSET] < self.map.get(keys))
-        no_key = is_data & (table[k.KEY_SIZE] < 0)
-        is_tombstone = table[k.VALUE_SIZE] < 0
-        is_over = (horizon >= 0) & (horizon <= self._now_ms)
-        expired = is_data & is_tombstone & is_over[ordinals] & ~superseded & ~no_key
-        keep = ~(superseded | no_key | expired | drop_all[ordinals])
-        kept = np.bincount(ordinals[keep], minlength=batches)
-        has_tombstone = np.bincount(ordinals[keep & is_tombstone], minlength=batches) > 0
-        needs_horizon = (horizon < 0) & (has_tombstone | (discardable & is_control)) & (kept > 0)
-        actions = np.where(kept > 0, r.REBUILD, np.where(stays, r.EMPTY, r.DROP))
-        actions[(kept > 0) & (kept == counts) & ~needs_horizon] = r.COPY
-        horizon[needs_horizon] = self._now_ms + self.config.delete_retention_ms
-        self._count(part, drop_all, superseded, no_key, expired, int(kept.sum()))
-        data, _ = rewrite(part, actions, keep, horizon)
-        return data
-
-    def _count(
-        self, part: Opened, drop_all: Mask, superseded: Mask, no_key: Mask,
-        expired: Mask, kept: int,
-    ) -> None:  # fmt: skip
-        headers = part.headers
-        dropped = self.tally.dropped
-        dropped[Dropped.SUPERSEDED] += int(superseded.sum())
-        dropped[Dropped.NO_KEY] += int(no_key.sum())
-        dropped[Dropped.TOMBSTONE] += int(expired.sum())
-        is_control = headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0
-        for why, which in (
-            (Dropped.ABORTED, drop_all & ~is_control),
-            (Dropped.MARKER, drop_all & is_control),
-        ):
-            dropped[why] += int(headers[k.COUNT, which].sum())
-        self.tally.records_read += int(headers[k.COUNT].sum())
-        self.tally.records_kept += kept
-
-
-def _discardable(transactions: TransactionState, chunk: Chunk) -> Mask:
-    """Which batches were aborted, or are markers of which no data are left."""
-    found = np.zeros(chunk.count, np.bool_)
-    odd = chunk.headers[k.ATTRIBUTES] & (c.TRANSACTIONAL_MASK | c.CONTROL_MASK)
-    for i in np.flatnonzero(odd).tolist():
-        found[i] = transactions.is_discardable(chunk, chunk.batch(i))
-    return found
+        return Fate(discardable, drop_all, stays)

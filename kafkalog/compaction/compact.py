@@ -22,6 +22,7 @@ from kafkalog.unified_log import UnifiedLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kafkalog.compaction.map_building import MapBuilding
     from kafkalog.compaction.model import Candidate, Cleanable, CompactionRequest
     from kafkalog.compaction.new_files import Cleaning, NewFiles
     from kafkalog.compaction.soundness import SoundLog
@@ -67,8 +68,9 @@ def compact_partition(
         request: as for `find_candidate`.
         run: holds the lock of the log directory, if there is one. None: nothing is written; where
             a limited map takes several passes, only the first is told.
-        progress: called with the number of bytes read since the last call: the log is read three
-            times, to judge it, for the map and for the new segments.
+        progress: called with the number of bytes read since the last call: the log is read to
+            judge it, which gives the map, and for the new segments; with a limited map and with
+            old formats its dirty part also for the map.
 
     Raises:
         CorruptDataError: a batch is damaged, or what was written does not read back; the group it
@@ -77,9 +79,9 @@ def compact_partition(
         UnwritableError: there is no room, or a step failed.
 
     Cost:
-        Reads what it cleans three times, and the new segments once. Memory: 30 to 60 bytes a key
-        (with a limited map and with old formats the keys themselves), some 10 MB, and the indexes
-        of a group.
+        Reads what it cleans twice, and the new segments once. Memory: 30 to 60 bytes a key (with
+        a limited map and with old formats the keys themselves), a bit for each record of the dirty
+        part, some 10 MB a thread, and the indexes of a group.
     """
     if candidate.skip is not None or candidate.cleanable is None:
         size = _size_of(candidate.partition.segments)
@@ -87,8 +89,9 @@ def compact_partition(
     require_known_layout(candidate.partition)
     if run is not None:
         require_writable(candidate.partition.path)
-    sound = require_sound(candidate, request, progress)
-    work = _Work(candidate, request, sound, progress)
+    building = _building_of(candidate)
+    sound = require_sound(candidate, request, progress, building)
+    work = _Work(candidate, request, sound, progress, building)
     if run is None:
         work.plan()
     else:
@@ -97,6 +100,16 @@ def compact_partition(
         with run.partition(candidate.partition, touched) as changing:
             work.perform(changing)
     return work.result(is_done=run is not None)
+
+
+def _building_of(candidate: Candidate) -> MapBuilding | None:
+    """What builds the map while the log is judged; None where the kernels do not."""
+    if candidate.config.keys_max is not None or candidate.cleanable is None:
+        return None
+    from kafkalog.compaction.map_building import MapBuilding
+
+    log = UnifiedLog(candidate.partition, high_watermark=candidate.high_watermark)
+    return MapBuilding(log, candidate.cleanable)
 
 
 class _Work:
@@ -108,12 +121,14 @@ class _Work:
         request: CompactionRequest,
         sound: SoundLog,
         progress: Callable[[int], None] | None,
+        building: MapBuilding | None,
     ) -> None:
         assert candidate.cleanable is not None, "there is something to clean"
         self._candidate = candidate
         self._request = request
         self._sound = sound
         self._progress = progress
+        self._building = building
         self._partition = candidate.partition
         self._cleanable: Cleanable = candidate.cleanable
         self._end = self._cleanable.first_dirty_offset
@@ -174,7 +189,8 @@ class _Work:
             return Pass(log, config, now_ms, self._cleanable, producers, self._progress)
         from kafkalog.compaction.columns import ColumnPass
 
-        return ColumnPass(log, config, now_ms, self._cleanable, producers, self._progress)
+        building, self._building = self._building, None
+        return ColumnPass(log, config, now_ms, self._cleanable, producers, self._progress, building)
 
     def _replace(
         self, cleaning: Cleaning, group: Sequence[Segment], changing: PartitionRun

@@ -119,7 +119,7 @@ def clean_group(cleaning: Cleaning, group: Sequence[Segment], changes: Changes |
                 log.write(data)
                 segment.extend(data)
     segment.close()
-    indexes = {".index": bytes(segment.offset_index), ".timeindex": bytes(segment.time_index)}
+    indexes = {".index": segment.offset_index, ".timeindex": segment.time_index}
     if cleaning.aborted:
         indexes[".txnindex"] = _transaction_index(cleaning.aborted)
     files = NewFiles(

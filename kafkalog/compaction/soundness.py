@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final
 from formats.constants import INT64_MAX
 from kafkalog.check.verify import Verification
 from kafkalog.columnar import header_table as h
-from kafkalog.columnar.headers import Stretch, header_stretches
 from kafkalog.compaction.cleaning import LastRecord
 from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.model import Level, Severity
 from kafkalog.names import FileKind, FileState
 from kafkalog.recovery import StartConfig, StartMode, predict_start
 from kafkalog.runs.requirements import require_own_files, require_settled, require_start
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
+    from kafkalog.columnar.headers import Stretch
+    from kafkalog.compaction.map_building import MapBuilding
     from kafkalog.compaction.model import Candidate, CompactionRequest
     from kafkalog.log_dir import PartitionDir
 
@@ -68,7 +68,10 @@ def require_known_layout(partition: PartitionDir) -> None:
 
 
 def require_sound(
-    candidate: Candidate, request: CompactionRequest, progress: Callable[[int], None] | None = None
+    candidate: Candidate,
+    request: CompactionRequest,
+    progress: Callable[[int], None] | None = None,
+    building: MapBuilding | None = None,
 ) -> SoundLog:
     """Read all of a partition, and refuse it where anything is damaged.
 
@@ -79,6 +82,7 @@ def require_sound(
         candidate: the partition.
         request: the clock; whether old formats are allowed.
         progress: called with the number of bytes read since the last call.
+        building: is given the records; of no use where old formats are found.
 
     Raises:
         CorruptDataError: a batch is damaged.
@@ -97,7 +101,8 @@ def require_sound(
             request.now_ms,
         ),
     )
-    for defect in Verification(Level.DEEP, progress).verify(partition):
+    watch = _Watch(candidate, building)
+    for defect in Verification(Level.DEEP, progress, watch=watch).verify(partition):
         if defect.severity == Severity.DAMAGE:
             raise CorruptDataError(
                 defect.detail,
@@ -116,7 +121,7 @@ def require_sound(
                 hint=f"Run `kafkalog rebuild-index {partition.path}` first.",
             )
     loaded = require_start(predicted, partition)
-    old = next(_old_formats(candidate), None)
+    old = watch.old
     if old is not None and not request.old_formats:
         raise RefusedError(
             "It holds messages of an old format, which become batches of magic 2.",
@@ -138,15 +143,23 @@ def _index_sizes(partition: PartitionDir) -> list[int]:
     return [0, *(entry.size_bytes for kind in kinds for entry in partition.live(kind))]
 
 
-def _old_formats(candidate: Candidate) -> Iterator[str]:
-    """Paths of the logs to clean in which messages of magic 0 or 1 are."""
-    assert candidate.cleanable is not None, "there is something to clean"
-    upper = candidate.cleanable.first_uncleanable_offset
-    for segment in candidate.partition.segments:
-        if segment.base_offset >= upper:
+class _Watch:
+    """Looks on while a partition is verified: the map is built, old formats are noted."""
+
+    def __init__(self, candidate: Candidate, building: MapBuilding | None) -> None:
+        assert candidate.cleanable is not None, "there is something to clean"
+        upper = candidate.cleanable.first_uncleanable_offset
+        segments = candidate.partition.segments
+        self.old: str | None = None
+        self.look = None if building is None else building.look
+        self._building = building
+        self._paths = {one.log.path for one in segments if one.base_offset < upper}
+
+    def take(self, path: str, stretch: Stretch) -> None:
+        """The batches of a log come in order."""
+        if path not in self._paths or self.old is not None:
             return
-        with Source(segment.log.path) as source:
-            for found in header_stretches(source, Level.QUICK):
-                if isinstance(found, Stretch) and (found.headers[h.MAGIC] < 2).any():
-                    yield segment.log.path
-                    break
+        if (stretch.headers[h.MAGIC] < 2).any():
+            self.old = path
+        elif self._building is not None:
+            self._building.take(path, stretch)

@@ -1,0 +1,40 @@
+"""How long a compaction takes in a process that is there: `python -m benchmarks.compaction DIR`.
+
+Compacts the partition in place, as `kafkalog compact --in-place` does: the log is judged, the new
+segments are written, synced, read back and swapped in. Imports are outside the time. Prints JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from kafkalog.columnar.native import compile_all, is_compiled
+from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
+from kafkalog.configs import ConfigSources
+from kafkalog.log_dir import open_partition
+from kafkalog.runs.run import Run
+
+
+def main(path: str) -> None:
+    """Compact once."""
+    import kafkalog.compaction.columns  # noqa: F401 # loaded where it is needed; not part of the time
+
+    if not is_compiled():
+        compile_all()
+    request = CompactionRequest(now_ms=time.time_ns() // 1_000_000, high_watermark="end")
+    configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(os.path.dirname(path))
+    partition = open_partition(path)
+    candidate = find_candidate(partition, configs.of_topic(partition.topic), request)
+    with Run(os.path.dirname(path)) as run:
+        started = time.perf_counter()
+        done = compact_partition(candidate, request, run)
+        seconds = time.perf_counter() - started
+    assert done.is_done, "it was compacted"
+    print(json.dumps({"seconds": seconds, "keys": done.keys}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

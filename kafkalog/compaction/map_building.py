@@ -1,0 +1,145 @@
+"""Builds the map of the dirty part by the kernels, while the log is judged or by itself.
+
+Follows `Cleaner.buildOffsetMap` of Kafka 4.3, but for the offsets: records are numbered instead,
+and of each the map notes whether one with its key followed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from formats import constants as c
+from kafkalog.columnar import header_table as h
+from kafkalog.columnar import kernels as k
+from kafkalog.columnar.chunks import ChunkReader, Rows, Workspace
+from kafkalog.columnar.headers import Stretch, header_stretches
+from kafkalog.columnar.key_map import KeyMap
+from kafkalog.compaction.cleanable import segments_between
+from kafkalog.compaction.transactions import TransactionState, collect_aborted
+from kafkalog.model import Level
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from kafkalog.columnar.chunks import Chunk
+    from kafkalog.columnar.key_map import Keys
+    from kafkalog.compaction.model import Cleanable
+    from kafkalog.source import Readable
+    from kafkalog.unified_log import UnifiedLog
+
+    Mask = NDArray[np.bool_]
+    Table = NDArray[np.int64]
+
+_ROWS_AT_ONCE = 8192
+_ODD = c.TRANSACTIONAL_MASK | c.CONTROL_MASK
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The keys of some records; of each its batch, where a batch may have been aborted."""
+
+    keys: Keys
+    ordinals: Table | None
+
+
+class MapBuilding:
+    """The map of the dirty part of a log of magic 2, of all its keys.
+
+    Args:
+        log: the partition.
+        cleanable: which part is dirty.
+
+    Attributes:
+        map: the keys; records are counted from the first of the first dirty segment on.
+        starts: path of a dirty segment's log to the number of its first record.
+    """
+
+    def __init__(self, log: UnifiedLog, cleanable: Cleanable) -> None:
+        self.map = KeyMap()
+        self.starts: dict[str, int] = {}
+        self._first = cleanable.first_dirty_offset
+        upper = cleanable.first_uncleanable_offset
+        dirty = segments_between(log.segments, self._first, upper)
+        self._paths = [segment.log.path for segment in dirty]
+        self._transactions = TransactionState()
+        if dirty:
+            start, lower = dirty[0].base_offset, log.log_start_offset
+            self._transactions.expect(collect_aborted(log.segments, start, lower, upper))
+
+    def look(self, chunk: Chunk, rows: Rows) -> object:
+        """Hash the keys of some records; in any thread."""
+        if chunk.path not in self._paths:
+            return None
+        attributes = chunk.headers[k.ATTRIBUTES]
+        ordinals = rows.table[k.ORDINAL]
+        wanted: Mask | None = None
+        if (attributes & c.CONTROL_MASK).any():
+            wanted = (attributes & c.CONTROL_MASK == 0)[ordinals]
+        if chunk.headers[k.BASE_OFFSET, 0] < self._first:
+            late = rows.table[k.OFFSET] >= self._first
+            wanted = late if wanted is None else wanted & late
+        has_odd = bool((attributes & _ODD).any())
+        return _Seen(self.map.keys(rows, wanted), ordinals.copy() if has_odd else None)
+
+    def take(self, path: str, stretch: Stretch) -> None:
+        """Put the records of some batches into the map; in the order of the log."""
+        if path not in self._paths:
+            return
+        self.starts.setdefault(path, self.map.rows)
+        if stretch.seen is None:
+            first = int(stretch.headers[h.POSITION, 0])
+            self._read(path, first, first + stretch.size_bytes)
+            return
+        odd = bool((stretch.headers[h.ATTRIBUTES] & _ODD).any())
+        if not odd:
+            self._put(stretch.seen, None)
+            return
+        with Source(path) as source:
+            headers = stretch.headers
+            self._put(stretch.seen, discardable_among(self._transactions, source, headers, path))
+
+    def read(self, progress: Callable[[int], None] | None = None) -> None:
+        """Read the dirty part, which is known to be sound; `progress` is called with bytes."""
+        for path in self._paths:
+            with Source(path) as source:
+                for found in header_stretches(source, Level.DEEP, look=self.look):
+                    assert isinstance(found, Stretch), "the log was checked"
+                    self.take(path, found)
+                    if progress is not None:
+                        progress(found.size_bytes)
+
+    def _read(self, path: str, position: int, end: int) -> None:
+        space = Workspace(_ROWS_AT_ONCE)
+        with Source(path) as source:
+            reader = ChunkReader(source, position, end)
+            while reader.position < reader.end:
+                chunk = reader.read(space)
+                assert chunk is not None, "the log was checked"
+                headers = chunk.headers
+                discardable = discardable_among(self._transactions, chunk, headers, path)
+                for rows in chunk.decode(np.ones(chunk.count, np.bool_)):
+                    assert isinstance(rows, Rows), "no batch is left over"
+                    self._put((self.look(chunk, rows),), discardable)
+
+    def _put(self, seen: tuple[object, ...], discardable: Mask | None) -> None:
+        for one in seen:
+            assert isinstance(one, _Seen), "it is of a dirty segment"
+            if discardable is not None and one.ordinals is not None:
+                one.keys.leave_out(discardable[one.ordinals])
+            self.map.put(one.keys)
+
+
+def discardable_among(
+    transactions: TransactionState, source: Readable, headers: Table, path: str
+) -> Mask:
+    """Which batches were aborted, or are markers of which no data are left; in their order."""
+    found = np.zeros(headers.shape[1], np.bool_)
+    for i in np.flatnonzero(headers[h.ATTRIBUTES] & _ODD).tolist():
+        found[i] = transactions.is_discardable(source, h.batch_at(headers, i, path))
+    return found
