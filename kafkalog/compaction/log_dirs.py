@@ -14,7 +14,7 @@ from kafkalog.compaction.soundness import require_known_layout
 from kafkalog.errors import KafkaLogError, RefusedError
 from kafkalog.log_dir import LogDir, PartitionDir, open_path
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
-from kafkalog.runs.requirements import log_dir_around, require_closed
+from kafkalog.runs.requirements import log_dir_around
 from kafkalog.storage import LogDirLock, NewDirectory, require_outside, require_space
 from kafkalog.unified_log import UnifiedLog
 
@@ -80,12 +80,12 @@ def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[Lo
     copied but `.lock`; of a partition that and its entries in the checkpoints around it.
 
     Args:
-        target: what is copied; it was closed cleanly.
+        target: what is copied.
         destination: the new log directory: nothing of that name, or an empty directory.
 
     Raises:
         UsageError: the destination lies inside the source.
-        RefusedError: the source was not closed cleanly, or has a layout that is not known.
+        RefusedError: the source has a layout that is not known.
         DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
 
     Cost:
@@ -93,7 +93,6 @@ def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[Lo
     """
     log_dir = log_dir_around(target)
     require_outside(destination, [target.path, *([] if log_dir is None else [log_dir])])
-    require_closed(log_dir)
     partitions = target.partitions if isinstance(target, LogDir) else (target,)
     if isinstance(target, LogDir):
         _require_whole(target)

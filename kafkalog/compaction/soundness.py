@@ -17,8 +17,14 @@ from kafkalog.compaction.cleaning import LastRecord
 from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.model import Level, Severity
 from kafkalog.names import FileKind, FileState
-from kafkalog.recovery import StartConfig, StartMode, predict_start
-from kafkalog.runs.requirements import require_own_files, require_settled, require_start
+from kafkalog.recovery import StartConfig, predict_start
+from kafkalog.runs.requirements import (
+    log_dir_around,
+    mode_to_judge_by,
+    require_own_files,
+    require_settled,
+    require_start,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,7 +99,7 @@ def require_sound(
     expiration = config.producer_id_expiration_ms
     predicted = predict_start(
         partition,
-        StartMode.CLEAN,
+        mode_to_judge_by(log_dir_around(partition)),
         config=StartConfig(
             config.index_interval_bytes,
             max(config.segment_index_bytes, *_index_sizes(partition)),

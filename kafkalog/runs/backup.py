@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Self
 
 from kafkalog.errors import DestinationExistsError, UnwritableError, UsageError
+from kafkalog.runs.checkpoint_files import keep_checkpoints
 from kafkalog.runs.journal import (
     JOURNAL_NAME,
     Journal,
@@ -75,6 +76,8 @@ class Backup:
             if found is not None and not found.is_of(self._command, self._log_dir):
                 raise _another_run(journal, found)
             self.journal = found or Journal(journal, self._command, self._log_dir)
+            if found is None and self._log_dir is not None:
+                keep_checkpoints(self._log_dir, self.path, self._observe)
             self._append(self._run_line())
             self._held = held.pop_all()
         return self

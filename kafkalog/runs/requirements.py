@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.errors import RefusedError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
-from kafkalog.recovery import Verdict, start_line
+from kafkalog.recovery import StartMode, Verdict, start_line, start_mode
 from kafkalog.runs.run import CLEAN_SHUTDOWN
 
 if TYPE_CHECKING:
@@ -39,20 +39,14 @@ def log_dir_around(target: LogDir | PartitionDir) -> str | None:
     return None
 
 
-def require_closed(log_dir: str | None) -> None:
-    """The broker of a log directory has shut down cleanly.
+def mode_to_judge_by(log_dir: str | None) -> StartMode:
+    """The start that must have nothing to do, for the log to be relied on: the one that comes next.
 
-    Without the mark of it indexes, log end and high watermark cannot be relied on. A copy, with no
-    `meta.properties` at the top, needs none: what it holds is judged by itself.
-
-    Raises:
-        RefusedError: the mark is missing.
+    A copy, with no `meta.properties` at the top, is judged by itself, as if it had been closed.
     """
     if log_dir is None or not os.path.lexists(os.path.join(log_dir, _META_PROPERTIES)):
-        return
-    if not os.path.lexists(os.path.join(log_dir, CLEAN_SHUTDOWN)):
-        raise _unsettled("No broker has shut down cleanly here: the mark of it is missing.",
-                         log_dir)  # fmt: skip
+        return StartMode.CLEAN
+    return start_mode(log_dir)
 
 
 def require_own_files(partition: PartitionDir) -> None:
@@ -120,7 +114,7 @@ def require_start(
     """A broker's start would load the log as it is.
 
     Args:
-        predicted: the start after a clean shutdown.
+        predicted: the start by `mode_to_judge_by`.
         partition: the directory.
         allowed: what it may come to.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptDataError
 from kafkalog.names import parse_directory_name
+from kafkalog.runs.checkpoint_files import bring_checkpoints_back
 from kafkalog.runs.journal import PartitionState, encoded, journal_path, read_journal
 from kafkalog.runs.listing import Listing
 from kafkalog.runs.restore import offsets_of, require_unchanged, restore
@@ -118,6 +119,8 @@ def undo(
         if file is not None:
             for entry in entries:
                 restore(entry, journal, lambda fields: file.append(encoded(fields)), observe)
+            if journal.log_dir is not None:
+                bring_checkpoints_back(journal.log_dir, journal.backup, observe)
     return planned
 
 

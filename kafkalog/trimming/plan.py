@@ -14,11 +14,12 @@ from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.errors import RefusedError
 from kafkalog.marks import Marks
 from kafkalog.names import FileKind, segment_file_name
-from kafkalog.recovery import StartMode, Verdict, epochs_from_start, predict_start
+from kafkalog.recovery import Verdict, epochs_from_start, predict_start
+from kafkalog.repair import start_config
 from kafkalog.retention import simulate_retention
 from kafkalog.runs.requirements import (
     log_dir_around,
-    require_closed,
+    mode_to_judge_by,
     require_live,
     require_own_files,
     require_settled,
@@ -127,8 +128,8 @@ def plan_trim(
             it does now.
 
     Raises:
-        RefusedError: it is not safe, or not for us: symbolic links, no clean shutdown, left-overs
-            of a crash, a tiered topic, no high watermark.
+        RefusedError: it is not safe, or not for us: symbolic links, a start that would change
+            something, left-overs of a crash, a tiered topic, no high watermark.
         UnreadableError, CorruptDataError: as `simulate_retention`.
 
     Cost:
@@ -138,8 +139,9 @@ def plan_trim(
     require_own_files(partition)
     require_settled(partition)
     log_dir = log_dir_around(partition)
-    require_closed(log_dir)
-    loaded = require_start(predict_start(partition, StartMode.CLEAN), partition, _ALLOWED)
+    config, _ = start_config(partition, configs, now_ms)
+    predicted = predict_start(partition, mode_to_judge_by(log_dir), config=config)
+    loaded = require_start(predicted, partition, _ALLOWED)
     found = simulate_retention(
         partition,
         configs,

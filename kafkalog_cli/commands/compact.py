@@ -101,10 +101,10 @@ def compact(
     filthiest first.
 
     Without --in-place and --to nothing is written. All of a log is read and judged before any of it
-    is changed; no broker may run on it, and it must have been shut down cleanly. Stopped at any
-    moment, `kafkalog recover` or a broker's start finds the old segments or the new ones, whole.
-    With --backup the old ones are kept: the same command goes on where it was stopped, and
-    `kafkalog undo` takes it all back.
+    is changed; no broker may run on it, and its next start must have nothing to do: after a crash
+    run `kafkalog recover` first. Stopped at any moment, that or a broker's start finds the old
+    segments or the new ones, whole. With --backup the old ones are kept: the same command goes on
+    where it was stopped, and `kafkalog undo` takes it all back.
 
     \b
     kafkalog compact /var/lib/kafka
@@ -116,7 +116,6 @@ def compact(
     from kafkalog.errors import UsageError
     from kafkalog.log_dir import LogDir
     from kafkalog.runs import Run
-    from kafkalog.runs.requirements import require_closed
     from kafkalog_cli.confirmation import require_consent
     from kafkalog_cli.maintenance import Maintenance, configs_at, maintenance, target_at
     from kafkalog_cli.outcome import Outcome
@@ -145,7 +144,6 @@ def compact(
     _require_one_partition(target, request)
     if to is None:
         with maintenance(path, "compact", in_place=in_place, backup=backup) as held:
-            require_closed(held.log_dir)
             command.run(held, configs_at(held.target, sources, outcome), yes=yes)
     else:
         configs = configs_at(target, sources, outcome)

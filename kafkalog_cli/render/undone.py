@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from kafkalog_cli.render.configs import print_heading
-from kafkalog_cli.render.text import file_cell, size_cell
+from kafkalog_cli.render.text import size_cell
 from kafkalog_cli.render.writer import Column, Format, View, Writer
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _view(is_done: Callable[[], bool], *, exact: bool) -> View[PartitionUndo]:
 
     return View(
         (
-            Column("PARTITION", lambda row: file_cell(os.path.basename(row.path)), fold=True),
+            Column("PARTITION", lambda row: os.path.basename(row.path), fold=True),
             Column("RUN", lambda row: row.state),
             Column("COME BACK", lambda row: row.files_restored, right=True),
             Column("SIZE", lambda row: size(row.bytes_restored), right=True),

@@ -23,7 +23,10 @@ from kafkalog.errors import (
 )
 from kafkalog.log_dir import open_partition
 from kafkalog.names import parse_directory_name
-from kafkalog.runs.requirements import require_closed
+from kafkalog.recovery import StartMode
+from kafkalog.repair import plan_recovery, recover
+from kafkalog.runs import Run
+from kafkalog.runs.requirements import mode_to_judge_by
 from tests.builders import flip
 from tests.kafka.broker_data import fingerprint
 from tests.kafkalog.compaction.oracle import PARTITION, cleanings
@@ -88,8 +91,6 @@ def test_a_partition_that_is_not_whole_is_refused(damage: str, log_dir: Path) ->
 
 
 def compact_in_place(log_dir: Path, **more: Any) -> Any:
-    from kafkalog.runs.run import Run
-
     candidate, request = candidate_in(log_dir, **more)
     with Run(str(log_dir)) as run:
         return compact_partition(candidate, request, run)
@@ -149,17 +150,24 @@ def test_other_directories_are_left_alone(name: str, skip: Skip, log_dir: Path) 
     assert candidate_in(log_dir, name)[0].skip == skip
 
 
-def test_a_log_directory_must_have_been_closed(log_dir: Path) -> None:
-    """By the mark of a broker that shut down; a copy with no such thing around it needs none."""
-    mark = log_dir / ".kafka_cleanshutdown"
-    mark.unlink(missing_ok=True)
-    require_closed(str(log_dir))
+def test_a_log_that_was_not_closed_must_be_recovered_first(log_dir: Path) -> None:
+    """Then its next start has nothing to do; a copy with no broker's files around it is as closed.
+
+    A log that ends in the middle of a batch stands for what a crash leaves.
+    """
+    (log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    active = max((log_dir / PARTITION).glob("*.log"))
+    with active.open("ab") as out:
+        out.write(bytes(8) + b"\0\0\1")
+    assert mode_to_judge_by(str(log_dir)) == mode_to_judge_by(None) == StartMode.CLEAN
     (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
-    with pytest.raises(RefusedError, match="cleanly"):
-        require_closed(str(log_dir))
-    mark.touch()
-    require_closed(str(log_dir))
-    require_closed(None)
+    assert mode_to_judge_by(str(log_dir)) == StartMode.UNCLEAN
+    with pytest.raises(KafkaLogError):
+        compact_in_place(log_dir)
+    partition = open_partition(str(log_dir / PARTITION))
+    with Run(str(log_dir)) as run:
+        recover(plan_recovery(partition, StartMode.UNCLEAN), run)
+    assert compact_in_place(log_dir).groups
 
 
 def test_a_directory_that_is_a_link_is_refused(log_dir: Path) -> None:
