@@ -54,9 +54,9 @@ class OffsetsAreComplete(PartitionCheck):
     Signs of compaction: an entry in cleaner-offset-checkpoint, a topic that is always compacted, a
     batch that lost records or has a delete horizon, a segment that lost all of them, more gaps than
     one; where there is a gap, also the topic's cleanup.policy, if the log directory has a metadata
-    log to look it up in. A batch that is out of order or has a wrong checksum is no evidence of a gap, nor is damage
-    between batches or behind them: they are told by other checks. The first gap is kept, of the
-    others only their number.
+    log to look it up in. A batch that is out of order or has a wrong checksum is no evidence of a
+    gap, nor is damage between batches or behind them: they are told by other checks. The first gap
+    is kept, of the others only their number.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
