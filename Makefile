@@ -17,9 +17,10 @@ demo: $(STAMP)  ## set up, then look at the log directory in examples/
 test: $(STAMP)  ## set up, then run all tests
 	$(BIN)/python -m pytest -n auto
 
-soak: $(STAMP)  ## a million hostile inputs for decoders and kernels, thousands of logs beside Kafka
+soak: $(STAMP)  ## a million hostile inputs, thousands of logs beside Kafka, every crash
 	$(BIN)/python -m tests.soak $(SOAK)
 	$(BIN)/python -m tests.kafka.differential $(DIFFERENTIAL)
+	KAFKALOG_EVERY_CRASH=1 $(BIN)/python -m pytest -s tests/crash
 
 lint: $(STAMP)  ## style, types, layers
 	$(BIN)/ruff check .

@@ -31,6 +31,24 @@ MAINTENANCE_TYPES = {
             "leader_epochs": ("array", "`leader-epoch-checkpoint` then: epoch, first offset"),
         },
     ),
+    "undo": ObjectType(
+        "`undo`",
+        "A partition that is brought back to what it was before the run, or would be.",
+        {
+            "path": _PATH,
+            "topic": _TOPIC,
+            "partition": _PARTITION,
+            "state": (TEXT, ("how far the run came with it: `done`, `in-progress`, `aborted`, or "
+                      "`undoing` where an earlier `undo` was interrupted")),
+            "performed": (BOOL, "whether it was done; false in a plan"),
+            "files_restored": (INT, "how many files come back, or get back their old bytes"),
+            "bytes_restored": (INT, "their bytes"),
+            "files_removed": (INT, "how many files go that the run made"),
+            "bytes_removed": (INT, "their bytes"),
+            "offsets": ("array", ("entries in checkpoints that change: `checkpoint`, `offset` now, "
+                        "`restored_to`; null: no entry")),
+        },
+    ),
     "audit_finding": ObjectType(
         "`audit-compaction`",
         "A counter-example: in what the log is not correctly compacted.",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from docs.output_fields import OBJECT_TYPES
@@ -113,6 +115,21 @@ def rows_of(line: str) -> list[dict[str, Any]]:
     return [json.loads(row) for row in text.splitlines()]
 
 
+def _undo_row() -> dict[str, Any]:
+    """What `undo` prints of a retention that was applied to a copy of the examples."""
+    with TemporaryDirectory() as place:
+        log_dir, backup = os.path.join(place, "kafka"), os.path.join(place, "backup")
+        shutil.copytree(LOG_DIR, log_dir)
+        run_command(
+            f"apply-retention {log_dir}/orders-0 --config retention.ms=240000 "
+            f"--now 2024-01-01T00:12:30Z --in-place --yes --backup {backup}"
+        )
+        [row] = rows_of(f"undo {backup}")
+    if problems := mistakes(row):
+        raise AssertionError("; ".join(problems))
+    return row | {"path": "/var/lib/kafka/orders-0"}
+
+
 def mistakes(row: dict[str, Any]) -> list[str]:
     """How a real row differs from what is documented."""
     names = list(row)
@@ -144,6 +161,7 @@ def output_page() -> str:
             if problems := mistakes(row):
                 raise AssertionError("; ".join(problems))
             samples.setdefault(row["type"], row)
+    samples["undo"] = _undo_row()
     parts = [_HEAD]
     for name, documented in OBJECT_TYPES.items():
         sample = samples[name] | {key: _FIXED[key] for key in _FIXED if key in samples[name]}

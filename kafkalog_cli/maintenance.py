@@ -113,7 +113,9 @@ def configs_at(
     target: LogDir | PartitionDir, sources: ConfigSources, outcome: Outcome
 ) -> LogDirConfigs:
     """The configs of the topics; what is wrong with the metadata log is told."""
-    path = os.path.abspath(target.path)
-    found = sources.in_log_dir(path if isinstance(target, LogDir) else os.path.dirname(path))
+    path = target.path
+    if not isinstance(target, LogDir):
+        path = os.path.normpath(os.path.join(path, os.pardir))
+    found = sources.in_log_dir(path)
     tell_metadata(found, outcome)
     return found

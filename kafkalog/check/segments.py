@@ -6,6 +6,7 @@ of Kafka 4.3. Only the cleaner makes gaps; a replica that copies a compacted log
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, Found
     from kafkalog.columnar.headers import Stretch
-    from kafkalog.log_dir import Segment
+    from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.model import Defect
 
     Table = NDArray[np.int64]
@@ -52,14 +53,16 @@ class OffsetsAreComplete(PartitionCheck):
 
     Signs of compaction: an entry in cleaner-offset-checkpoint, a topic that is always compacted, a
     batch that lost records or has a delete horizon, a segment that lost all of them, more gaps than
-    one. A batch that is out of order or has a wrong checksum is no evidence of a gap, nor is damage
-    between batches or behind them: they are told by other checks. The first gap is kept, of the
-    others only their number.
+    one; where there is a gap, also the topic's cleanup.policy, if the log directory has a metadata
+    log to look it up in. A batch that is out of order or has a wrong checksum is no evidence of a
+    gap, nor is damage between batches or behind them: they are told by other checks. The first gap
+    is kept, of the others only their number.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
         super().__init__(partition)
         cleaned_to = partition.log.checkpoint("cleaner-offset-checkpoint")
+        self._directory = partition.directory
         topic = partition.directory.topic
         self._is_compacted = cleaned_to is not None or topic in COMPACTED_TOPICS
         self._expected: int | None = None
@@ -137,7 +140,7 @@ class OffsetsAreComplete(PartitionCheck):
     def end(self) -> Iterator[Defect]:
         """The gap of a log without any sign of compaction; a note where there are more."""
         self._release(c.INT64_MAX)
-        if self._is_compacted or self._first_gap is None:
+        if self._is_compacted or self._first_gap is None or _has_compact_policy(self._directory):
             return
         path, position, expected, first = self._first_gap
         detail = f"Offsets {expected} to {first - 1} are missing"
@@ -148,6 +151,18 @@ class OffsetsAreComplete(PartitionCheck):
                 f"{detail}, and at {self._gaps - 1} more places",
             )
         yield make_defect(reference, path, f"{detail}.", position=position, offset=expected)
+
+
+def _has_compact_policy(directory: PartitionDir) -> bool:
+    """Whether the metadata log beside a partition says that its topic is compacted."""
+    from kafkalog.configs import ConfigSources
+
+    around = os.path.dirname(os.path.abspath(directory.path))
+    try:
+        configs = ConfigSources().in_log_dir(around).of_topic(directory.topic)
+        return "compact" in configs.words("cleanup.policy")
+    except KafkaLogError:
+        return False  # what is wrong with it is told elsewhere
 
 
 def _is_cleaned(stretch: Stretch) -> bool:

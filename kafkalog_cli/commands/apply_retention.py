@@ -66,9 +66,9 @@ def apply_retention(
     """Remove the segments that simulate-retention says a broker would delete.
 
     Without --in-place it only shows the plan. The log directory is locked as a broker locks it, and
-    after a crash `kafkalog recover` comes first. Segments go from the front of a log, under .deleted
-    names first; log start and leader epochs follow; what is left is read again before the files are
-    removed. Killed at any point, the next start finds the old log or the new one. The active
+    after a crash `kafkalog recover` comes first. Segments go from the front of a log, at first to
+    .deleted names; log start and leader epochs follow; what is left is read again before the files
+    are removed. Killed at any point, the next start finds the old log or the new one. The active
     segment stays: only a broker rolls it. With --log-start-offset the log starts there, as after
     DeleteRecords.
 

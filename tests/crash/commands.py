@@ -16,13 +16,15 @@ from kafkalog.repair import plan_recovery, rebuild_indexes, recover
 from kafkalog.runs import Run, undo
 from kafkalog.source import Source
 from kafkalog.trimming import perform_trim, plan_trim
+from tests.crash.served import is_partly_cleaned
 from tests.kafkalog.test_recovery import CONFIG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from kafkalog.storage import Step
+    from tests.crash.served import Served
 
 PARTITION = "orders-0"
 SUFFIXES = ("log", "index", "timeindex", "txnindex")

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     Choice = Callable[["Inode"], list[dict[str, "Inode | None"]]]
 
 RANDOM_SUBSETS = 3
+EVERYTHING_VARIABLE = "KAFKALOG_EVERY_CRASH"
+
+
+def tries_everything() -> bool:
+    """Whether every state and every call is tried; else a sample, by the seed."""
+    return bool(os.environ.get(EVERYTHING_VARIABLE))
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from kafkalog.check.verify import Verification
 from kafkalog.defects import REFERENCES
 from kafkalog.model import Level, Severity
 from tests.builders import BASE_TIME, batch, flip, message, record
+from tests.docs.console import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -277,6 +279,18 @@ def test_the_checkpoint_of_the_cleaner_is_a_sign(tmp_path: Path):
     directory = write(tmp_path, segments)
     for topic, wanted in (("u", ["offsets-missing"]), ("t", [])):
         (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n1\n{topic} 0 12\n")
+        assert [defect.reference for defect in findings(directory)] == wanted
+
+
+def test_the_topics_policy_is_a_sign(tmp_path: Path):
+    """As the metadata log of the examples has it: customers are compacted, orders are not."""
+    segments = plain()
+    segments[0].pop(1)
+    directory = write(tmp_path, segments)
+    shutil.copytree(ROOT / "examples/log-dir/__cluster_metadata-0",
+                    tmp_path / "__cluster_metadata-0")  # fmt: skip
+    for topic, wanted in (("orders", ["offsets-missing"]), ("customers", [])):
+        directory = directory.rename(tmp_path / f"{topic}-0")
         assert [defect.reference for defect in findings(directory)] == wanted
 
 
