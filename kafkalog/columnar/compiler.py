@@ -139,20 +139,18 @@ def _put_eight_bytes(_, data, at, word):  # type: ignore[no-untyped-def]  # noqa
 
 
 @intrinsic
-def _prefetch_row(_, table, row):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def _prefetch(_, data, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        stride = cgutils.unpack_tuple(builder, array.strides, 2)[0]
-        place = cgutils.pointer_add(builder, array.data, builder.mul(arguments[1], stride))
-        flag = ir.IntType(32)
-        address = ir.IntType(8).as_pointer()
+        place = _pointer(context, builder, signature.args[0], *arguments)
+        flag, address = ir.IntType(32), ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), (address, flag, flag, flag))
         hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        words = (ir.Constant(flag, 1), ir.Constant(flag, 3), ir.Constant(flag, 1))
+        # To be written, as near as possible, of the data cache.
+        words = [ir.Constant(flag, word) for word in (1, 3, 1)]
         builder.call(hint, (builder.bitcast(place, address), *words))
         return context.get_dummy_value()
 
-    return types.void(table, types.int64), generate
+    return types.void(data, types.int64), generate
 
 
 @intrinsic
@@ -181,7 +179,7 @@ _INTRINSICS = {
     "byte": _byte,
     "copy_bytes": _copy_bytes,
     "eight_bytes": _eight_bytes,
-    "prefetch_row": _prefetch_row,
+    "prefetch": _prefetch,
     "put_eight_bytes": _put_eight_bytes,
     "trailing_zeros": _trailing_zeros,
 }

@@ -28,22 +28,21 @@ _PARTS: Final = 16  # a part that grows is there twice for a moment
 _SLOTS_MIN: Final = 1 << 8
 _FULL: Final = 0.8
 _BITS_MIN: Final = 1 << 13
+_ROWS_AT_ONCE: Final = 1 << 16  # so that those of a part come together
 
 
 class Keys:
-    """Keys of some rows, hashed and sorted by the part of the map they belong to."""
+    """Hashes of the keys of some rows; 0 where there is none."""
 
     def __init__(self, rows: Rows, wanted: Mask | None, seed: tuple[int, int]) -> None:
         table = rows.table
-        self.rows = table.shape[1]
         sizes = table[k.KEY_SIZE] if wanted is None else np.where(wanted, table[k.KEY_SIZE], -1)
-        self.low = np.empty(self.rows, np.int64)
-        self.high = np.empty(self.rows, np.int64)
+        self.low, self.high = np.empty((2, len(sizes)), np.int64)
         hash_keys(rows.arena, table[k.KEY_POSITION], sizes, *seed, self.low, self.high)
-        self.order = np.empty(self.rows, np.int64)
-        ends = np.empty(_PARTS, np.int64)
-        m.sort_into_parts(sizes, self.low, self.high, self.order, ends)
-        self.ends: list[int] = ends.tolist()
+        self.low[(self.low == 0) & (self.high == 0) & (sizes >= 0)] = 1  # 0 marks a free slot
+
+    def __len__(self) -> int:
+        return len(self.low)
 
     def leave_out(self, rows: Mask) -> None:
         """Rows whose keys do not count after all."""
@@ -55,18 +54,24 @@ class KeyMap:
 
     Records are counted from 0 in the order they are put, those without a key as well.
 
+    Attributes:
+        rows: how many records were put.
+
     Cost:
-        30 to 60 bytes a key, a tenth more while a part of the map grows, and a bit a record.
+        30 to 60 bytes a key, a tenth more while a part of the map grows, a bit a record, and 2 MB.
     """
 
     def __init__(self) -> None:
+        self.rows = 0
         self._seed = secrets.randbits(63), secrets.randbits(63)
-        self._slots = [np.zeros((_SLOTS_MIN, m.SLOT_FIELDS), np.int64) for _ in range(_PARTS)]
+        self._slots = [np.zeros(_SLOTS_MIN * m.SLOT_FIELDS, np.int64) for _ in range(_PARTS)]
         self._counts = [0] * _PARTS
         self._superseded = np.zeros(_BITS_MIN, np.uint8)
-        self.rows = 0
+        self._waiting: list[Keys] = []
+        self._settled = 0
 
     def __len__(self) -> int:
+        """How many keys there are; all that were put are settled."""
         return sum(self._counts)
 
     def keys(self, rows: Rows, wanted: Mask | None = None) -> Keys:
@@ -74,21 +79,30 @@ class KeyMap:
         return Keys(rows, wanted, self._seed)
 
     def put(self, keys: Keys) -> None:
-        """Rows with these keys follow."""
-        start, self.rows = self.rows, self.rows + keys.rows
+        """Rows with these keys follow; some wait for others, until `settle`."""
+        self._waiting.append(keys)
+        self.rows += len(keys)
+        if self.rows - self._settled >= _ROWS_AT_ONCE:
+            self.settle()
+
+    def settle(self) -> None:
+        """Put what is waiting; to be called before the map is asked anything."""
+        if not self._waiting:
+            return
+        low = np.concatenate([keys.low for keys in self._waiting])
+        high = np.concatenate([keys.high for keys in self._waiting])
+        start, self._settled = self._settled, self.rows
+        self._waiting = []
         size = len(self._superseded)
         if self.rows > 8 * size:
             more = max(size, (self.rows + 7) // 8 - size)
             self._superseded = np.concatenate((self._superseded, np.zeros(more, np.uint8)))
-        first = 0
-        for part, last in enumerate(keys.ends):
-            if first < last:
-                self._reserve(part, last - first)
-                self._counts[part] += m.put_numbers(
-                    keys.order, keys.low, keys.high, first, last, start, self._slots[part],
-                    self._superseded,
-                )  # fmt: skip
-            first = last
+        order, parts = _sorted(low, high)
+        for part, first, last in parts:
+            self._reserve(part, last - first)
+            self._counts[part] += m.put_numbers(
+                order, low, high, first, last, start, self._slots[part], self._superseded
+            )
 
     def superseded(self, start: int, count: int) -> Mask:
         """Of so many records from a number on: whether one with the same key followed."""
@@ -98,22 +112,29 @@ class KeyMap:
 
     def holds(self, keys: Keys) -> Mask:
         """Of each row, whether its key is in the map."""
-        found = np.zeros(keys.rows, np.bool_)
-        first = 0
-        for part, last in enumerate(keys.ends):
-            if first < last:
-                slots = self._slots[part]
-                m.find_keys(keys.order, keys.low, keys.high, first, last, slots, found)
-            first = last
+        found = np.zeros(len(keys), np.bool_)
+        order, parts = _sorted(keys.low, keys.high)
+        for part, first, last in parts:
+            m.find_keys(order, keys.low, keys.high, first, last, self._slots[part], found)
         return found
 
     def _reserve(self, part: int, count: int) -> None:
         """Room for so many keys more."""
         slots = self._slots[part]
         wanted = self._counts[part] + count
-        size = len(slots)
+        size = before = len(slots) // m.SLOT_FIELDS
         while wanted > _FULL * size:
             size *= 2
-        if size > len(slots):
-            self._slots[part] = np.zeros((size, m.SLOT_FIELDS), np.int64)
+        if size > before:
+            self._slots[part] = np.zeros(size * m.SLOT_FIELDS, np.int64)
             m.move_slots(slots, self._slots[part])
+
+
+def _sorted(low: Column, high: Column) -> tuple[Column, list[tuple[int, int, int]]]:
+    """Indexes of the keys part by part; of each part that has some: where it begins and ends."""
+    order = np.empty(len(low), np.int64)
+    ends = np.empty(_PARTS, np.int64)
+    m.sort_into_parts(low, high, order, ends)
+    bounds = [0, *ends.tolist()]
+    parts = [(i, bounds[i], bounds[i + 1]) for i in range(_PARTS) if bounds[i] < bounds[i + 1]]
+    return order, parts

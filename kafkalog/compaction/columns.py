@@ -88,6 +88,7 @@ class ColumnPass:
             building = MapBuilding(log, cleanable)
             building.read(progress)
         self.map = building.map
+        self.map.settle()
         self._starts = building.starts
         self._rule = Rule(now_ms, self._upper - 1, now_ms + config.delete_retention_ms)
         self._transactions = TransactionState()
