@@ -109,6 +109,7 @@ def compact(
     \b
     kafkalog compact /var/lib/kafka
     kafkalog compact orders-0 --config cleanup.policy=compact
+    kafkalog compact /var/lib/kafka --in-place --yes --backup before-compaction
     """
     from kafkalog.compaction import CompactionRequest, working_copy
     from kafkalog.configs import ConfigSources

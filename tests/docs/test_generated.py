@@ -83,7 +83,7 @@ def test_examples_of_the_help_run(
     words = [real_word(word) for word in shlex.split(line)[1:]]
     if "-2h" in words:
         words += ["--now", "2024-01-01T02:04:00Z"]
-    for option in {"--to", "--state"} & set(words):
+    for option in {"--to", "--state", "--backup"} & set(words):
         place = words.index(option) + 1
         words[place] = str(tmp_path / words[place])
     result = kafkalog(*words)
