@@ -1,9 +1,9 @@
 """Compiled loops over tables of keys: hashes of 128 bits and what was met last with each.
 
-A table is flat, three numbers a slot (LOW, HIGH, NUMBER), and its number of slots is a power of 2; a
-slot with the hash 0 is free. Collisions go to the next slot. The number is that of a record, counted
-from 0 in the order in which they are met; of a record that another with its key followed, a bit is
-set.
+A table is flat, three numbers a slot (LOW, HIGH, NUMBER), and its number of slots is a power of 2;
+a slot with the hash 0 is free. Collisions go to the next slot. The number is that of a record,
+counted from 0 in the order in which they are met; of a record that another with its key followed, a
+bit is set.
 """
 
 # numba compiles these functions: plain loops, no annotations, constants taken in at compile time.
