@@ -1,4 +1,4 @@
-"""Logs large enough for the kernels, written by Kafka's classes: both passes make the same files."""
+"""Logs of Kafka's classes, large enough for the kernels: both passes make the same files."""
 
 from __future__ import annotations
 
