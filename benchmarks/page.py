@@ -64,6 +64,8 @@ Where targets were missed when this was written, the time went to:
 - *1.2 GB in gzip and lz4*: the codecs and the steps around each of 67,000 batches, 2 to 3 s of
   processor time on top of the 1.5 s that the same records take uncompressed.
 - *deep print, 4 GB*: a single run; three others took 2.8, 3.2 and 4.1 s on the same machine.
+- *compaction*: other programs had the two processors for most of the time while these rows were
+  measured, so that our threads ran one after the other: wall time is close to CPU time.
 - *memory of Parquet*: no profile was taken; two row groups of 12 MB are in flight.
 """
 

@@ -110,9 +110,9 @@ class KeyMap:
         m.expand_bits(self._superseded, start, flags)
         return flags
 
-    def holds(self, keys: Keys) -> Mask:
-        """Of each row, whether its key is in the map."""
-        found = np.zeros(len(keys), np.bool_)
+    def latest(self, keys: Keys) -> Column:
+        """Of each row, the number of the record that had its key last; -1 without one."""
+        found = np.full(len(keys), -1, np.int64)
         order, parts = _sorted(keys.low, keys.high)
         for part, first, last in parts:
             m.find_keys(order, keys.low, keys.high, first, last, self._slots[part], found)

@@ -1,9 +1,9 @@
 """Compiled loops over tables of keys: hashes of 128 bits and what was met last with each.
 
-A table is flat, three numbers a slot (LOW, HIGH, NUMBER), and its number of slots is a power of 2; a
-slot with the hash 0 is free. Collisions go to the next slot. The number is that of a record, counted
-from 0 in the order in which they are met; of a record that another with its key followed, a bit is
-set.
+A table is flat, three numbers a slot (LOW, HIGH, NUMBER), and its number of slots is a power of 2;
+a slot with the hash 0 is free. Collisions go to the next slot. The number is that of a record,
+counted from 0 in the order in which they are met; of a record that another with its key followed, a
+bit is set.
 """
 
 # numba compiles these functions: plain loops, no annotations, constants taken in at compile time.
@@ -99,16 +99,17 @@ def put_numbers(order, low, high, first, last, start, slots, superseded):
     return count
 
 
-@kernel("ints ints ints int int ints flags")
+@kernel("ints ints ints int int ints ints")
 def find_keys(order, low, high, first, last, slots, found):
-    """Which of some keys are in a table, into `found`; other arguments as above."""
+    """The numbers of some keys that are in a table, into `found`; other arguments as above."""
     mask = np.int64(len(slots) // SLOT_FIELDS - 1)
     for i in range(first, last):
         if i + _AHEAD < last:
             prefetch(slots, SLOT_FIELDS * (high[order[i + _AHEAD]] & mask))
         key = order[i]
-        _, is_known = _slot(slots, mask, low[key], high[key])
-        found[key] = is_known != 0
+        at, is_known = _slot(slots, mask, low[key], high[key])
+        if is_known:
+            found[key] = slots[at + NUMBER]
 
 
 @kernel("bytes int flags")

@@ -157,17 +157,20 @@ class ColumnPass:
         """Which records of a part are followed by one with the same key."""
         rows = part.rows
         count = rows.table.shape[1]
-        found = np.zeros(count, np.bool_)
+        counts = part.headers[k.COUNT]
+        total = int(counts.sum())
+        is_dirty = part.chunk.path in self._starts
         is_early = int(part.headers[k.BASE_OFFSET, 0]) < self._first
-        if is_early:
-            found |= self.map.holds(self.map.keys(rows, rows.table[k.OFFSET] < self._first))
-        if part.chunk.path in self._starts:
-            counts = part.headers[k.COUNT]
-            bits = self.map.superseded(int(starts[0]), int(counts.sum()))
-            if len(bits) > count:  # some batches were not opened
-                bits = bits[np.repeat(part.bodies[0] >= 0, counts)]
-            found |= bits
-        return found
+        # What the map took for aborted can be kept all the same: then it has no bit of its own.
+        is_plain = not (part.headers[k.ATTRIBUTES] & c.TRANSACTIONAL_MASK).any()
+        if is_dirty and is_plain and not is_early:
+            bits = self.map.superseded(int(starts[0]), total)
+            return bits if count == total else bits[np.repeat(part.bodies[0] >= 0, counts)]
+        numbers = np.full(count, -1)
+        if is_dirty:
+            numbers = np.arange(starts[0], starts[0] + total)
+            numbers = numbers[np.repeat(part.bodies[0] >= 0, counts)]
+        return self.map.latest(self.map.keys(rows)) > numbers
 
     def _told(self, piece: _Piece) -> memoryview:
         """The bytes of a piece that is counted."""

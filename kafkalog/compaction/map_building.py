@@ -67,6 +67,9 @@ class MapBuilding:
         upper = cleanable.first_uncleanable_offset
         dirty = segments_between(log.segments, self._first, upper)
         self._paths = [segment.log.path for segment in dirty]
+        self._log = log
+        self._dirty = dirty
+        self._start = 0  # position in this log from which on transactions are looked at
         self._transactions = TransactionState()
         if dirty:
             start, lower = dirty[0].base_offset, log.log_start_offset
@@ -91,7 +94,9 @@ class MapBuilding:
         """Put the records of some batches into the map; in the order of the log."""
         if path not in self._paths:
             return
-        self.starts.setdefault(path, self.map.rows)
+        if path not in self.starts:
+            self.starts[path] = self.map.rows
+            self._start = self._position_to_begin(path)
         if stretch.seen is None:
             first = int(stretch.headers[h.POSITION, 0])
             self._read(path, first, first + stretch.size_bytes)
@@ -102,7 +107,19 @@ class MapBuilding:
             return
         with Source(path) as source:
             headers = stretch.headers
-            self._put(stretch.seen, discardable_among(self._transactions, source, headers, path))
+            self._put(
+                stretch.seen,
+                discardable_among(self._transactions, source, headers, path, self._start),
+            )
+
+    def _position_to_begin(self, path: str) -> int:
+        """Where Kafka begins to read: what lies in front does not end transactions for it."""
+        segment = self._dirty[self._paths.index(path)]
+        if segment.base_offset >= self._first:
+            return 0
+        with self._log.open_segment(segment) as opened:
+            entry = opened.index_entry(self._first)
+        return entry.position if entry else 0
 
     def read(self, progress: Callable[[int], None] | None = None) -> None:
         """Read the dirty part, which is known to be sound; `progress` is called with bytes."""
@@ -122,7 +139,9 @@ class MapBuilding:
                 chunk = reader.read(space)
                 assert chunk is not None, "the log was checked"
                 headers = chunk.headers
-                discardable = discardable_among(self._transactions, chunk, headers, path)
+                discardable = discardable_among(
+                    self._transactions, chunk, headers, path, self._first
+                )
                 for rows in chunk.decode(np.ones(chunk.count, np.bool_)):
                     assert isinstance(rows, Rows), "no batch is left over"
                     self._put((self.look(chunk, rows),), discardable)
@@ -136,10 +155,14 @@ class MapBuilding:
 
 
 def discardable_among(
-    transactions: TransactionState, source: Readable, headers: Table, path: str
+    transactions: TransactionState, source: Readable, headers: Table, path: str, start: int = 0
 ) -> Mask:
-    """Which batches were aborted, or are markers of which no data are left; in their order."""
+    """Which batches were aborted, or are markers of which no data are left; in their order.
+
+    Batches in front of the position `start` are passed over, and with them their markers.
+    """
     found = np.zeros(headers.shape[1], np.bool_)
-    for i in np.flatnonzero(headers[h.ATTRIBUTES] & _ODD).tolist():
+    odd = (headers[h.ATTRIBUTES] & _ODD != 0) & (headers[h.POSITION] >= start)
+    for i in np.flatnonzero(odd).tolist():
         found[i] = transactions.is_discardable(source, h.batch_at(headers, i, path))
     return found
