@@ -61,12 +61,13 @@ class OpenTransactions:
         table = self._states.table[:, p.is_open(self._states.table, timeline)]
         for i in np.argsort(table[p.TXN_FIRST], kind="stable").tolist():
             state = table[:, i]
-            first, event = int(state[p.TXN_FIRST]), int(state[p.EVENT_OFFSET])
+            first = int(state[p.TXN_FIRST])
+            last = int(state[p.LAST_OFFSET] - state[p.OFFSET_DELTA])
             heard_at = int(state[p.HEARD_AT])
             idle_ms = self._newest - heard_at if heard_at >= 0 else 0
             detail = (
                 f"Producer {state[p.PRODUCER_ID]} of epoch {state[p.PRODUCER_EPOCH]} has a "
-                f"transaction open since offset {first}; its last batch, at offset {event}, has "
+                f"transaction open since offset {first}; its last batch, at offset {last}, has "
                 f"timestamp {state[p.TIMESTAMP]}"
             )
             if idle_ms > 0:

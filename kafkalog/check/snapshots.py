@@ -159,7 +159,7 @@ class SnapshotCheck:
         taken = found[:, ~left_out]
         states = np.full((p.FIELDS, taken.shape[1]), -1, np.int64)
         states[: p.SNAPSHOT_FIELDS] = taken
-        states[p.EVENT_OFFSET] = offset
+        states[p.EVENT_OFFSET] = offset - 1  # the last it can have
         states[p.EVENT] = p.LONE_MARKER
         states[[p.GAP, p.BATCH_GAP, p.MARKER_GAP]] = self._timeline.gap
         states[[p.BLIND, p.TXN_BLIND]] = self._timeline.blind

@@ -201,6 +201,17 @@ def test_the_log_goes_on_where_a_snapshot_ends(tmp_path: Path):
         assert (found.reference, found.path) == ("producer-snapshot-wrong", str(path))
 
 
+def test_a_transaction_may_begin_where_an_older_snapshot_is(tmp_path: Path):
+    """As a broker left it: retention took the batches between the two snapshots, not the first."""
+    log = write_log(tmp_path / "t-0", marker(34, epoch=124, coordinator=4), name=f"{34:020}")
+    write_snapshot(log.with_name(f"{28:020}.snapshot"), [(7, 122, -1, -1, 0, T, 2, -1)])
+    later = log.with_suffix(".snapshot")
+    write_snapshot(later, [(7, 123, 4, 32, 4, T, 2, 28)])
+    assert grave(verify(log.parent)) == []
+    write_snapshot(later, [(7, 122, 4, 32, 4, T, 2, 27)])
+    assert grave(verify(log.parent)) == ["producer-snapshot-wrong"]
+
+
 def test_misplaced_snapshots_are_found(tmp_path: Path):
     """Inside a batch, or beyond the log; a deleted directory may have lost segments."""
     log = write_log(tmp_path / "t-0", data(0, 0, 4))
