@@ -119,7 +119,7 @@ def apply_retention(
                     done = _perform(held.run, wanted, keep_deleted, outcome)
             _tell(writer, plans, done, keep_deleted=keep_deleted)
             writer.end()
-    if form == Format.TABLE and plans:
+    if form == Format.TABLE:
         print_trims(plans, done, exact=exact, in_place=in_place)
     return outcome.status
 

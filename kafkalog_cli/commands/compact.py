@@ -171,6 +171,7 @@ class _Command:
         """Plan or compact, and show it; where somebody is asked, first the one, then the other."""
         from kafkalog_cli.confirmation import consents
         from kafkalog_cli.render.compactions import compaction_view
+        from kafkalog_cli.render.text import counted
         from kafkalog_cli.render.writer import Writer
 
         failures: list[Shown] = []
@@ -180,7 +181,7 @@ class _Command:
         view = compaction_view(exact=self._exact)
         with Writer(view, self._form, self._outcome.defect) as writer:
             self._show(writer, held, candidates, failures, None if is_asked else held.run)
-            words = f"{count} partition{'s' if count > 1 else ''} of {held.target.path}"
+            words = f"{counted(count, 'partition')} of {held.target.path}"
             if is_asked and consents(f"Compact {words} in place?", yes=False):
                 self._show(writer, held, candidates, [], held.run)
 

@@ -72,6 +72,7 @@ def rebuild_index(
     from kafkalog_cli.maintenance import maintenance, segment_at
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render import rebuilt as show
+    from kafkalog_cli.render.text import counted
     from kafkalog_cli.render.writer import Writer
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
@@ -99,7 +100,7 @@ def rebuild_index(
         out.flush()
         changed = [one for one in compared if any(index.is_changed for index in one[2])]
         if run is not None and not yes and changed:
-            question = f"Rebuild indexes of {len(changed)} partitions in {path}?"
+            question = f"Rebuild indexes of {counted(len(changed), 'partition')} in {path}?"
             if consents(question, yes=yes):
                 again = [(partition, config) for partition, config, _ in changed]
                 changed = _scanned(again, wanted, outcome, run)

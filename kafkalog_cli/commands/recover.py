@@ -95,6 +95,7 @@ def recover(
     from kafkalog_cli.maintenance import maintenance
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render import recoveries as show
+    from kafkalog_cli.render.text import counted
     from kafkalog_cli.render.writer import Writer
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
@@ -126,7 +127,7 @@ def recover(
             _tell_notes(plans)
         if held.run is not None and plans:
             count = sum(bool(plan.changes) for plan in plans)
-            question = f"Change {count} partitions in {path}?"
+            question = f"Change {counted(count, 'partition')} in {path}?"
             if not count or consents(question, yes=yes):
                 done = _perform(held.run, plans, outcome, forced=force)
         if form != Format.TABLE:

@@ -35,6 +35,7 @@ def undo(
     from kafkalog.runs import undo as run_undo
     from kafkalog_cli.confirmation import consents, require_consent
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render.text import counted
     from kafkalog_cli.render.undone import UndoWriter, print_totals
 
     require_consent(in_place=in_place, yes=yes)
@@ -44,7 +45,7 @@ def undo(
     with UndoWriter(form, outcome.defect, exact=exact) as writer:
         writer.write_all(planned, is_done=is_done)
     if in_place and not yes and planned.partitions:
-        question = f"Bring back {len(planned.partitions)} partitions?"
+        question = f"Bring back {counted(len(planned.partitions), 'partition')}?"
         is_done = consents(question, yes=yes)
         if is_done:
             run_undo(path, in_place=True)

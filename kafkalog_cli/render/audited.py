@@ -19,10 +19,12 @@ def finding_view(form: BytesFormat) -> View[Finding]:
     return View(
         (
             Column("OFFSET", lambda one: _dash(one.offset), right=True),
-            Column("KEY", lambda one: "-" if one.key is None else bytes_cell(one.key, form)),
+            Column(
+                "KEY", lambda one: "-" if one.key is None else bytes_cell(one.key, form), fold=True
+            ),
             Column("REASON", lambda one: one.reason),
-            Column("IN", lambda one: file_cell(one.path)),
-            Column("WHY", lambda one: one.detail, fold=True),
+            Column("IN", lambda one: file_cell(one.path), below=True),
+            Column("WHY", lambda one: one.detail, fold=True, below=True),
         ),
         lambda one: finding_row(one, form),
     )

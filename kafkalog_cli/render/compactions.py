@@ -6,7 +6,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.compaction import Dropped, Tally
+from kafkalog.compaction import Dropped, Skip, Tally
 from kafkalog_cli.render.configs import (
     config_rows,
     configs_text,
@@ -14,7 +14,7 @@ from kafkalog_cli.render.configs import (
     marks_text,
     print_heading,
 )
-from kafkalog_cli.render.text import size_cell
+from kafkalog_cli.render.text import counted, size_cell
 from kafkalog_cli.render.writer import Column, View
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class CompactionSummary:
     is_done: bool
     partitions: int = 0
     compacted: int = 0
+    clean_enough: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
     tally: Tally = field(default_factory=Tally)
@@ -62,6 +63,7 @@ class CompactionSummary:
         """Count one more partition."""
         self.partitions += 1
         found = shown.compaction
+        self.clean_enough += found is not None and found.candidate.skip == Skip.CLEAN_ENOUGH
         if shown.skipped is None and found is not None:
             self.compacted += 1
             self.bytes_before += found.bytes_before
@@ -95,7 +97,7 @@ def compaction_view(*, exact: bool) -> View[Shown]:
             column("KEPT", "kept"),
             column("BEFORE", "before"),
             column("AFTER", "after"),
-            Column("SKIPPED", lambda shown: shown.skipped or "-", fold=True),
+            Column("SKIPPED", lambda shown: shown.skipped or "-", fold=True, below=True),
         ),
         compaction_row,
     )
@@ -173,8 +175,7 @@ def print_compaction_summary(summary: CompactionSummary, *, exact: bool, in_plac
     before = size_cell(summary.bytes_before, exact=exact)
     after = size_cell(summary.bytes_after, exact=exact)
     verb = "compacted" if summary.is_done else "would be compacted"
-    noun = "partition" if summary.compacted == 1 else "partitions"
-    line = f"{summary.compacted} {noun} {verb}"
+    line = f"{counted(summary.compacted, 'partition')} {verb}"
     if summary.compacted:
         line += f", from {before} to {after}"
     dropped = [
@@ -185,6 +186,8 @@ def print_compaction_summary(summary: CompactionSummary, *, exact: bool, in_plac
     lines = [line]
     if dropped:
         lines.append(f"dropped: {', '.join(dropped)}")
+    if summary.clean_enough:
+        lines.append(f"--all takes {summary.clean_enough} more, clean enough for a broker")
     if summary.compacted and not in_place:
         lines.append("nothing was changed: --in-place does it")
     print_heading(lines)

@@ -6,7 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from kafkalog_cli.render.diagnostics import show_note
-from kafkalog_cli.render.text import printable
+from kafkalog_cli.render.text import printable, wrapped
+from kafkalog_cli.render.writer import terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,8 +64,12 @@ def _source(config: ConfigValue) -> str:
 
 
 def print_heading(lines: list[str]) -> None:
-    """Lines above or below a table."""
-    text = "".join(printable(line) + "\n" for line in lines)
+    """Lines above or below a table; what a terminal is too narrow for goes on in lines below."""
+    width = terminal_width()
+    text = ""
+    for line in map(printable, lines):
+        blanks = " " * (len(line) - len(line.lstrip(" ")))
+        text += "\n".join(wrapped(line.lstrip(" "), first=blanks, width=width, hanging=2)) + "\n"
     sys.stdout.buffer.write(text.encode("utf-8"))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.recovery import start_line
 from kafkalog_cli.render.configs import config_rows, print_heading
-from kafkalog_cli.render.text import size_cell
+from kafkalog_cli.render.text import counted, size_cell
 from kafkalog_cli.render.writer import Column, View
 
 if TYPE_CHECKING:
@@ -118,11 +118,12 @@ def print_recovery_summary(summary: RecoverySummary, *, exact: bool) -> None:
     """The lines below the table."""
     scan = size_cell(summary.bytes_to_scan, exact=exact)
     rate = size_cell(summary.scan_rate, exact=exact)
-    total = f"{len(summary.plans)} partitions, {summary.changed} to change"
+    total = f"{counted(len(summary.plans), 'partition')}, {summary.changed} to change"
     time = _duration(summary.scan_ms / 1000)
+    lost = "no record is" if not summary.records_lost else f"{summary.records_lost} records are"
     lines = [
-        f"{total}; {summary.records_lost} records are lost",
-        f"a broker scans {scan} at such a start: some {time} at {rate} a second",
+        f"{total}; {lost} lost",
+        f"a broker scans {scan} at such a start: {time} at {rate} a second",
     ]
     if summary.in_place:
         lines.append(f"{summary.performed} recovered")
@@ -132,9 +133,11 @@ def print_recovery_summary(summary: RecoverySummary, *, exact: bool) -> None:
 
 
 def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "less than a second"
     if seconds < 90:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        return f"some {seconds:.0f} s"
+    return f"some {seconds / 60:.0f} min" if seconds < 5400 else f"some {seconds / 3600:.1f} h"
 
 
 def _log_end(plan: RecoveryPlan) -> object:

@@ -13,7 +13,7 @@ from kafkalog_cli.render.configs import (
     print_heading,
     tell_shadowed,
 )
-from kafkalog_cli.render.text import size_cell, time_cell
+from kafkalog_cli.render.text import counted, size_cell, time_cell
 from kafkalog_cli.render.writer import Column, Format, View, Writer
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ def verdict_view(zone: tzinfo, *, exact: bool) -> View[tuple[PartitionRetention,
             Column("FROM", lambda row: row[1].segment.timestamp_source),
             Column("VERDICT", lambda row: "delete" if row[1].is_deleted else "keep"),
             Column("REASON", lambda row: row[1].reason),
-            Column("DELETABLE", lambda row: time(row[1].deletable_at)),
-            Column("WHY", lambda row: row[1].detail, fold=True),
+            Column("DELETABLE", lambda row: time(row[1].deletable_at), below=True),
+            Column("WHY", lambda row: row[1].detail, fold=True, below=True),
         ),
         lambda row: verdict_row(*row),
     )
@@ -235,9 +235,14 @@ def print_retention_summary(summary: RetentionSummary, zone: tzinfo, *, exact: b
     def time(timestamp_ms: int) -> str:
         return str(timestamp_ms) if exact else time_cell(timestamp_ms, zone)
 
-    total = f"{summary.partitions} partitions, {summary.segments} segments"
+    total = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
     freed = f"{size(summary.bytes_freed)} and {size(summary.side_bytes_freed)} of indexes"
-    going = f"at {time(summary.now_ms)} {summary.segments_deleted} segments go, {freed}"
+    gone = (
+        "1 segment goes"
+        if summary.segments_deleted == 1
+        else f"{summary.segments_deleted} segments go"
+    )
+    going = f"at {time(summary.now_ms)} {gone}, {freed}"
     lines = [f"{total}, {size(summary.bytes_total)}; {going}"]
     lines += [
         f"by {time(min(day.to_ms, summary.until_ms))}: {day.segments} more, {size(day.bytes_freed)}"

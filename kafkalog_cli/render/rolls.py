@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog_cli.render.configs import config_rows, configs_text
-from kafkalog_cli.render.text import size_cell, time_cell
+from kafkalog_cli.render.text import counted, size_cell, time_cell
 from kafkalog_cli.render.writer import Column, View
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def segment_view(zone: tzinfo, *, exact: bool) -> View[tuple[Trial, SimulatedSeg
             Column("SIZE", lambda row: size(row[1].size_bytes), right=True),
             Column("INDEX", lambda row: size(_index_size(*row)), right=True),
             Column("TIMEIDX", lambda row: size(_timeindex_size(*row)), right=True),
-            Column("FIRST BATCH", lambda row: time(row[1].first_timestamp)),
-            Column("LARGEST TIME", lambda row: time(row[1].largest_timestamp)),
             Column("ENDED BY", lambda row: row[1].rolled_by or "(active)"),
+            Column("FIRST BATCH", lambda row: time(row[1].first_timestamp), below=True),
+            Column("LARGEST TIME", lambda row: time(row[1].largest_timestamp), below=True),
         ),
         lambda row: segment_row(*row),
     )
@@ -115,10 +115,10 @@ def trial_lines(trial: Trial, *, exact: bool) -> list[str]:
     index_size, size = (size_cell(size_bytes, exact=exact) for size_bytes in sizes)
     why = ", ".join(rolls) or "no roll"
     on_disk = f"on disk are {len(trial.partition.segments)}"
-    files = f"{_files(trial)} files, {size} of batches, {index_size} of indexes"
+    files = f"{counted(_files(trial), 'file')}, {size} of batches, {index_size} of indexes"
     lines = [
         f"{trial.name}: {configs_text(trial.configs)}",
-        f"  {len(segments)} segments ({why}; {on_disk}), {files}",
+        f"  {counted(len(segments), 'segment')} ({why}; {on_disk}), {files}",
     ]
     if trial.replay.refused:
         lines.append(f"  {trial.replay.refused} batches are larger than segment.bytes: refused")

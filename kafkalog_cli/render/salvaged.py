@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.salvage import MANIFEST, Fate, manifest_object
-from kafkalog_cli.render.text import file_cell, printable, size_cell
+from kafkalog_cli.render.text import counted, file_cell, printable, size_cell
 from kafkalog_cli.render.writer import Column, Format, View, Writer
 
 if TYPE_CHECKING:
@@ -90,13 +90,13 @@ def print_totals(summary: SalvageSummary) -> None:
     """The lines below the table: what was copied, and how much is lost."""
     verb = "would be copied" if summary.dry_run else "copied"
     size = size_cell(summary.size_copied, exact=False)
-    what = f"{_counted(summary.records, 'record')} in {_counted(summary.batches, 'batch')}, {size}"
-    where = f"{_counted(summary.partitions, 'partition')}, {_counted(summary.segments, 'segment')}"
+    what = f"{counted(summary.records, 'record')} in {counted(summary.batches, 'batch')}, {size}"
+    where = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
     lines = [f"{where}: {what}, {verb} to {os.path.join(summary.destination, 'log')}"]
     if summary.lost_ranges:
         lines.append(
-            f"{_counted(summary.lost_ranges, 'range')} of bytes lost, with "
-            f"{_counted(summary.offsets_lost, 'offset')}"
+            f"{counted(summary.lost_ranges, 'range')} of bytes lost, with "
+            f"{counted(summary.offsets_lost, 'offset')}"
         )
     else:
         lines.append("no record is lost")
@@ -110,11 +110,6 @@ def _offsets(row: Row) -> str:
     if last is None:
         return f"{first} and on"
     return str(first) if first == last else f"{first}-{last}"
-
-
-def _counted(number: int, what: str) -> str:
-    plural = f"{what}es" if what.endswith("ch") else f"{what}s"
-    return f"{number} {what if number == 1 else plural}"
 
 
 def _dash(value: object) -> str:

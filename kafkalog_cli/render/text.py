@@ -86,17 +86,19 @@ def bytes_value(data: bytes | None, form: BytesFormat) -> object:
         return {"base64": base64.b64encode(data).decode("ascii")}
 
 
-def wrapped(text: str, *, first: str, width: int | None) -> list[str]:
+def wrapped(text: str, *, first: str, width: int | None, hanging: int = 0) -> list[str]:
     """Lines of at most `width` cells (None: one line), the first after `first`, the others below.
 
-    `text` must be printable. A word that is longer than a line is broken: nothing is cut off.
+    These begin `hanging` cells further right. `text` must be printable. A word that is longer than
+    a line is broken: nothing is cut off.
     """
     if width is None:
         return [first + text]
     from textwrap import wrap
 
     room = max(width - len(first), _LEGIBLE_WIDTH)
-    lines = wrap(text, room, break_on_hyphens=False) or [""]
+    more = " " * hanging
+    lines = wrap(text, room, subsequent_indent=more, break_on_hyphens=False) or [""]
     return [first + lines[0], *(" " * len(first) + line for line in lines[1:])]
 
 
@@ -113,6 +115,12 @@ def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
         return str(timestamp_ms)
     text = moment.replace(microsecond=timestamp_ms % 1000 * 1000).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+def counted(number: int, what: str) -> str:
+    """`1 segment`, `2 segments`, `2 batches`."""
+    plural = f"{what}es" if what.endswith("ch") else f"{what}s"
+    return f"{number} {what if number == 1 else plural}"
 
 
 def file_cell(path: str) -> str:

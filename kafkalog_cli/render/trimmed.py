@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog_cli.render.configs import print_heading
-from kafkalog_cli.render.text import size_cell
+from kafkalog_cli.render.text import counted, size_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ def print_trims(
     plans: Sequence[TrimPlan], done: Sequence[TrimPlan], *, exact: bool, in_place: bool
 ) -> None:
     """The lines below the tables."""
-    lines = []
+    lines = [] if plans else ["nothing to do: no segment is looked after by retention"]
     for plan in plans:
         name = plan.partition.path
         if plan.active_stays:
@@ -50,14 +50,10 @@ def print_trims(
         verb = "removed" if plan in done else "would be removed"
         files = sum(map(len, plan.files))
         freed = size_cell(plan.bytes_freed + plan.side_bytes_freed, exact=exact)
-        what = f"{_counted(len(plan.segments), 'segment')} in {_counted(files, 'file')}, {freed}"
+        what = f"{counted(len(plan.segments), 'segment')} in {counted(files, 'file')}, {freed}"
         lines.append(f"{name}: {what}, {verb}; the log starts at {plan.log_start_offset}")
     if not in_place and any(not plan.is_empty for plan in plans):
         lines.append("nothing was changed: --in-place does it")
-    elif not done:
+    elif plans and not done:
         lines.append("nothing was changed")
     print_heading(lines)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from kafkalog_cli.render.configs import print_heading
-from kafkalog_cli.render.text import size_cell
+from kafkalog_cli.render.text import counted, size_cell
 from kafkalog_cli.render.writer import Column, Format, View, Writer
 
 if TYPE_CHECKING:
@@ -36,12 +36,11 @@ def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
     if not undo.partitions:
         print_heading([f"nothing to undo: `{undo.command}` changed nothing that is not back"])
         return
-    count = len(undo.partitions)
-    counted = f"{count} partition" if count == 1 else f"{count} partitions"
+    partitions = counted(len(undo.partitions), "partition")
     if is_done:
-        lines = [f"{counted} brought back to what was there before `{undo.command}`"]
+        lines = [f"{partitions} brought back to what was there before `{undo.command}`"]
     else:
-        lines = [f"{counted} would be brought back to what was there before `{undo.command}`"]
+        lines = [f"{partitions} would be brought back to what was there before `{undo.command}`"]
         lines.append("nothing was changed" + ("" if in_place else ": --in-place does it"))
     print_heading(lines)
 

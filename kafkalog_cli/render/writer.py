@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from kafkalog_cli.render.rows import Row, defect_row
-from kafkalog_cli.render.text import UNSAFE, json_escape, printable
+from kafkalog_cli.render.text import UNSAFE, json_escape, printable, wrapped
 
 if TYPE_CHECKING:
     import re
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TABLE_CHUNK = 500
+_BELOW = " " * 4
 _FOLDED_WIDTH = 8  # a cell that folds needs that much to be legible
 
 
@@ -38,13 +39,15 @@ class Format(StrEnum):
 class Column(Generic[T]):
     """One column of a table: its title and how a value becomes a cell.
 
-    On a terminal too narrow for the table, cells of columns with `fold` go over several lines.
+    On a terminal too narrow for the table, cells of columns with `below`, the last ones, go below
+    their row; if that does not suffice, cells of columns with `fold` go over several lines.
     """
 
     title: str
     cell: Callable[[T], object]
     right: bool = False
     fold: bool = False
+    below: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,16 +164,26 @@ class Writer(Generic[T]):
             max(old, new) for old, new in zip(self._widths or widths, widths, strict=True)
         ]
         terminal = terminal_width()
-        if terminal is None or sum(self._widths) + 2 * (len(widths) - 1) <= terminal:
+        upper = [column.below for column in self.view.columns].count(False)
+        if terminal is None or self._width(len(widths)) <= terminal:
             for line in lines:
                 _put(self._padded(line) + "\n")
+        elif upper < len(widths) and self._width(upper) <= terminal:
+            for line in lines:
+                _put(self._padded(line[:upper]) + "\n")
+                _put("".join(f"{words}\n" for words in _words_below(line[upper:], terminal)))
         else:
             self._print_folded(self._pending, terminal, first=first)
         self._pending = []
 
+    def _width(self, columns: int) -> int:
+        """Of a row of the first columns."""
+        return sum(self._widths[:columns]) + 2 * (columns - 1)
+
     def _padded(self, cells: list[str]) -> str:
+        """A row of the first columns."""
         padded = []
-        for cell, width, column in zip(cells, self._widths, self.view.columns, strict=True):
+        for cell, width, column in zip(cells, self._widths, self.view.columns, strict=False):
             blanks = " " * (width - _width(cell))
             padded.append(blanks + cell if column.right else cell + blanks)
         return "  ".join(padded).rstrip()
@@ -200,6 +213,13 @@ class Writer(Generic[T]):
             table.add_row(*(Text(cell) for cell in line))
         sys.stdout.flush()
         Console(file=sys.stdout, highlight=False, markup=False).print(table)
+
+
+def _words_below(cells: list[str], width: int) -> list[str]:
+    """The lines below a row; none where there is nothing to say."""
+    if all(cell == "-" for cell in cells):
+        return []
+    return wrapped("  ".join(cells), first=_BELOW, width=width)
 
 
 def row_text(row: Row, form: Format) -> str:

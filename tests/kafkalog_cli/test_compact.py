@@ -188,11 +188,17 @@ def test_statuses(
     assert after == before
 
 
-def test_a_directory_that_was_not_closed_is_refused(log_dir: Path, kafkalog: Run) -> None:
+def test_after_a_crash_recover_comes_first(log_dir: Path, kafkalog: Run) -> None:
+    """A torn tail is not compacted over; recovered, the log need not have been closed."""
     (log_dir / ".kafka_cleanshutdown").unlink()
-    result = kafkalog("compact", log_dir)
-    assert result.status == 4
+    active = max((log_dir / "orders-0").glob("*.log"))
+    active.write_bytes(active.read_bytes() + active.read_bytes()[:30])
+    words = ("compact", log_dir / "orders-0", *COMPACTED)
+    result = kafkalog(*words)
+    assert result.status == 6
     assert "kafkalog recover" in result.stderr
+    assert kafkalog("recover", log_dir, "--in-place", "--yes").status == 0
+    assert kafkalog(*words).status == 0
 
 
 def test_the_table_fits_80_columns(

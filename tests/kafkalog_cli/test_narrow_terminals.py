@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog_cli.render import writer
+from kafkalog_cli.render import configs, writer
 
 COMMANDS = [
     ("dump-segment", "orders-0", "--limit", "3"),
@@ -17,6 +17,17 @@ COMMANDS = [
     ("lookup-offset", "orders-0", "260"),
     ("ls", "--segments", "payments-0"),
     ("ls", "--files", "customers-0"),
+]
+NOW = ("--now", "2024-01-01T00:12:30Z")
+MAINTENANCE = [
+    ("compact", ".", "--all", *NOW),
+    ("compact", "orders-0", "--config", "cleanup.policy=compact", *NOW),
+    ("simulate-retention", "orders-0", "--config", "retention.ms=240000", *NOW),
+    ("apply-retention", "orders-0", "--config", "retention.bytes=30000", *NOW),
+    ("simulate-roll", "orders-0", "--config", "segment.ms=300000"),
+    ("recover", ".", "--from", "start"),
+    ("rebuild-index", "orders-0"),
+    ("audit-compaction", "customers-0", "--cleaner-offset", "60"),
 ]
 
 
@@ -33,6 +44,24 @@ def test_no_character_is_lost(
     narrow = kafkalog(*command).stdout.decode()
     assert max(map(len, narrow.splitlines())) <= columns
     assert sorted(letters(narrow)) == sorted(letters(wide))
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("command", MAINTENANCE, ids=" ".join)
+def test_maintenance_fits(
+    command: tuple[str, ...], columns: int, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Headings, rows and totals: nothing is cut off, and at 80 columns a number stays in one."""
+    monkeypatch.chdir("examples/log-dir")
+    wide = kafkalog(*command).stdout.decode()
+    for module in (configs, writer):
+        monkeypatch.setattr(module, "terminal_width", lambda: columns)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    narrow = kafkalog(*command).stdout.decode()
+    assert max(map(len, narrow.splitlines())) <= columns
+    assert sorted(letters(narrow)) == sorted(letters(wide))
+    if columns == 80:
+        assert set(re.findall(r"[\w.:]*\d", wide)) == set(re.findall(r"[\w.:]*\d", narrow))
 
 
 def letters(text: str) -> str:
