@@ -40,6 +40,8 @@ COMPACTION_TYPES = {
             "configs": ("array", "every config that decides: `name`, `value`, `source`, `set_as`"),
             "marks": ("array", ("log start offset, high watermark, last stable offset and cleaner "
                       "offset: `name`, `value`, `source`")),
+            "left_overs": ("array", ("names of the `.deleted` files that a broker left, "
+                           "which go, too, as when it starts")),
             "skipped": (maybe(TEXT), "why it is left as it is; null where it is not"),
         },
     ),

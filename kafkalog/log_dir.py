@@ -100,6 +100,15 @@ class PartitionDir:
         ]
         return sorted(found, key=lambda entry: (entry.name.offset or 0, entry.name.name))
 
+    @property
+    def left_overs(self) -> list[FileEntry]:
+        """The `.deleted` files: nothing reads them, and the next start of a broker removes them.
+
+        A broker that is stopped within `file.delete.delay.ms` of a deletion or a compaction leaves
+        them.
+        """
+        return [entry for entry in self.files if entry.name.name.endswith(".deleted")]
+
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
         """The live segments by base offset."""

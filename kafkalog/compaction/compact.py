@@ -58,7 +58,8 @@ def compact_partition(
 ) -> Compaction:
     """Compact a partition, or say exactly what would come of it.
 
-    All of the log is read and judged before anything is written. Then each group of segments is
+    All of the log is read and judged before anything is written. `.deleted` files that a broker
+    left go, as they do when one starts. Then each group of segments is
     written as `.cleaned`, synced, read back, and swapped in; the cleaner offset comes last. After
     a crash a start of a broker finds each group whole, old or new; what was done is done, and the
     rest is cleaned by the next run.
@@ -97,6 +98,7 @@ def compact_partition(
     else:
         upper = candidate.cleanable.first_uncleanable_offset
         touched = touched_names(candidate.partition, upper)
+        touched += [entry.name.name for entry in candidate.partition.left_overs]
         with run.partition(candidate.partition, touched) as changing:
             work.perform(changing)
     return work.result(is_done=run is not None)
@@ -145,7 +147,15 @@ class _Work:
         self._conclude(cleaning)
 
     def perform(self, changing: PartitionRun) -> None:
-        """All passes; the cleaner offset is set when the last has ended."""
+        """All passes; the cleaner offset is set when the last has ended.
+
+        What has the name that a swap gives to old files goes first, as at a start.
+        """
+        left_overs = self._partition.left_overs
+        for entry in left_overs:
+            changing.changes.remove(entry.name.name)
+        if left_overs:
+            changing.changes.sync_directory()
         while self._cleanable.cleanable_bytes:
             cleaning = self._begin()
             groups = cleaning.groups()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from formats.constants import INT64_MAX
 from kafkalog.check.verify import Verification
@@ -16,7 +16,7 @@ from kafkalog.columnar import header_table as h
 from kafkalog.compaction.cleaning import LastRecord
 from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.model import Level, Severity
-from kafkalog.names import FileKind, FileState
+from kafkalog.names import FileKind
 from kafkalog.recovery import StartConfig, predict_start
 from kafkalog.runs.requirements import (
     log_dir_around,
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from kafkalog.compaction.map_building import MapBuilding
     from kafkalog.compaction.model import Candidate, CompactionRequest
     from kafkalog.log_dir import PartitionDir
-
-# A swap renames files to `.deleted`: what has such a name already would be lost.
-_UNFINISHED: Final = (FileState.CLEANED, FileState.SWAP, FileState.DELETED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class SoundLog:
 def require_known_layout(partition: PartitionDir) -> None:
     """Raise `RefusedError` where the directory holds what a compaction would not carry along."""
     require_own_files(partition)
-    require_settled(partition, _UNFINISHED)
+    require_settled(partition)
     for name in partition.directories:
         raise RefusedError(
             "There is a directory in it, which Kafka never makes.",

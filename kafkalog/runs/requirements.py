@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.errors import RefusedError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
-from kafkalog.recovery import StartMode, Verdict, start_line, start_mode
+from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
 from kafkalog.runs.run import CLEAN_SHUTDOWN
 
 if TYPE_CHECKING:
@@ -89,21 +89,15 @@ def require_live(partition: PartitionDir) -> None:
         )
 
 
-def require_settled(
-    partition: PartitionDir, left_overs: Collection[FileState] = _UNFINISHED
-) -> None:
+def require_settled(partition: PartitionDir) -> None:
     """No cleaning was interrupted that a start would finish or undo.
 
-    Args:
-        partition: the directory.
-        left_overs: in which state a file is a sign of it.
-
     Raises:
-        RefusedError: there is such a file.
+        RefusedError: a file is a sign of it.
     """
     for entry in partition.files:
-        if entry.name.state in left_overs:
-            raise _unsettled("This was left by a cleaning or a deletion that did not end.",
+        if entry.name.state in _UNFINISHED:
+            raise _unsettled("This was left by a cleaning that did not end.",
                              entry.path, partition.path)  # fmt: skip
 
 
@@ -111,7 +105,7 @@ def require_start(
     predicted: PredictedStart, partition: PartitionDir,
     allowed: Collection[Verdict] = (Verdict.NOTHING,),
 ) -> LoadedLog:  # fmt: skip
-    """A broker's start would load the log as it is.
+    """A broker's start would load the log as it is, and do no more than remove `.deleted` files.
 
     Args:
         predicted: the start by `mode_to_judge_by`.
@@ -124,10 +118,18 @@ def require_start(
     Raises:
         RefusedError: it would change something.
     """
-    if predicted.loaded is None or predicted.verdict not in allowed:
+    is_allowed = predicted.verdict in allowed or _removes_left_overs(predicted, partition)
+    if predicted.loaded is None or not is_allowed:
         raise _unsettled(f"A broker's start would change it: {start_line(predicted)}.",
                          partition.path)  # fmt: skip
     return predicted.loaded
+
+
+def _removes_left_overs(predicted: PredictedStart, partition: PartitionDir) -> bool:
+    names = {entry.name.name for entry in partition.left_overs}
+    return predicted.verdict == Verdict.TIDY and all(
+        isinstance(action, RemoveFile) and action.name in names for action in predicted.tidying
+    )
 
 
 def _unsettled(message: str, path: str, to_recover: str | None = None) -> RefusedError:

@@ -30,8 +30,8 @@ def perform_trim(run: Run, plan: TrimPlan, *, keep_deleted: bool = False) -> Non
     log, whatever files of the old segments are left; without a log directory to note it in, the log
     has lost some of the segments that go, oldest first. Then, segment after segment, the log and
     its side files get `.deleted` names; the leader epochs are trimmed; what is left is read again
-    and compared with the plan; only then the files go, and with them the note where the log begins
-    with a segment.
+    and compared with the plan; only then the files go, with those that an earlier deletion left,
+    and the note where the log begins with a segment.
 
     Not guaranteed: what a file system does that ignores syncs.
 
@@ -49,9 +49,9 @@ def perform_trim(run: Run, plan: TrimPlan, *, keep_deleted: bool = False) -> Non
         return
     require_writable(plan.partition.path)
     names = [name for group in plan.files for name in group]
-    dead = [
-        name + DELETED_SUFFIX for name in names
-    ]  # of an earlier deletion: replaced, as by Kafka
+    dead = [name + DELETED_SUFFIX for name in names]
+    left_overs = [entry.name.name for entry in plan.partition.left_overs]  # or replaced, by Kafka
+    dead = list(dict.fromkeys((*dead, *left_overs)))
     with run.partition(plan.partition, [*names, *dead, LEADER_EPOCHS]) as changing:
         changes = changing.changes
         if plan.log_start_offset > plan.log_start_before:

@@ -68,9 +68,9 @@ def apply_retention(
     Without --in-place it only shows the plan. The log directory is locked as a broker locks it, and
     after a crash `kafkalog recover` comes first. Segments go from the front of a log, at first to
     .deleted names; log start and leader epochs follow; what is left is read again before the files
-    are removed. Killed at any point, the next start finds the old log or the new one. The active
-    segment stays: only a broker rolls it. With --log-start-offset the log starts there, as after
-    DeleteRecords.
+    are removed, and with them .deleted files that a broker left. Killed at any point, the next
+    start finds the old log or the new one. The active segment stays: only a broker rolls it. With
+    --log-start-offset the log starts there, as after DeleteRecords.
 
     \b
     kafkalog apply-retention /var/lib/kafka
@@ -120,7 +120,7 @@ def apply_retention(
             _tell(writer, plans, done, keep_deleted=keep_deleted)
             writer.end()
     if form == Format.TABLE:
-        print_trims(plans, done, exact=exact, in_place=in_place)
+        print_trims(plans, done, exact=exact, in_place=in_place, keep_deleted=keep_deleted)
     return outcome.status
 
 

@@ -100,6 +100,8 @@ def compact(
     would let them go. Of a log directory those partitions are taken that a broker would take, the
     filthiest first.
 
+    `.deleted` files that a broker left go, as they do when it starts.
+
     Without --in-place and --to nothing is written. All of a log is read and judged before any of it
     is changed; no broker may run on it, and its next start must have nothing to do: after a crash
     run `kafkalog recover` first. Stopped at any moment, that or a broker's start finds the old

@@ -14,7 +14,7 @@ from kafkalog_cli.render.configs import (
     marks_text,
     print_heading,
 )
-from kafkalog_cli.render.text import counted, size_cell
+from kafkalog_cli.render.text import counted, left_overs_text, size_cell
 from kafkalog_cli.render.writer import Column, View
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class CompactionSummary:
     partitions: int = 0
     compacted: int = 0
     clean_enough: int = 0
+    left_overs: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
     tally: Tally = field(default_factory=Tally)
@@ -66,6 +67,7 @@ class CompactionSummary:
         self.clean_enough += found is not None and found.candidate.skip == Skip.CLEAN_ENOUGH
         if shown.skipped is None and found is not None:
             self.compacted += 1
+            self.left_overs += len(_left_overs(shown))
             self.bytes_before += found.bytes_before
             self.bytes_after += found.bytes_after
             self.tally.add(found.tally)
@@ -142,6 +144,7 @@ def compaction_row(shown: Shown) -> Row:
         "groups": [] if found is None else [asdict(group) for group in found.groups],
         "configs": [] if candidate is None else config_rows(candidate.configs),
         "marks": [] if candidate is None else mark_rows(candidate.marks),
+        "left_overs": _left_overs(shown),
         "skipped": shown.skipped,
     }
 
@@ -186,11 +189,20 @@ def print_compaction_summary(summary: CompactionSummary, *, exact: bool, in_plac
     lines = [line]
     if dropped:
         lines.append(f"dropped: {', '.join(dropped)}")
+    if summary.left_overs:
+        lines.append(left_overs_text(summary.left_overs, is_done=summary.is_done))
     if summary.clean_enough:
         lines.append(f"--all takes {summary.clean_enough} more, clean enough for a broker")
     if summary.compacted and not in_place:
         lines.append("nothing was changed: --in-place does it")
     print_heading(lines)
+
+
+def _left_overs(shown: Shown) -> list[str]:
+    """Names of the files of earlier deletions that go with it."""
+    if shown.skipped is not None:
+        return []
+    return [entry.name.name for entry in shown.partition.left_overs]
 
 
 def _name(partition: PartitionDir) -> str:

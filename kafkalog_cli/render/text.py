@@ -123,6 +123,14 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what if number == 1 else plural}"
 
 
+def left_overs_text(number: int, *, is_done: bool) -> str:
+    """What becomes of files that a broker has given up and not removed yet."""
+    verb = "removed" if is_done else "would be removed"
+    return (
+        f"{counted(number, '.deleted file')} of earlier deletions {verb}, as when a broker starts"
+    )
+
+
 def file_cell(path: str) -> str:
     """A file in a table: its directory's name and its own."""
     directory = os.path.basename(os.path.dirname(os.path.abspath(path)))

@@ -121,6 +121,29 @@ def test_a_killed_compaction_is_gone_on_with(
     assert state(log_dir) == before
 
 
+@pytest.mark.parametrize("command", ["apply-retention", "compact"])
+def test_what_a_broker_left_goes_and_comes_back(
+    command: str, log_dir: Path, tmp_path: Path, kafkalog: Run
+) -> None:
+    """`.deleted` files are in nobody's way, whatever segment they were of; the plan tells them."""
+    left = [log_dir / "orders-0" / f"{n:020}.log.deleted" for n in (0, 77)]
+    for path in left:
+        path.write_bytes(b"dead")
+    before = state(log_dir)
+    words = (command, log_dir / "orders-0", *COMMANDS[command])
+    plan = kafkalog(*words)
+    assert (plan.status, plan.stderr) == (0, "")
+    assert b"2 .deleted files of earlier deletions would be removed" in plan.stdout
+    row = json.loads(kafkalog(*words, "--format", "ndjson").stdout.splitlines()[-2])
+    assert row["left_overs"] == [path.name for path in left]
+    assert state(log_dir) == before
+    backup = tmp_path / "backup"
+    assert kafkalog(*words, *IN_PLACE, "--backup", backup).status == 0
+    assert not list((log_dir / "orders-0").glob("*.deleted"))
+    assert kafkalog("undo", backup, *IN_PLACE).status == 0
+    assert state(log_dir) == before
+
+
 @every_command
 def test_a_read_only_directory_is_refused_and_can_be_planned(
     command: str, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch

@@ -69,7 +69,6 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], type[KafkaLogError]]] = {
     "a left-over of an old release": (
         lambda place: (place / f"{FIRST}.index.clean").write_bytes(b""), RefusedError),
     "a half swap": (lambda place: (place / f"{FIRST}.log.swap").write_bytes(b""), RefusedError),
-    "a deletion": (lambda place: (place / f"{FIRST}.log.deleted").write_bytes(b""), RefusedError),
     "a backup by hand": (lambda place: (place / f"{FIRST}.bak").write_bytes(b""), RefusedError),
     "a directory": (lambda place: (place / "old").mkdir(), RefusedError),
     "a missing index": (lambda place: (place / f"{FIRST}.index").unlink(), RefusedError),

@@ -216,9 +216,10 @@ def test_directories_that_are_not_ours_are_refused(corpus_dir: Path, tmp_path: P
 
 
 def test_what_an_earlier_deletion_left_is_in_nobodys_way(corpus_dir: Path, tmp_path: Path) -> None:
-    """A broker that stops within `file.delete.delay.ms` leaves such files; Kafka replaces them."""
+    """A broker that stops within `file.delete.delay.ms` leaves such files; its start ends them."""
     case = Case(corpus_dir, "time_some", tmp_path)
     (case.partition / f"{0:020}.log.deleted").write_bytes(b"dead")
+    (case.partition / f"{77:020}.index.deleted").write_bytes(b"dead")
     case.apply()
     assert case.files() == contents(case.after)
 
