@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 CHUNK_SIZE_MIN: Final = 1 << 16
 CHUNK_SIZE_MAX: Final = 1 << 21
-_BATCH_SIZE_MAX: Final = 1 << 26  # larger ones are left to the reference decoder
+BATCH_SIZE_MAX: Final = 1 << 26
+"""Larger batches are left to the reference decoder."""
 _BATCHES_MAX: Final = 1 << 14
 _DECOMPRESSED_AT_ONCE: Final = 1 << 22
 _ARENA_KEPT_MAX: Final = 1 << 23
@@ -255,7 +256,7 @@ class ChunkReader:
             needed = c.LOG_OVERHEAD + int.from_bytes(
                 workspace.arena[c.LENGTH_POSITION : c.LOG_OVERHEAD].tobytes(), "big"
             )
-            if needed > _BATCH_SIZE_MAX:
+            if needed > BATCH_SIZE_MAX:
                 return None
             size = min(left, needed + c.HEADER_SIZE_UP_TO_MAGIC + 1)
         if not count:

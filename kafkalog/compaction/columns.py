@@ -1,6 +1,7 @@
 """The same pass on columns, by the kernels.
 
-It makes what `cleaning.Pass` makes; messages of magic 0 and 1 are left to that.
+It makes what `cleaning.Pass` makes; messages of magic 0 and 1, and batches above 64 MB, are left to
+that.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class _Piece:
 
 
 class ColumnPass:
-    """One pass without a limit of keys over a log of magic 2; arguments as `cleaning.Pass`.
+    """A pass without a limit of keys over a log that suits the kernels; arguments as `cleaning.Pass`.
 
     One thread reads chunks and gives the new batches back in order; others decode and rewrite.
 

@@ -70,8 +70,8 @@ def compact_partition(
         run: holds the lock of the log directory, if there is one. None: nothing is written; where
             a limited map takes several passes, only the first is told.
         progress: called with the number of bytes read since the last call: the log is read to
-            judge it, which gives the map, and for the new segments; with a limited map and with
-            old formats its dirty part also for the map.
+            judge it, which gives the map, and for the new segments; with a limited map, old formats
+            or batches above 64 MB its dirty part also for the map.
 
     Raises:
         CorruptDataError: a batch is damaged, or what was written does not read back; the group it
@@ -81,8 +81,8 @@ def compact_partition(
 
     Cost:
         Reads what it cleans twice, and the new segments once. Memory: 30 to 60 bytes a key (with
-        a limited map and with old formats the keys themselves), a bit for each record of the dirty
-        part, some 10 MB a thread, and the indexes of a group.
+        a limited map, old formats or batches above 64 MB the keys themselves, and a batch), a bit
+        for each record of the dirty part, some 10 MB a thread, and the indexes of a group.
     """
     if candidate.skip is not None or candidate.cleanable is None:
         size = _size_of(candidate.partition.segments)
@@ -195,7 +195,7 @@ class _Work:
         log = UnifiedLog(self._partition, high_watermark=self._candidate.high_watermark)
         config, producers = self._candidate.config, self._sound.producers
         now_ms = self._request.now_ms
-        if config.keys_max is not None or self._sound.has_old_formats:
+        if config.keys_max is not None or not self._sound.suits_kernels:
             return Pass(log, config, now_ms, self._cleanable, producers, self._progress)
         from kafkalog.compaction.columns import ColumnPass
 

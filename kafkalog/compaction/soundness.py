@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from formats.constants import INT64_MAX
 from kafkalog.check.verify import Verification
 from kafkalog.columnar import header_table as h
+from kafkalog.columnar.chunks import BATCH_SIZE_MAX
 from kafkalog.compaction.cleaning import LastRecord
 from kafkalog.errors import CorruptDataError, RefusedError
 from kafkalog.model import Level, Severity
@@ -41,11 +42,12 @@ class SoundLog:
 
     Attributes:
         producers: the active producers at the log end, by producer id.
-        has_old_formats: whether messages of magic 0 or 1 are in it.
+        suits_kernels: whether all that can be cleaned is of magic 2, in batches that the kernels
+            take.
     """
 
     producers: Mapping[int, LastRecord]
-    has_old_formats: bool
+    suits_kernels: bool
 
 
 def require_known_layout(partition: PartitionDir) -> None:
@@ -85,7 +87,7 @@ def require_sound(
         candidate: the partition.
         request: the clock; whether old formats are allowed.
         progress: called with the number of bytes read since the last call.
-        building: is given the records; of no use where old formats are found.
+        building: is given the records; of no use where the log does not suit the kernels.
 
     Raises:
         CorruptDataError: a batch is damaged.
@@ -138,7 +140,7 @@ def require_sound(
         )
         for state in loaded.producers
     }
-    return SoundLog(producers, old is not None)
+    return SoundLog(producers, suits_kernels=old is None and not watch.has_huge)
 
 
 def _index_sizes(partition: PartitionDir) -> list[int]:
@@ -147,13 +149,14 @@ def _index_sizes(partition: PartitionDir) -> list[int]:
 
 
 class _Watch:
-    """Looks on while a partition is verified: the map is built, old formats are noted."""
+    """Looks on while a partition is verified: the map is built, or why it cannot be is noted."""
 
     def __init__(self, candidate: Candidate, building: MapBuilding | None) -> None:
         assert candidate.cleanable is not None, "there is something to clean"
         upper = candidate.cleanable.first_uncleanable_offset
         segments = candidate.partition.segments
         self.old: str | None = None
+        self.has_huge = False
         self.look = None if building is None else building.look
         self._building = building
         self._paths = {one.log.path for one in segments if one.base_offset < upper}
@@ -162,7 +165,8 @@ class _Watch:
         """The batches of a log come in order."""
         if path not in self._paths or self.old is not None:
             return
+        self.has_huge |= bool((stretch.headers[h.SIZE] > BATCH_SIZE_MAX).any())
         if (stretch.headers[h.MAGIC] < 2).any():
             self.old = path
-        elif self._building is not None:
+        elif self._building is not None and not self.has_huge:
             self._building.take(path, stretch)

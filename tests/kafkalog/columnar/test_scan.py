@@ -155,7 +155,7 @@ def test_a_batch_too_large_for_a_chunk_is_read_all_the_same(
     from kafkalog.columnar import chunks
 
     monkeypatch.setattr(chunks, "CHUNK_SIZE_MIN", 100)
-    monkeypatch.setattr(chunks, "_BATCH_SIZE_MAX", 100)
+    monkeypatch.setattr(chunks, "BATCH_SIZE_MAX", 100)
     wanted: Any = by_reference(log)
     assert by_kernels(log) == wanted
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from formats import constants as c
 from kafkalog.check.index_order import padding_is_sound
+from kafkalog.columnar.chunks import BATCH_SIZE_MAX
 from kafkalog.compaction import compact_partition, find_candidate
 from kafkalog.compaction.cleanable import find_cleanable
 from kafkalog.compaction.cleaning import Pass
-from kafkalog.compaction.model import CompactionConfig, CompactionRequest
+from kafkalog.compaction.model import CompactionConfig, CompactionRequest, Dropped
 from kafkalog.compaction.new_segment import NewSegment
 from kafkalog.configs import ConfigSources
 from kafkalog.indexes import TimeIndex
@@ -18,6 +19,7 @@ from kafkalog.log_dir import open_partition
 from kafkalog.runs.run import Run
 from kafkalog.unified_log import UnifiedLog
 from tests.builders import BASE_TIME, batch, record
+from tests.kafkalog.compaction.oracle import contents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,3 +110,22 @@ def test_times_that_go_back_need_few_entries(tmp_path: Path) -> None:
     assert (partition / f"{0:020}.timeindex").read_bytes() == struct.pack(
         ">qi", BASE_TIME - 2000, 2
     )
+
+
+def test_batches_that_the_kernels_leave_are_compacted(tmp_path: Path) -> None:
+    """One above 64 MB loses a record, and its key had an older one."""
+    partition = tmp_path / "orders-0"
+    huge = record(key=b"one", value=bytes(BATCH_SIZE_MAX))
+    small = record(offset_delta=1, key=b"two", value=b"old")
+    write(partition, 0, keyed(0, b"one"), batch(1, [huge, small]), keyed(3, b"two"))
+    write(partition, 4, keyed(4, b"last"))
+    configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(tmp_path))
+    request = CompactionRequest(LATER_MS, high_watermark="end")
+    partition_dir = open_partition(str(partition))
+    candidate = find_candidate(partition_dir, configs.of_topic("orders"), request)
+    with Run(str(tmp_path)) as run:
+        done = compact_partition(candidate, request, run)
+    assert (done.tally.records_kept, done.tally.dropped[Dropped.SUPERSEDED]) == (2, 2)
+    found = contents(partition / f"{0:020}.log")
+    assert [[one[0] for one in records] for _, records in found] == [[1], [3]]
+    assert len(found[0][1][0][3]) == BATCH_SIZE_MAX
