@@ -59,7 +59,7 @@ class _Piece:
 
 
 class ColumnPass:
-    """A pass without a limit of keys over a log that suits the kernels; arguments as `cleaning.Pass`.
+    """A pass without a limit of keys, where the kernels suit the log; arguments as `cleaning.Pass`.
 
     One thread reads chunks and gives the new batches back in order; others decode and rewrite.
 
