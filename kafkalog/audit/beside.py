@@ -39,8 +39,8 @@ def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator
     """
     transactions = Transactions.of(original)
     latest = _latest(original, bounds, transactions)
-    judge = _Judge(bounds, transactions, latest)
-    yield from judge.marks(after, original)
+    judge = _Judge(bounds, transactions, transactions.last_batches(bounds), latest)
+    yield from changed_marks(after, original)
     rest = walk(after)
     following = next(rest, None)
     for walked in walk(original):
@@ -72,33 +72,42 @@ def _latest(log: UnifiedLog, bounds: Bounds, transactions: Transactions) -> Late
     return found
 
 
+def changed_marks(after: UnifiedLog, original: UnifiedLog) -> Iterator[Finding]:
+    """What is wrong with the log as a whole; nothing that came behind the original counts."""
+    path = after.partition.path
+    pairs = (
+        (Reason.LOG_START_CHANGED, "log start offset", after.log_start_offset,
+         original.log_start_offset),
+        (Reason.LOG_END_CHANGED, "log end offset", after.log_end_offset,
+         original.log_end_offset),
+        (Reason.LAST_STABLE_CHANGED, "last stable offset", after.last_stable_offset,
+         original.last_stable_offset),
+    )  # fmt: skip
+    for reason, name, now, before in pairs:
+        if now != before:
+            yield Finding(reason, f"The {name} is {now}, it was {before}", path)
+    epochs, were = _epochs(after, original), _epochs(original, original)
+    if epochs != were:
+        detail = f"The leader epochs and their first offsets are {epochs}, they were {were}"
+        yield Finding(Reason.EPOCHS_CHANGED, detail, path)
+
+
+def _epochs(log: UnifiedLog, original: UnifiedLog) -> list[tuple[int, int]]:
+    """Epochs that have records of the original; later ones began with a later leader."""
+    end = original.log_end_offset
+    return [
+        (entry.epoch, entry.start_offset) for entry in log.leader_epochs if entry.start_offset < end
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class _Judge:
     """Says of each part of the original what may have become of it."""
 
     bounds: Bounds
     transactions: Transactions
+    last_batches: set[int]
     latest: LatestOffsets
-
-    def marks(self, after: UnifiedLog, original: UnifiedLog) -> Iterator[Finding]:
-        """The log as a whole."""
-        path = after.partition.path
-        pairs = (
-            (Reason.LOG_START_CHANGED, "log start offset", after.log_start_offset,
-             original.log_start_offset),
-            (Reason.LOG_END_CHANGED, "log end offset", after.log_end_offset,
-             original.log_end_offset),
-            (Reason.LAST_STABLE_CHANGED, "last stable offset", after.last_stable_offset,
-             original.last_stable_offset),
-        )  # fmt: skip
-        for reason, name, now, before in pairs:
-            if now != before:
-                yield Finding(reason, f"The {name} is {now}, it was {before}", path)
-        epochs = [(entry.epoch, entry.start_offset) for entry in after.leader_epochs]
-        were = [(entry.epoch, entry.start_offset) for entry in original.leader_epochs]
-        if epochs != were:
-            detail = f"The leader epochs and their first offsets are {epochs}, they were {were}"
-            yield Finding(Reason.EPOCHS_CHANGED, detail, path)
 
     def added(self, walked: Walked) -> Finding:
         """A batch that stands for none of the original."""
@@ -113,7 +122,7 @@ class _Judge:
         left = after[0] if after else None
         if left is not None:
             yield from _changed_batch(before.batch, left.batch)
-        elif self._is_last(before.batch):
+        elif before.batch.base_offset in self.last_batches:
             yield self._finding(
                 Reason.PRODUCER_LOST,
                 f"It is the last batch of producer {before.batch.producer_id}, which is active: "
@@ -166,16 +175,6 @@ class _Judge:
     def _has_passed(self, batch: Batch) -> bool:
         horizon = batch.delete_horizon_ms
         return horizon is not None and horizon <= self.bounds.now_ms
-
-    def _is_last(self, batch: Batch) -> bool:
-        """Whether the batch tells the state of an active producer."""
-        last = self.transactions.producers.get(batch.producer_id)
-        if last is None or self.bounds.now_ms - last.timestamp >= (
-            self.bounds.producer_expiration_ms
-        ):
-            return False
-        of = last.data if last.data is not None else last.marker
-        return of is not None and of.base_offset == batch.base_offset
 
     def _finding(
         self, reason: Reason, detail: str, batch: Batch, record: Record | None = None

@@ -19,6 +19,7 @@ from kafkalog.records import decode_records, resolve_batch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkalog.audit.model import Bounds
     from kafkalog.model import Record
     from kafkalog.unified_log import UnifiedLog
 
@@ -109,14 +110,14 @@ class Transactions:
         found = cls()
         for walked in walk(log):
             if walked.batch.producer_id >= 0:
-                found.add(walked)
+                found.add(walked.batch, is_abort=_is_abort(walked))
         return found
 
-    def add(self, walked: Walked) -> None:
-        """A batch with a producer follows."""
-        batch, who = walked.batch, walked.batch.producer_id
+    def add(self, batch: Batch, *, is_abort: bool) -> None:
+        """A batch with a producer follows; `is_abort` where its record aborts a transaction."""
+        who = batch.producer_id
         if batch.is_control:
-            self._end(walked)
+            self._end(batch, is_abort=is_abort)
             return
         if batch.is_transactional:
             self._open.setdefault(who, batch.base_offset)
@@ -124,18 +125,26 @@ class Transactions:
         marker = known.marker if known is not None else None
         self.producers[who] = LastBatches(batch.producer_epoch, batch, marker, batch.max_timestamp)
 
-    def _end(self, walked: Walked) -> None:
-        batch, who = walked.batch, walked.batch.producer_id
+    def _end(self, batch: Batch, *, is_abort: bool) -> None:
+        who = batch.producer_id
         first = self._open.pop(who, None)
-        name = control_record(walked.records[0]).type_name if walked.records else None
         if first is None:
             self.lone_markers.add(batch.base_offset)
-        elif name == "ABORT":
+        elif is_abort:
             self._starts.setdefault(who, []).append(first)
             self._ends.setdefault(who, []).append(batch.base_offset)
         known = self.producers.get(who)
         data = known.data if known is not None and known.epoch == batch.producer_epoch else None
         self.producers[who] = LastBatches(batch.producer_epoch, data, batch, batch.max_timestamp)
+
+    def last_batches(self, bounds: Bounds) -> set[int]:
+        """Base offsets of the batches that tell the state of a producer that is still active."""
+        return {
+            last.base_offset
+            for producer in self.producers.values()
+            if bounds.now_ms - producer.timestamp < bounds.producer_expiration_ms
+            and (last := producer.data or producer.marker) is not None
+        }
 
     def is_aborted(self, batch: Batch) -> bool:
         """Whether a batch of data belongs to an aborted transaction."""
@@ -146,3 +155,9 @@ class Transactions:
             return False
         number = bisect_right(starts, batch.base_offset) - 1
         return number >= 0 and batch.base_offset < self._ends[batch.producer_id][number]
+
+
+def _is_abort(walked: Walked) -> bool:
+    if not walked.batch.is_control or not walked.records:
+        return False
+    return control_record(walked.records[0]).type_name == "ABORT"

@@ -17,6 +17,8 @@ from kafkalog.columnar import map_kernels as m
 from kafkalog.columnar.hash_kernels import hash_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from kafkalog.columnar.chunks import Rows
@@ -40,6 +42,14 @@ class Keys:
         self.low, self.high = np.empty((2, len(sizes)), np.int64)
         hash_keys(rows.arena, table[k.KEY_POSITION], sizes, *seed, self.low, self.high)
         self.low[(self.low == 0) & (self.high == 0) & (sizes >= 0)] = 1  # 0 marks a free slot
+
+    @classmethod
+    def joined(cls, several: Sequence[Keys]) -> Keys:
+        """Those of rows that follow one another."""
+        found = cls.__new__(cls)
+        found.low = np.concatenate([keys.low for keys in several])
+        found.high = np.concatenate([keys.high for keys in several])
+        return found
 
     def __len__(self) -> int:
         return len(self.low)

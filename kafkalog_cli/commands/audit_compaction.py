@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
 from kafkalog_cli.options import BytesOption, FormatOption, NowOption, parse_duration, parse_time
 from kafkalog_cli.render.text import BytesFormat
 from kafkalog_cli.render.writer import Format
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog.audit import Audit
+    from kafkalog.log_dir import LogDir
+    from kafkalog_cli.outcome import Outcome
+
 
 def audit_compaction(
     path: Annotated[
-        str, typer.Argument(metavar="DIR", help="Partition directory that was compacted.")
+        str, typer.Argument(metavar="DIR", help="Partition that was compacted, or log directory.")
     ],
     original: Annotated[
         str | None,
-        typer.Option("--original", metavar="DIR2", help="The partition before the cleaning."),
+        typer.Option("--original", metavar="DIR2", help="The same before the cleaning."),
     ] = None,
     cleaner_offset: Annotated[
         int | None,
@@ -54,41 +63,91 @@ def audit_compaction(
     Below the cleaner offset no key may come twice, and each record has a key. With --original: no
     record was added or changed; the latest committed record of each key is there, or was a
     tombstone whose delete horizon had passed; markers were kept as long; what batches say of
-    offsets, epochs, producers and transactions is what it was. Status 1 where that is not so.
+    offsets, epochs, producers and transactions is what it was. Status 1 where that is not so. Of a
+    log directory each partition is judged that has an entry in its cleaner-offset-checkpoint.
 
     The original is the log as one cleaning found it, and --now the time of the cleaning or later.
-    Memory: some 200 bytes a distinct key.
+    Memory: 30 to 60 bytes a distinct key for a proof, 200 to find what is wrong.
 
     \b
     kafkalog audit-compaction customers-0 --cleaner-offset 20
+    kafkalog audit-compaction /var/lib/kafka --original /backup/kafka
     kafkalog audit-compaction customers-0 --cleaner-offset 20 --original backup/customers-0
     """
+    from functools import partial
+
     from kafkalog.audit import audit_compaction as audit
-    from kafkalog.log_dir import open_partition
+    from kafkalog.log_dir import LogDir, open_partition, open_path
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.audited import audit_row, finding_row, finding_view, print_audit
+    from kafkalog_cli.render import audited as show
     from kafkalog_cli.render.writer import Writer
 
     outcome = Outcome()
-    now_ms = parse_time(now if now is not None else "-0s")
-    found = audit(
-        open_partition(path),
-        open_partition(original) if original is not None else None,
-        now_ms=now_ms,
+    judge = partial(
+        audit,
+        now_ms=parse_time(now if now is not None else "-0s"),
         cleaner_offset=cleaner_offset,
         first_dirty_offset=first_dirty_offset,
         producer_expiration_ms=round(parse_duration(producer_expiration) * 1000),
         findings_max=limit,
     )
-    with Writer(finding_view(bytes_), form, outcome.defect) as writer:
-        for finding in found.findings:
-            if form == Format.TABLE:
-                writer.write(finding)
-            else:
-                writer.write_row(finding_row(finding, bytes_))
-        if form in (Format.NDJSON, Format.JSON):
-            writer.write_row(audit_row(found))
-    if form == Format.TABLE:
-        print_audit(found)
-    outcome.fail_if(bool(found.findings))
+    target = open_path(path)
+    if isinstance(target, LogDir):
+        if cleaner_offset is not None or first_dirty_offset is not None:
+            raise UsageError("An offset that is given belongs to one partition.", path=path)
+        found = list(_audits(target, original, judge, outcome))
+    else:
+        before = open_partition(original) if original is not None else None
+        found = [judge(open_partition(path), before)]
+    if form == Format.TABLE and isinstance(target, LogDir):
+        with Writer(show.audit_view(), form, outcome.defect) as writer:
+            for one in found:
+                writer.write(one)
+    with Writer(show.finding_view(bytes_), form, outcome.defect) as writer:
+        for one in found:
+            for finding in one.findings:
+                if form == Format.TABLE:
+                    writer.write(finding)
+                else:
+                    writer.write_row(show.finding_row(finding, bytes_))
+            if form in (Format.NDJSON, Format.JSON):
+                writer.write_row(show.audit_row(one))
+    if form == Format.TABLE and not isinstance(target, LogDir):
+        show.print_audit(found[0])
+    elif form == Format.TABLE:
+        show.print_audits(found)
+    outcome.fail_if(any(one.findings for one in found))
     return outcome.status
+
+
+def _audits(
+    log_dir: LogDir, original: str | None, judge: Callable[..., Audit], outcome: Outcome
+) -> Iterator[Audit]:
+    """The audit of each partition that a cleaner has noted an offset of.
+
+    Raises:
+        UsageError: there is none.
+    """
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.log_dir import open_partition
+    from kafkalog.unified_log import UnifiedLog
+
+    for error in log_dir.errors.values():
+        outcome.error(error)
+    is_cleaned = False
+    for partition in log_dir.partitions:
+        try:
+            if UnifiedLog(partition).checkpoint("cleaner-offset-checkpoint") is None:
+                continue
+            is_cleaned = True
+            name = os.path.basename(partition.path)
+            before = None if original is None else open_partition(os.path.join(original, name))
+            yield judge(partition, before)
+        except KafkaLogError as stop:
+            outcome.error(stop)
+    if not is_cleaned:
+        raise UsageError(
+            "cleaner-offset-checkpoint has no entry of its partitions: none was compacted.",
+            path=log_dir.path,
+            hint="Name a partition, and give --cleaner-offset N.",
+        )

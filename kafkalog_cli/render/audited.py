@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from kafkalog_cli.render.configs import print_heading
-from kafkalog_cli.render.text import bytes_cell, bytes_value, file_cell
+from kafkalog_cli.render.text import bytes_cell, bytes_value, counted, file_cell
 from kafkalog_cli.render.writer import Column, View
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkalog.audit import Audit, Finding
     from kafkalog_cli.render.rows import Row
     from kafkalog_cli.render.text import BytesFormat
@@ -28,6 +31,29 @@ def finding_view(form: BytesFormat) -> View[Finding]:
         ),
         lambda one: finding_row(one, form),
     )
+
+
+def audit_view() -> View[Audit]:
+    """One row a partition."""
+    return View(
+        (
+            Column("PARTITION", lambda one: os.path.basename(one.partition.path), fold=True),
+            Column("JUDGED TO", lambda one: one.bounds.cleaner_offset, right=True),
+            Column("KEYS", lambda one: "-" if one.findings else one.keys, right=True),
+            Column("RESULT", _result, fold=True),
+        ),
+        audit_row,
+    )
+
+
+def _result(audit: Audit) -> str:
+    if audit.findings:
+        return str(audit.findings[0].reason)
+    return "nothing compacted" if _is_void(audit) else "correctly compacted"
+
+
+def _is_void(audit: Audit) -> bool:
+    return audit.bounds.cleaner_offset <= audit.bounds.first_dirty_offset
 
 
 def finding_row(finding: Finding, form: BytesFormat) -> Row:
@@ -72,11 +98,21 @@ def print_audit(audit: Audit) -> None:
     verdict = f"correctly compacted, {keys}"
     if audit.findings:
         verdict = "not correctly compacted"
-    elif bounds.cleaner_offset <= bounds.first_dirty_offset:
+    elif _is_void(audit):
         verdict = "no wrong found, but nothing of it counts as compacted"
     elif audit.original is None:
         verdict += "; whether a record is missing only --original tells"
     print_heading([judged, verdict])
+
+
+def print_audits(audits: Sequence[Audit]) -> None:
+    """The line below the tables of a log directory."""
+    wrong = sum(bool(audit.findings) for audit in audits)
+    line = f"{counted(len(audits), 'partition')} judged, "
+    line += f"{wrong} not correctly compacted" if wrong else "each is correctly compacted"
+    if not wrong and any(audit.original is None for audit in audits):
+        line += "; whether a record is missing only --original tells"
+    print_heading([line])
 
 
 def _dash(value: object) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -51,12 +53,46 @@ def test_counter_examples(corpus_dir: Path, kafkalog: Run) -> None:
     assert not [byte for byte in table if byte < 32 and byte != 10]
 
 
-def test_bad_targets(corpus_dir: Path, kafkalog: Run) -> None:
-    """A log directory is no partition; without a checkpoint nothing says what was compacted."""
+def test_a_log_directory(corpus_dir: Path, tmp_path: Path, kafkalog: Run) -> None:
+    """A row for each partition with a cleaner offset; one that is wrong is found among the right.
+
+    What the original lacks is told, and the others are judged.
+    """
     root = corpus_dir / "compaction" / "binary_keys"
-    assert kafkalog("audit-compaction", root / "after").status == 3
-    result = kafkalog("audit-compaction", root / "before" / "orders-0")
-    assert result.status == 2
-    assert "--cleaner-offset" in result.stderr
+    place, before = tmp_path / "after", tmp_path / "before"
+    shutil.copytree(root / "after", place)
+    shutil.copytree(root / "before", before)
+    shutil.copytree(before / "orders-0", place / "orders-1")
+    shutil.copytree(before / "orders-0", before / "orders-1")
+    shutil.copytree(before / "orders-0", place / "orders-2")
+    checkpoint = place / "cleaner-offset-checkpoint"
+    [entry] = [line for line in checkpoint.read_text().splitlines() if line.startswith("orders 0")]
+    second = entry.replace("orders 0", "orders 1")
+    checkpoint.write_text(f"0\n2\n{entry}\n{second}\n")
+    words = ("audit-compaction", place, "--original", before, "--format", "ndjson")
+    result = kafkalog(*words)
+    assert result.status == 1
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert all(output_page.mistakes(row) == [] for row in found)
+    assert [row["type"] for row in found] == ["audit", "audit_finding", "audit"]
+    assert [row["proved"] for row in found if row["type"] == "audit"] == [True, False]
+    table = kafkalog(*words[:-2]).stdout.decode()
+    assert re.search(r"orders-0 +\d+ +\d+ +correctly compacted\n", table)
+    assert re.search(r"orders-1 +\d+ +- +stale-key\n", table)
+    assert "2 partitions judged, 1 not correctly compacted" in table
+    shutil.rmtree(before / "orders-1")
+    result = kafkalog(*words)
+    assert (result.status, "path-not-found" in result.stderr) == (3, True)
+    assert json.loads(result.stdout)["proved"]
+
+
+def test_bad_targets(corpus_dir: Path, kafkalog: Run) -> None:
+    """Without a checkpoint nothing says what was compacted, nor whether anything was."""
+    root = corpus_dir / "compaction" / "binary_keys"
+    for path in (root / "before" / "orders-0", root / "before"):
+        result = kafkalog("audit-compaction", path)
+        assert result.status == 2
+        assert "--cleaner-offset" in result.stderr
+    assert kafkalog("audit-compaction", root / "after", "--cleaner-offset", "5").status == 2
     given = ("--cleaner-offset", "1000000")
     assert kafkalog("audit-compaction", root / "after" / "orders-0", *given).status == 2

@@ -6,11 +6,14 @@ import json
 import shutil
 import tarfile
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog.audit import Audit, Reason, audit_compaction
+from kafkalog.audit.proof import proved_keys
+from kafkalog.columnar import chunks, rule
 from kafkalog.compaction.rewriting import rewritten
 from kafkalog.errors import CorruptDataError, UsageError
 from kafkalog.framing import scan_batches
@@ -18,11 +21,11 @@ from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.records import decode_records
 from kafkalog.source import Source
+from kafkalog.unified_log import UnifiedLog
 from tests.conftest import CORPUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from kafkalog.model import Record
 
@@ -36,6 +39,16 @@ MISTAKEN = {
 }
 """Without transaction index Kafka's cleaner takes aborted records for committed ones: they win over
 the committed value of a key, and the next pass takes the marker for one without data."""
+
+
+@pytest.fixture(params=["reference", "kernels"], autouse=True)
+def which(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who judges; what the kernels do not prove is for the reference. They see a log in pieces."""
+    monkeypatch.setattr(rule, "is_worth_it", lambda _: request.param == "kernels")
+    if request.param == "kernels":
+        monkeypatch.setattr(chunks, "CHUNK_SIZE_MIN", 128)
+        monkeypatch.setattr(chunks, "CHUNK_SIZE_MAX", 256)
+    return str(request.param)
 
 
 @dataclass(frozen=True)
@@ -99,6 +112,24 @@ def test_kafkas_compactions_are_right(name: str, corpus_dir: Path) -> None:
         wrong = [(one.reason, one.offset) for one in found.findings]
         mistake = MISTAKEN.get((name, cleaning.number))
         assert wrong == ([] if mistake is None else [mistake])
+
+
+@pytest.mark.parametrize("name", [name for name in scenarios() if name not in NOT_CLEANED])
+def test_the_kernels_prove_what_the_reference_finds_right(
+    name: str, corpus_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And as many keys; old formats alone are left to the reference."""
+    if name in CORRUPT:
+        return
+    monkeypatch.setattr(rule, "is_worth_it", lambda _: False)
+    for cleaning in cleanings(corpus_dir, name):
+        found = cleaning.judged()
+        logs = [UnifiedLog(open_partition(str(one / "orders-0")))
+                for one in (cleaning.after, cleaning.before)]  # fmt: skip
+        keys = proved_keys(logs[0], logs[1], found.bounds)
+        is_old = any(piece.batch.magic < 2 for log in logs for segment in log.segments
+                     for piece in pieces_of(Path(segment.log.path)))  # fmt: skip
+        assert keys == (None if found.findings or is_old else found.keys), cleaning.number
 
 
 @pytest.mark.parametrize("name", sorted(NOT_CLEANED))
@@ -336,3 +367,13 @@ def test_leader_epochs_that_are_others(corpus_dir: Path, tmp_path: Path) -> None
     version, count, *entries = path.read_text().splitlines()
     path.write_text("\n".join([version, str(int(count) - 1), *entries[1:]]) + "\n")
     assert log.findings() == [(Reason.EPOCHS_CHANGED, None, None)]
+
+
+def test_a_leader_that_came_later_does_not_count(corpus_dir: Path, tmp_path: Path) -> None:
+    """A broker that starts on the cleaned log notes an epoch at its end, without a record."""
+    log = spoiled(corpus_dir, tmp_path, "mixed_epochs")
+    path = log.partition / "leader-epoch-checkpoint"
+    version, count, *entries = path.read_text().splitlines()
+    end = UnifiedLog(open_partition(str(log.partition))).log_end_offset
+    path.write_text("\n".join([version, str(int(count) + 1), *entries, f"99 {end}"]) + "\n")
+    assert log.findings() == []
