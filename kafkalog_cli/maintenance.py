@@ -11,7 +11,7 @@ from kafkalog.errors import NotAKafkaFileError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
 from kafkalog.names import FileKind, FileState
 from kafkalog.runs import Run
-from kafkalog.runs.requirements import log_dir_around
+from kafkalog.runs.requirements import log_dir_around, require_no_backup
 from kafkalog.storage import LogDirLock
 from kafkalog_cli.render.configs import tell_metadata
 from kafkalog_cli.render.diagnostics import show_note
@@ -69,12 +69,15 @@ def maintenance(
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: there is no such thing.
         LogDirInUseError: a broker has it.
+        RefusedError: it is to be changed, and is the backup of a run.
         UnwritableError: it is to be changed, and is read-only.
         Also what `Run` raises.
     """
-    log_dir = log_dir_around(target_at(path, of_log=of_log))
+    target = target_at(path, of_log=of_log)
+    log_dir = log_dir_around(target)
     run = None
     if in_place:
+        require_no_backup(target)
         run = Run(log_dir, command=command, arguments=sys.argv[1:], backup=backup)
     reading = nullcontext() if run is not None or log_dir is None else LogDirLock(log_dir)
     with reading, run or nullcontext():

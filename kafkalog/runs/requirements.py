@@ -13,6 +13,7 @@ from kafkalog.errors import RefusedError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
 from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
+from kafkalog.runs.journal import JOURNAL_NAME
 from kafkalog.runs.run import CLEAN_SHUTDOWN
 
 if TYPE_CHECKING:
@@ -37,6 +38,22 @@ def log_dir_around(target: LogDir | PartitionDir) -> str | None:
     if any(os.path.lexists(os.path.join(parent, name)) for name in _TOP_FILES):
         return parent
     return None
+
+
+def require_no_backup(target: LogDir | PartitionDir) -> None:
+    """It is not what a run keeps for `undo`, nor a part of it.
+
+    Raises:
+        RefusedError: the journal of a run lies there.
+    """
+    path = os.path.abspath(target.path)
+    place = path if isinstance(target, LogDir) else os.path.dirname(path)
+    if os.path.lexists(os.path.join(place, JOURNAL_NAME)):
+        raise RefusedError(
+            "This is the backup of a run: changed, it would bring nothing back.",
+            path=target.path,
+            hint=f"`kafkalog undo {place}` takes the run back; work on a copy of it otherwise.",
+        )
 
 
 def mode_to_judge_by(log_dir: str | None) -> StartMode:

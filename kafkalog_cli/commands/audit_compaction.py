@@ -31,7 +31,10 @@ def audit_compaction(
     cleaner_offset: Annotated[
         int | None,
         typer.Option(
-            "--cleaner-offset", metavar="N", min=0, help="Instead of the checkpoint's: its end."
+            "--cleaner-offset",
+            metavar="N",
+            min=0,
+            help="Up to where it was compacted, if not the checkpoint's.",
         ),
     ] = None,
     first_dirty_offset: Annotated[

@@ -97,10 +97,8 @@ def compact(
 
     Of each key the latest record is kept, up to the high watermark and the first open transaction;
     the active segment stays as it is. Tombstones, aborted records and markers go when a broker
-    would let them go. Of a log directory those partitions are taken that a broker would take, the
-    filthiest first.
-
-    `.deleted` files that a broker left go, as they do when it starts.
+    would let them go, and .deleted files that it left as when it starts. Of a log directory those
+    partitions are taken that a broker would take, the filthiest first.
 
     Without --in-place and --to nothing is written. All of a log is read and judged before any of it
     is changed; no broker may run on it, and its next start must have nothing to do: after a crash

@@ -15,7 +15,6 @@ from kafkalog_cli.options import (
     LogStartOption,
     MetadataDirOption,
     NowOption,
-    PathsArgument,
     PropertiesOption,
     TopicFirstOption,
     UtcOption,
@@ -36,7 +35,12 @@ if TYPE_CHECKING:
 
 
 def simulate_retention(
-    paths: PathsArgument,
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH", help="Log directory or partition directory.", show_default=False
+        ),
+    ],
     config: ConfigOption = None,
     properties: PropertiesOption = None,
     topic_first: TopicFirstOption = False,

@@ -144,6 +144,18 @@ def test_what_a_broker_left_goes_and_comes_back(
     assert state(log_dir) == before
 
 
+def test_a_backup_is_no_log_directory(log_dir: Path, tmp_path: Path, kafkalog: Run) -> None:
+    """It looks like one, but is for `undo` alone."""
+    backup = tmp_path / "backup"
+    assert kafkalog("compact", log_dir, *COMPACTED, *IN_PLACE, "--backup", backup).status == 0
+    before = everything(backup)
+    for command, words in COMMANDS.items():
+        for path in (backup, backup / "orders-0"):
+            result = kafkalog(command, path, *words, *IN_PLACE)
+            assert (result.status, "kafkalog undo" in result.stderr) == (4, True), command
+    assert everything(backup) == before
+
+
 @every_command
 def test_a_read_only_directory_is_refused_and_can_be_planned(
     command: str, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
