@@ -74,7 +74,6 @@ def audit_compaction(
 
     \b
     kafkalog audit-compaction customers-0 --cleaner-offset 20
-    kafkalog audit-compaction /var/lib/kafka --original /backup/kafka
     kafkalog audit-compaction customers-0 --cleaner-offset 20 --original backup/customers-0
     """
     from functools import partial
