@@ -69,7 +69,7 @@ def recovery_row(
 
 @dataclass(frozen=True, slots=True)
 class RecoverySummary:
-    """What all partitions come to; `scan_rate` in bytes a second."""
+    """What all partitions come to; `scan_rate`, in bytes a second, is an assumption."""
 
     plans: tuple[RecoveryPlan, ...]
     performed: int
@@ -120,9 +120,10 @@ def print_recovery_summary(summary: RecoverySummary, *, exact: bool) -> None:
     rate = size_cell(summary.scan_rate, exact=exact)
     total = f"{len(summary.plans)} partitions, {summary.changed} to change"
     time = _duration(summary.scan_ms / 1000)
+    assumed = f"some {time} at an assumed {rate} a second"
     lines = [
         f"{total}; {summary.records_lost} records are lost",
-        f"a broker scans {scan} at such a start: some {time} at {rate} a second",
+        f"a broker scans {scan} at such a start: {assumed}",
     ]
     if summary.in_place:
         lines.append(f"{summary.performed} recovered")
