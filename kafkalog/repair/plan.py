@@ -11,7 +11,7 @@ from kafkalog.recovery import RebuildIndexes, StartInProgress, checkpointed, usu
 from kafkalog.recovery.directory import LOG, SWAP, Content, segment_file
 from kafkalog.repair.model import Fate, FileChange, RecoveryPlan
 from kafkalog.repair.outcome import contents_of, is_left_over, whole_entries
-from kafkalog.runs.run import CLEAN_SHUTDOWN
+from kafkalog.runs.clean_mark import has_mark
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def plan_recovery(
         tuple(sorted(changes, key=lambda change: change.name)),
         _bytes_to_scan(predicted, before),
         checkpointed(parent, HIGH_WATERMARKS, partition),
-        os.path.lexists(os.path.join(parent, CLEAN_SHUTDOWN)),
+        has_mark(parent),
     )
 
 

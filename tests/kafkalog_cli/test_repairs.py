@@ -145,6 +145,25 @@ def test_undo_brings_a_recovered_partition_back(
     assert files(partition) == before
 
 
+def test_undo_brings_the_mark_of_a_clean_shutdown_back_once(
+    damaged: Any, kafkalog: Any, tmp_path: Path
+) -> None:
+    """With the log it was true of; after that it is the broker's, who may have had a crash."""
+    partition = damaged("crc_active_mid")
+    mark = partition.parent / ".kafka_cleanshutdown"
+    mark.write_text('{"version":0,"brokerEpoch":7}')
+    backup = tmp_path / "backup"
+    kafkalog("recover", partition, *IN_PLACE, "--force", "--from", "start", "--backup", backup)
+    assert not mark.exists()
+    assert kafkalog("undo", backup).status == 0
+    assert not mark.exists(), "a plan changes nothing"
+    assert kafkalog("undo", backup, "--in-place", "--yes").status == 0
+    assert mark.read_text() == '{"version":0,"brokerEpoch":7}'
+    mark.unlink()
+    assert kafkalog("undo", backup, "--in-place", "--yes").status == 0
+    assert not mark.exists()
+
+
 def test_a_log_that_no_broker_loads_is_left_as_it_is(damaged: Any, kafkalog: Any) -> None:
     partition = damaged("epoch_garbage")
     before = files(partition)
