@@ -301,7 +301,7 @@ RECOVERIES = {
     StartMode.FULL: ("offset_overflow_split",),
     StartMode.CLEAN: ("index_missing_all", "swap_c_swap_sources_intact"),
 }
-BACKED_UP = (("crc_old_segment", True), ("torn_keep_16", False))
+BACKED_UP = (("offset_overflow_split", True), ("crc_active_mid", False))
 """Recoveries that are taken back, and whether there is the mark of a clean shutdown before."""
 COMMANDS = [
     Command("apply-retention", trim),
