@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import platform
@@ -41,6 +42,7 @@ def main() -> None:
     options = parse_arguments()
     _check_what_is_needed()
     broker_data.build()
+    _compile_modules()
     with tempfile.TemporaryDirectory(prefix="kafkalog-benchmarks-") as scratch:
         data = options.data or Path(scratch)
         data.mkdir(parents=True, exist_ok=True)
@@ -74,6 +76,12 @@ def _check_what_is_needed() -> None:
         raise SystemExit(missing)
     if not KAFKALOG.exists():
         raise SystemExit(f"There is no {KAFKALOG}: pip install --editable '.[dev]'")
+
+
+def _compile_modules() -> None:
+    """As pip does with what it installs, wherever Python itself is told to write no bytecode."""
+    for package in ("formats", "kafkalog", "kafkalog_cli"):
+        compileall.compile_dir(Path(__file__).parents[1] / package, quiet=2)
 
 
 def _measure(options: argparse.Namespace, data: Path, scratch: Path) -> Results:

@@ -65,7 +65,7 @@ REPAIR_TYPES = {
             "records_lost": (INT, "records that go"),
             "bytes_lost": (INT, "bytes of logs that go"),
             "bytes_to_scan": (INT, "bytes that a broker scans at such a start"),
-            "scan_rate": (INT, "bytes a second that are assumed for that"),
+            "scan_rate": (INT, "bytes a second that a broker is assumed to scan (--scan-rate)"),
             "scan_ms": (INT, "milliseconds that it takes then"),
         },
     ),

@@ -52,6 +52,8 @@ ABORTED_TXN_SIZE: Final = 34
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
+ABORT: Final = 0
+COMMIT: Final = 1
 CONTROL_TYPE_NAMES: Final = (
     "ABORT",
     "COMMIT",

@@ -12,8 +12,6 @@ from construct import Construct, GreedyBytes, Int16sb, Int32sb, Struct
 
 from formats.message_schema import by_key, schema_with_rest
 
-ABORT: Final = 0
-COMMIT: Final = 1
 LEADER_CHANGE: Final = 2
 SNAPSHOT_HEADER: Final = 3
 SNAPSHOT_FOOTER: Final = 4

@@ -1,29 +1,17 @@
 """What control records say: as values, and as Kafka's dump tool prints it.
 
 Follows `ControlRecordType`, `EndTransactionMarker`, `ControlRecordUtils` and `DumpLogSegments` of
-Kafka 4.3.
+Kafka 4.3. The schemas are loaded for the first record: most logs have none.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, NoReturn
 
-from construct import ConstructError
-
-from formats.constants import CONTROL_TYPE_NAMES
-from formats.control_record import (
-    ABORT,
-    COMMIT,
-    LEADER_CHANGE,
-    ControlRecordKey,
-    EndTxnMarker,
-    kraft_value,
-)
-from formats.message_schema import by_key
+from formats.constants import ABORT, COMMIT, CONTROL_TYPE_NAMES
 from kafkalog.errors import CorruptDataError
 from kafkalog.java_text import java_json
 from kafkalog.model import ControlRecord, Record
-from kafkalog.payload_json import message_json
 
 _KRAFT_LABELS: Final = {
     2: "LeaderChange:",  # the only one with a colon
@@ -41,6 +29,8 @@ def control_record(record: Record) -> ControlRecord:
         CorruptDataError: key or value is too short or no such message
             (`control-record-malformed`); the versions of key and marker must not be negative.
     """
+    from formats.control_record import ControlRecordKey, EndTxnMarker
+
     key = _parse(ControlRecordKey, record, "key")
     if key.version < 0:
         _fail(record, f"the key has version {key.version}")
@@ -73,6 +63,10 @@ def control_text(record: Record) -> str:
 
 def _kraft_fields(type_id: int, record: Record) -> dict[str, object]:
     """Fields as JSON values; a LeaderChange is written by the version that it claims to have."""
+    from formats.control_record import LEADER_CHANGE, kraft_value
+    from formats.message_schema import by_key
+    from kafkalog.payload_json import message_json
+
     codec, found = kraft_value(type_id), by_key("control", type_id)
     if codec is None or found is None:
         _fail(record, f"type {type_id} has no schema")
@@ -85,6 +79,8 @@ def _parse(codec: Any, record: Record, part: str) -> Any:
     data = record.key if part == "key" else record.value
     if data is None:
         _fail(record, f"the {part} is null")
+    from construct import ConstructError
+
     try:
         return codec.parse(data)
     except ConstructError as error:

@@ -12,10 +12,6 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from formats.clean_shutdown import CleanShutdown
-from formats.partition_metadata import PartitionMetadata
-from formats.quorum_state import QuorumState
-from formats.remote_log_snapshot import RemoteLogSnapshot
 from kafkalog.checkpoints import read_number_pairs
 from kafkalog.errors import CorruptDataError
 from kafkalog.names import FileKind
@@ -93,6 +89,8 @@ def read_topic_id(path: str) -> str:
 
     As for Kafka, a line counts by its place and what is behind the colon, not by its key.
     """
+    from formats.partition_metadata import PartitionMetadata
+
     lines = parse(PartitionMetadata, read_file(path, _SIZE_MAX), path)
     values = [line.value for line in lines[:2] if line.separator and ":" not in line.value]
     if len(values) < 2:
@@ -118,6 +116,8 @@ def uuid_bytes(text: str) -> bytes | None:
 
 def read_quorum_state(path: str) -> dict[str, Any]:
     """The object in `quorum-state`, Kafka's own names; raises as `read_properties`."""
+    from formats.quorum_state import QuorumState
+
     first_line = re.split(rb"[\r\n]", read_file(path, _SIZE_MAX), maxsplit=1)[0]
     state = dict(parse(QuorumState, first_line, path))
     version = state.get("data_version")
@@ -136,6 +136,8 @@ def read_quorum_state(path: str) -> dict[str, Any]:
 
 def read_clean_shutdown(path: str) -> dict[str, Any]:
     """The object in `.kafka_cleanshutdown`, empty up to Kafka 3.6; raises as `read_properties`."""
+    from formats.clean_shutdown import CleanShutdown
+
     reference = "clean-shutdown-unreadable"
     mark = dict(parse(CleanShutdown, read_file(path, _SIZE_MAX), path, reference=reference) or {})
     if mark and type(mark.get("brokerEpoch")) is not int:
@@ -151,6 +153,8 @@ def read_remote_log_file(path: str, kind: FileKind) -> dict[str, Any]:
     """
     if kind == FileKind.REMOTE_LOG_OFFSETS:
         return {str(partition): offset for partition, offset in read_number_pairs(path)}
+    from formats.remote_log_snapshot import RemoteLogSnapshot
+
     snapshot = parse(RemoteLogSnapshot, read_file(path), path)
     return {
         "version": snapshot.version,

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import importlib
+from typing import Annotated, Any, Final
 
 import typer
-
-from kafkalog_cli.commands.apply_retention import apply_retention
-from kafkalog_cli.commands.audit_compaction import audit_compaction
-from kafkalog_cli.commands.compact import compact
-from kafkalog_cli.commands.dump_segment import dump_segment
-from kafkalog_cli.commands.explain import explain
-from kafkalog_cli.commands.kafka_dump_log import dump_files
-from kafkalog_cli.commands.lookup_offset import lookup_offset
-from kafkalog_cli.commands.ls import ls
-from kafkalog_cli.commands.rebuild_index import rebuild_index
-from kafkalog_cli.commands.recover import recover
-from kafkalog_cli.commands.salvage import salvage
-from kafkalog_cli.commands.simulate_retention import simulate_retention
-from kafkalog_cli.commands.simulate_roll import simulate_roll
-from kafkalog_cli.commands.undo import undo
-from kafkalog_cli.commands.verify import verify
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _EPILOG = (
     "Exit status: 0 fine, 1 defects or not found, 2 usage, 3 unreadable, 4 refused, "
     "5 unsupported, 6 corrupt, 7 limit hit."
 )
+
+_COMMANDS: Final = {
+    "ls": "List log directories, partitions, segments or files.",
+    "dump-segment": "Show what is in any file Kafka writes.",
+    "lookup-offset": "Find a record by offset or time, as the broker does.",
+    "verify": "Check log directories, partitions or files.",
+    "explain": "Say what a finding means and what to do.",
+    "salvage": "Copy every sound batch past any damage into a new log.",
+    "recover": "Do what a broker's unclean start would, before it.",
+    "rebuild-index": "Make indexes anew from the log.",
+    "simulate-retention": "Say what retention would delete, when and why.",
+    "apply-retention": "Remove what retention would delete.",
+    "undo": "Bring back what a run with --backup changed.",
+    "audit-compaction": "Prove that a log is correctly compacted.",
+    "simulate-roll": "Say where segments would end under given configs.",
+    "compact": "Compact partitions as a broker's cleaner does.",
+}
+"""Name to summary; `a-b` is the function `a_b` in the module of that name."""
 
 
 def _version(value: bool) -> None:
@@ -72,11 +72,18 @@ def _kafka_dump_log(context: typer.Context) -> int:
     kafkalog kafka-dump-log --deep-iteration --print-data-log --files 00000000000000000000.log
     kafkalog kafka-dump-log --offsets-decoder --files __consumer_offsets-0/00000000000000000000.log
     """
+    from kafkalog_cli.commands.kafka_dump_log import dump_files
+
     return dump_files(context.args)
 
 
-def command_group() -> Any:
-    """All commands as one click group."""
+def command_group(only: str | None = None) -> Any:
+    """The commands as one click group.
+
+    Args:
+        only: the name of the one command that is wanted; where there is none of that name, and for
+            None, all are there. Each costs time: its module is loaded, its options are looked at.
+    """
     app = typer.Typer(
         name="kafkalog",
         callback=_root,
@@ -86,24 +93,10 @@ def command_group() -> Any:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    commands: dict[Callable[..., int], str] = {
-        ls: "List log directories, partitions, segments or files.",
-        dump_segment: "Show what is in any file Kafka writes.",
-        lookup_offset: "Find a record by offset or time, as the broker does.",
-        verify: "Check log directories, partitions or files.",
-        explain: "Say what a finding means and what to do.",
-        salvage: "Copy every sound batch past any damage into a new log.",
-        recover: "Do what a broker's unclean start would, before it.",
-        rebuild_index: "Make indexes anew from the log.",
-        simulate_retention: "Say what retention would delete, when and why.",
-        apply_retention: "Remove what retention would delete.",
-        undo: "Bring back what a run with --backup changed.",
-        audit_compaction: "Prove that a log is correctly compacted.",
-        simulate_roll: "Say where segments would end under given configs.",
-        compact: "Compact partitions as a broker's cleaner does.",
-    }
-    for command, summary in commands.items():
-        app.command(short_help=summary)(command)
+    for name in (only,) if only in _COMMANDS else _COMMANDS:
+        module = name.replace("-", "_")
+        command = getattr(importlib.import_module(f"kafkalog_cli.commands.{module}"), module)
+        app.command(short_help=_COMMANDS[name])(command)
     app.command(
         name="kafka-dump-log",
         short_help="Take the options of kafka-dump-log.sh, print its bytes.",

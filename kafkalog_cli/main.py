@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
 import sys
 
 EXIT_INTERRUPTED = 130
+_OBJECTS_BETWEEN_COLLECTIONS = 20_000  # loading modules makes many objects, and hardly any garbage
 
 
 def main() -> None:
@@ -17,6 +19,7 @@ def main() -> None:
     """
     from kafkalog.columnar.cache import on_compile
 
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own threads: started, never used
     on_compile.append(_say_compiling)
@@ -69,7 +72,8 @@ def _run_command(argv: list[str]) -> int:
     from kafkalog_cli.render.diagnostics import show_words
 
     try:
-        status = command_group().main(args=argv, prog_name="kafkalog", standalone_mode=False)
+        group = command_group(argv[0] if argv else None)
+        status = group.main(args=argv, prog_name="kafkalog", standalone_mode=False)
     except typer.Exit as stop:
         return stop.exit_code
     except typer.Abort:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from formats.constants import ABORTED_TXN_SIZE, INT64_MAX
-from formats.control_record import ABORT
+from formats.constants import ABORT, ABORTED_TXN_SIZE, INT64_MAX
 from kafkalog.check import producer_rows as r
 from kafkalog.check import producer_states as p
 from kafkalog.columnar import header_table as h

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import constants as c
-from formats.control_record import ABORT, COMMIT
+from formats.constants import ABORT, COMMIT
 from kafkalog.check.batch_checks import running_max
 from kafkalog.check.removed_offsets import RemovedOffsets
 from kafkalog.columnar import header_table as h

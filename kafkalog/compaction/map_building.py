@@ -140,7 +140,7 @@ class MapBuilding:
                 assert chunk is not None, "the log was checked"
                 headers = chunk.headers
                 discardable = discardable_among(
-                    self._transactions, chunk, headers, path, self._first
+                    self._transactions, chunk, headers, path, self._start
                 )
                 for rows in chunk.decode(np.ones(chunk.count, np.bool_)):
                     assert isinstance(rows, Rows), "no batch is left over"

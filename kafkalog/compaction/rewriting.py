@@ -8,8 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formats import constants as c
-from formats.record import Record as RecordSchema
-from formats.record_batch import Attributes, RecordBatch
 from kafkalog.checksums import crc32c
 from kafkalog.codecs import compress
 from kafkalog.model import TimestampType
@@ -30,6 +28,8 @@ def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -
         records: the kept ones, in order.
         horizon_ms: the delete horizon, None without one; it takes the place of the base timestamp.
     """
+    from formats.record import Record as RecordSchema
+
     is_legacy = batch.magic < 2
     base_offset = records[0].offset if is_legacy else batch.base_offset
     last_offset = records[-1].offset if is_legacy else batch.last_offset
@@ -91,6 +91,8 @@ def _built(
     count: int,
     body: bytes,
 ) -> bytes:
+    from formats.record_batch import Attributes, RecordBatch
+
     is_legacy = batch.magic < 2
     fields = {
         "base_offset": base_offset,

@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.configs.cluster_metadata import MetadataConfigs, Setting, read_metadata_configs
 from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Definition, Value, names_of
 from kafkalog.configs.parsing import parse_value
 from kafkalog.configs.properties import read_property_lines
+from kafkalog.configs.settings import Setting
 from kafkalog.errors import CorruptDataError, KafkaLogError, UsageError
 from kafkalog.metadata_files import read_meta_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from kafkalog.configs.settings import MetadataConfigs
 
 DEFAULT_SOURCE: Final = "default"
 INTERNAL_SOURCE: Final = "as brokers create it"
@@ -200,6 +202,14 @@ class LogDirConfigs:
     @cached_property
     def metadata(self) -> MetadataConfigs | None:
         """What the metadata log says, None where the directory has none."""
+        try:
+            os.lstat(os.path.join(self.path, _METADATA))
+        except (FileNotFoundError, NotADirectoryError):
+            return None  # so that what decodes records is not loaded
+        except OSError:
+            pass  # who reads it tells
+        from kafkalog.configs.cluster_metadata import read_metadata_configs
+
         return read_metadata_configs(self.path)
 
     @cached_property

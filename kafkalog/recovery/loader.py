@@ -60,6 +60,7 @@ class Loader:
         check_crc: whether scans compare checksums, as a broker's do.
         trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
             else they are built.
+        progress: called with the bytes that scans have read since the last call.
 
     After `load`, `segments`, `producers`, `log_end_offset` and `recovery_point` hold the outcome,
     and `tidying_count` how many of the actions came before the segments were looked at.
@@ -77,6 +78,7 @@ class Loader:
         log_start_checkpoint: int,
         check_crc: bool = True,
         trusts_swaps: bool = True,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
         self.directory = directory
         self.epochs = epochs
@@ -87,6 +89,7 @@ class Loader:
         self.log_start_checkpoint = log_start_checkpoint
         self.check_crc = check_crc
         self.trusts_swaps = trusts_swaps
+        self._progress = progress
         self.tidying_count = 0
         self.producers = ProducerStates(directory, config, now_ms)
         self.segments: dict[int, SegmentState] = {}
@@ -246,7 +249,9 @@ class Loader:
             segment.base_offset,
             is_clean=False,
         )
-        recovery = SegmentRecovery(segment, producers, self.epochs, check_crc=self.check_crc)
+        recovery = SegmentRecovery(
+            segment, producers, self.epochs, check_crc=self.check_crc, progress=self._progress
+        )
         yield recovery
         truncated = recovery.end(why)
         producers.take_snapshot()

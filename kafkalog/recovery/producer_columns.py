@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import constants as c
-from formats import control_record
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar import record_facts as f
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 NO_MARKER: Final = f.NO_MARKER
 EMPTIED: Final = f.EMPTIED
-ABORT: Final = control_record.ABORT
-COMMIT: Final = control_record.COMMIT
+ABORT: Final = c.ABORT
+COMMIT: Final = c.COMMIT
 
 Row = tuple[int, int, int, int, int, int, int, bool, int, int, int]
 

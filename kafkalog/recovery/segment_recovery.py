@@ -18,6 +18,8 @@ from kafkalog.recovery.walk import Walker, walk
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.columnar.headers import Stretch
     from kafkalog.recovery.batches import Frame
     from kafkalog.recovery.epochs import LeaderEpochs
@@ -45,6 +47,7 @@ class SegmentRecovery(Walker):
         producers: their states at the base offset; brought up to the end.
         epochs: gets the epochs of the batches.
         check_crc: whether checksums are compared; they are taken to be right where not.
+        progress: called with the size of what was taken in, in bytes.
     """
 
     def __init__(
@@ -54,11 +57,13 @@ class SegmentRecovery(Walker):
         epochs: LeaderEpochs,
         *,
         check_crc: bool = True,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
         self.segment = segment
         self._producers = producers
         self._epochs = epochs
         self._check_crc = check_crc
+        self._progress = progress
         self._indexes = IndexBuild(segment.base_offset, segment.config)
         self._aborted = AbortedList()
         self._appends = AppendsOneByOne(producers, self._aborted)
@@ -118,13 +123,18 @@ class SegmentRecovery(Walker):
             self._note_epochs(part.part(0, stopped.ordinal + 1))
             raise stopped.refusal from stopped
         self._note_epochs(part)
-        self._valid += part.size_bytes
+        self._take(part.size_bytes)
         self._next_offset = int(headers[h.LAST_OFFSET, -1]) + 1
         # Legacy messages have no producers: the states stay where they are.
         of_producers = headers[h.LAST_OFFSET, headers[h.MAGIC] >= 2]
         if len(of_producers):
             self._producers.end_offset = int(of_producers[-1]) + 1
         return count
+
+    def _take(self, size_bytes: int) -> None:
+        self._valid += size_bytes
+        if self._progress is not None:
+            self._progress(size_bytes)
 
     def _note_epochs(self, part: Stretch) -> None:
         import numpy as np
@@ -142,7 +152,7 @@ class SegmentRecovery(Walker):
         if not self.segment.fits(frame.last_offset):
             raise OffsetOverflowError(self.segment, bytes(self._aborted.data))
         self._indexes.batch(frame.batch.max_timestamp, frame.last_offset, self._valid)
-        self._valid += frame.size_bytes
+        self._take(frame.size_bytes)
         self._next_offset = frame.next_offset
         if frame.magic >= 2:
             epoch, latest = frame.batch.partition_leader_epoch, self._epochs.latest

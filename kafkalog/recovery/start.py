@@ -112,6 +112,7 @@ class StartInProgress:
             taken to be right, which is told as an assumption.
         trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
             else they are built.
+        progress: called with the bytes that scans have read since the last call.
 
     Attributes:
         partition: the directory.
@@ -131,12 +132,14 @@ class StartInProgress:
         tell: Callable[[str, bytes], None] | None = None,
         check_crc: bool = True,
         trusts_swaps: bool = True,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
         self.partition = partition
         self._around = _circumstances(partition, mode, recovery_point, log_start_checkpoint)
         self._config = config
         self._check_crc = check_crc
         self._trusts_swaps = trusts_swaps
+        self._progress = progress
         self._directory = Directory(partition, tell)
         self._begun: Loader | None = None
         self._loader: Loader | None = None  # when it has come to its end
@@ -211,6 +214,7 @@ class StartInProgress:
             log_start_checkpoint=around.log_start,
             check_crc=self._check_crc,
             trusts_swaps=self._trusts_swaps,
+            progress=self._progress,
         )
         self._begun = loader
         yield from loader.load(is_deleted=self.partition.state == DirectoryState.DELETE)

@@ -11,10 +11,12 @@ from kafkalog.recovery import RebuildIndexes, StartInProgress, checkpointed, usu
 from kafkalog.recovery.directory import LOG, SWAP, Content, segment_file
 from kafkalog.repair.model import Fate, FileChange, RecoveryPlan
 from kafkalog.repair.outcome import contents_of, is_left_over, whole_entries
-from kafkalog.runs.run import CLEAN_SHUTDOWN
+from kafkalog.runs.clean_mark import has_mark
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import PredictedStart, StartConfig, StartMode
 
@@ -25,7 +27,11 @@ _NEW_PART = "it is new"  # why a segment that a split makes gets indexes: nothin
 
 
 def plan_recovery(
-    partition: PartitionDir, mode: StartMode, config: StartConfig | None = None
+    partition: PartitionDir,
+    mode: StartMode,
+    config: StartConfig | None = None,
+    *,
+    progress: Callable[[int], None] | None = None,
 ) -> RecoveryPlan:
     """What a recovery would do with a partition directory.
 
@@ -33,6 +39,7 @@ def plan_recovery(
         partition: the directory.
         mode: as which start of a broker.
         config: what the outcome depends on; None: Kafka's defaults.
+        progress: called with the bytes that scans have read since the last call.
 
     Raises:
         UnreadableError: a file cannot be read.
@@ -42,7 +49,9 @@ def plan_recovery(
     """
     config = with_clock(config or usual_config(partition))
     told = _Differences(partition)
-    start = StartInProgress(partition, mode, config=config, tell=told, trusts_swaps=False)
+    start = StartInProgress(
+        partition, mode, config=config, tell=told, trusts_swaps=False, progress=progress
+    )
     predicted = start.end()
     before = contents_of(partition)
     left_over = [name for name in before if is_left_over(name)]
@@ -64,7 +73,7 @@ def plan_recovery(
         tuple(sorted(changes, key=lambda change: change.name)),
         _bytes_to_scan(predicted, before),
         checkpointed(parent, HIGH_WATERMARKS, partition),
-        os.path.lexists(os.path.join(parent, CLEAN_SHUTDOWN)),
+        has_mark(parent),
     )
 
 

@@ -76,6 +76,7 @@ def compare_indexes(
     partition: PartitionDir,
     config: StartConfig | None = None,
     base_offsets: Collection[int] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[IndexComparison, ...]:
     """What a rebuild would make of the indexes of a partition. Nothing is written.
 
@@ -83,6 +84,7 @@ def compare_indexes(
         partition: the directory.
         config: sizes and density of the indexes; None: Kafka's defaults.
         base_offsets: the segments; None: all.
+        progress: called with the bytes of these that were scanned since the last call.
 
     Returns:
         The indexes by segment, then kind.
@@ -96,7 +98,7 @@ def compare_indexes(
         for the producers and the indexes of a few segments.
     """
     comparing = _Comparing(partition, base_offsets)
-    _scan(partition, config, base_offsets, comparing)
+    _scan(partition, config, base_offsets, comparing, progress)
     return comparing.result()
 
 
@@ -105,6 +107,7 @@ def rebuild_indexes(
     run: Run,
     config: StartConfig | None = None,
     base_offsets: Collection[int] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[IndexComparison, ...]:
     """Make the indexes of a partition anew.
 
@@ -115,7 +118,7 @@ def rebuild_indexes(
     Args:
         partition: the directory.
         run: holds the lock of the log directory.
-        config, base_offsets: as those of `compare_indexes`.
+        config, base_offsets, progress: as those of `compare_indexes`.
 
     Returns:
         The indexes as they were, as `compare_indexes` does.
@@ -136,7 +139,7 @@ def rebuild_indexes(
         staging = Staging(changing.changes, partition, INDEXES)
         try:
             comparing = _Comparing(partition, base_offsets, staging)
-            start = _scan(partition, config, base_offsets, comparing)
+            start = _scan(partition, config, base_offsets, comparing, progress)
             new = {name: start.contents[name] for name in names if name in start.contents}
             Settlement(changing.changes, before, {**before, **new}, staging).perform()
         finally:
@@ -175,6 +178,7 @@ def _scan(
     config: StartConfig | None,
     base_offsets: Collection[int] | None,
     tell: Callable[[str, bytes], None],
+    progress: Callable[[int], None] | None,
 ) -> StartInProgress:
     """A clean start on the directory as if the segments had no offset index."""
     if any(entry.name.name.endswith((CLEANED, SWAP, DELETED)) for entry in partition.files):
@@ -190,6 +194,7 @@ def _scan(
         StartMode.CLEAN,
         config=with_clock(config or usual_config(partition)),
         tell=tell,
+        progress=progress,
     )
     _require_sound(partition, start.end())
     return start

@@ -24,6 +24,8 @@ from kafkalog.runs.requirements import require_own_files
 from kafkalog.storage import require_writable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import PredictedStart
     from kafkalog.repair.model import RecoveryPlan
@@ -53,13 +55,20 @@ class RecoveryDone:
         return self.after.verdict == Verdict.NOTHING
 
 
-def recover(plan: RecoveryPlan, run: Run, *, forced: bool = False) -> RecoveryDone:
+def recover(
+    plan: RecoveryPlan,
+    run: Run,
+    *,
+    forced: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> RecoveryDone:
     """Perform what is planned, then read the directory again.
 
     Args:
         plan: the plan; the directory is as it was when it was made.
         run: holds the lock of the log directory.
         forced: whether records below the high watermark may go.
+        progress: called with the bytes that scans have read since the last call.
 
     On disk after a crash: the partition as it was, or nearer to what is planned; the same recovery,
     or the start of a broker in the same mode, brings it there. Before the first change the mark of
@@ -72,8 +81,8 @@ def recover(plan: RecoveryPlan, run: Run, *, forced: bool = False) -> RecoveryDo
         UnwritableError: a step failed; nothing was changed before the new files were written.
 
     Cost:
-        The scan of the start, and that of the next one to check it; disk space for the indexes
-        that change; memory as `predict_start`, and some 300 bytes a file.
+        The scan of the start, and that of the next one to check it, where anything changes; disk
+        space for the indexes that change; memory as `predict_start`, and some 300 bytes a file.
     """
     require_performable(plan, forced=forced)
     partition = plan.partition
@@ -81,23 +90,29 @@ def recover(plan: RecoveryPlan, run: Run, *, forced: bool = False) -> RecoveryDo
         require_own_files(partition)
         require_writable(partition.path)
         with run.partition(partition, _touched(plan)) as changing:
-            end = _Recovery(plan, changing).perform()
+            end = _Recovery(plan, changing, progress).perform()
             partition = open_partition(partition.path)
     else:
         assert plan.predicted.loaded is not None, "else it is refused"
         end = plan.predicted.loaded.log_end_offset
-    is_clean = plan.predicted.mode == StartMode.CLEAN
+    mode = StartMode.CLEAN if plan.predicted.mode == StartMode.CLEAN else StartMode.UNCLEAN
+    if mode == plan.predicted.mode and not plan.changes:
+        return RecoveryDone(end, plan.predicted)
     after = StartInProgress(
         partition,
-        StartMode.CLEAN if is_clean else StartMode.UNCLEAN,
+        mode,
         log_start_checkpoint=plan.predicted.log_start_checkpoint,
         config=plan.config,
+        progress=progress,
     ).end()
     return RecoveryDone(end, after)
 
 
 def _start(
-    plan: RecoveryPlan, partition: PartitionDir, tell: Staging | None = None
+    plan: RecoveryPlan,
+    partition: PartitionDir,
+    tell: Staging | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> StartInProgress:
     """The start that was planned, on the directory as it is now."""
     return StartInProgress(
@@ -108,6 +123,7 @@ def _start(
         config=plan.config,
         tell=tell,
         trusts_swaps=False,
+        progress=progress,
     )
 
 
@@ -122,8 +138,14 @@ def _touched(plan: RecoveryPlan) -> set[str]:
 class _Recovery:
     """The steps on one partition."""
 
-    def __init__(self, plan: RecoveryPlan, changing: PartitionRun) -> None:
+    def __init__(
+        self,
+        plan: RecoveryPlan,
+        changing: PartitionRun,
+        progress: Callable[[int], None] | None,
+    ) -> None:
         self._plan = plan
+        self._progress = progress
         self._changing = changing
         self._changes = changing.changes
         self._path = plan.partition.path
@@ -180,7 +202,7 @@ class _Recovery:
         partition = self._reopened()
         staging = Staging(self._changes, partition)
         try:
-            start = _start(self._plan, partition, staging)
+            start = _start(self._plan, partition, staging, self._progress)
             loaded = start.end().loaded
             assert loaded is not None, "the plan says so"
             after = whole_entries(start.contents)

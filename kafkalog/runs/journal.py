@@ -8,7 +8,9 @@ A line is synced before what follows it is done. Each is an object whose `type` 
   their directory `kept_in` the backup; `done` with what is there `after`; `aborted` with a
   `reason`; `undoing` with the name of the directory that is built `beside`; `undone`;
 - `file`: a file was made in a partition, or is shorter: only its facts, it may be renamed;
-- `offset`: an entry of a checkpoint is about to change to `offset`.
+- `offset`: an entry of a checkpoint is about to change to `offset`;
+- `mark`: its `state` says what is about to happen to the mark of a clean shutdown, which the backup
+  has: `removed`, or `restored`, when everything else is as it was.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from kafkalog.runs.listing import FileStatus, Listing
 from kafkalog.source import read_file
 
 JOURNAL_NAME: Final = "journal.ndjson"
+MARK_REMOVED: Final = "removed"
+MARK_RESTORED: Final = "restored"
 _SIZE_MAX: Final = 1 << 30  # some hundred thousand partitions
 
 
@@ -92,12 +96,15 @@ class Journal:
         command: of the run.
         log_dir: the log directory; None where copied partitions were changed.
         partitions: by path, in the order the run came to them.
+        lacks_mark: whether the run took the mark of a clean shutdown away, and nobody brought it
+            back.
     """
 
     path: str
     command: str
     log_dir: str | None
     partitions: dict[str, PartitionEntry] = field(default_factory=dict)
+    lacks_mark: bool = False
 
     @property
     def backup(self) -> str:
@@ -119,6 +126,8 @@ class Journal:
             case "offset":
                 set_to = self.partitions[fields["path"]].offsets_set
                 set_to.setdefault(fields["checkpoint"], set()).add(fields["offset"])
+            case "mark":
+                self.lacks_mark = fields["state"] == MARK_REMOVED
 
     def _note_state(self, fields: dict[str, Any]) -> None:
         path, state = fields["path"], PartitionState(fields["state"])

@@ -13,8 +13,8 @@ from kafkalog.errors import RefusedError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
 from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
+from kafkalog.runs.clean_mark import CLEAN_SHUTDOWN
 from kafkalog.runs.journal import JOURNAL_NAME
-from kafkalog.runs.run import CLEAN_SHUTDOWN
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Self
 
 from kafkalog.runs.backup import Backup
-from kafkalog.runs.journal import PartitionState, file_line, state_line
+from kafkalog.runs.clean_mark import has_mark, keep_mark, remove_mark
+from kafkalog.runs.journal import MARK_REMOVED, PartitionState, file_line, state_line
 from kafkalog.runs.listing import FileStatus, Listing
 from kafkalog.runs.offsets import PartitionOffsets
 from kafkalog.runs.restore import require_unchanged, restore
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from kafkalog.storage import Step
 
 _UNFINISHED = (PartitionState.IN_PROGRESS, PartitionState.ABORTED, PartitionState.UNDOING)
-
-
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-"""The mark of a clean shutdown: with it a broker scans nothing."""
 
 
 class Run:
@@ -150,14 +147,13 @@ class PartitionRun:
         self.changes = Changes(partition.path, observe if backup is None else self._note_step)
 
     def forget_clean_shutdown(self) -> None:
-        """Take the mark of a clean shutdown away, so that the next start of a broker scans.
-
-        It is not brought back by `undo`: a scan too many harms nobody.
-        """
-        if self.log_dir is not None:
-            around = Changes(self.log_dir, self._observe)
-            around.remove(CLEAN_SHUTDOWN, missing_ok=True)
-            around.sync_directory()
+        """Take the mark of a clean shutdown away, so that the next start of a broker scans."""
+        if self.log_dir is None or not has_mark(self.log_dir):
+            return
+        if self._backup is not None:
+            keep_mark(self.log_dir, self._backup.path, self._observe)
+            self._backup.note({"type": "mark", "state": MARK_REMOVED})
+        remove_mark(self.log_dir, self._observe)
 
     def set_offset(self, checkpoint: str, offset: int | None) -> None:
         """Put the partition's offset into a checkpoint of the log directory; None: no entry.

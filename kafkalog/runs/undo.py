@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import CorruptDataError
 from kafkalog.names import parse_directory_name
 from kafkalog.runs.checkpoint_files import bring_checkpoints_back
-from kafkalog.runs.journal import PartitionState, encoded, journal_path, read_journal
+from kafkalog.runs.clean_mark import bring_mark_back
+from kafkalog.runs.journal import (
+    MARK_RESTORED,
+    PartitionState,
+    encoded,
+    journal_path,
+    read_journal,
+)
 from kafkalog.runs.listing import Listing
 from kafkalog.runs.restore import offsets_of, require_unchanged, restore
 from kafkalog.storage import AppendedFile, LogDirLock
@@ -78,7 +85,8 @@ def undo(
     """Bring each partition that a run changed back to the bytes, owners and times it had.
 
     Each must be as the run left it, at whatever point that was interrupted, or as it was before.
-    Nothing is changed where one is not. After a crash each partition is the old log or the new one,
+    Nothing is changed where one is not. The mark of a clean shutdown, where the run took it away,
+    comes back last, and once only. After a crash each partition is the old log or the new one,
     whole, and undoing goes on when it is called again.
 
     Args:
@@ -121,6 +129,11 @@ def undo(
                 restore(entry, journal, lambda fields: file.append(encoded(fields)), observe)
             if journal.log_dir is not None:
                 bring_checkpoints_back(journal.log_dir, journal.backup, observe)
+                if journal.lacks_mark:
+                    # Noted first: a mark that comes twice, after a broker was started and killed,
+                    # would keep it from scanning; one that never comes makes it scan too much.
+                    file.append(encoded({"type": "mark", "state": MARK_RESTORED}))
+                    bring_mark_back(journal.log_dir, journal.backup, observe)
     return planned
 
 

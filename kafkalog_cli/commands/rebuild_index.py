@@ -15,6 +15,7 @@ from kafkalog_cli.options import (
     MetadataDirOption,
     NowOption,
     PropertiesOption,
+    QuietOption,
     TopicFirstOption,
     YesOption,
     parse_configs,
@@ -52,6 +53,7 @@ def rebuild_index(
     now: NowOption = None,
     form: FormatOption = Format.TABLE,
     exact: ExactOption = False,
+    quiet: QuietOption = False,
 ) -> int:
     """Make .index, .timeindex and .txnindex anew, as a broker does where an index is missing.
 
@@ -93,7 +95,7 @@ def rebuild_index(
         run = held.run
         with_configs = _with_configs(held, sources, now_ms, outcome)
         # One scan is enough where nobody looks at the plan.
-        compared = _scanned(with_configs, wanted, outcome, run if yes else None)
+        compared = _scanned(with_configs, wanted, outcome, run if yes else None, quiet=quiet)
         indexes = [index for _, _, found in compared for index in found]
         for index in indexes:
             out.write(index)
@@ -103,7 +105,7 @@ def rebuild_index(
             question = f"Rebuild indexes of {counted(len(changed), 'partition')} in {path}?"
             if consents(question, yes=yes):
                 again = [(partition, config) for partition, config, _ in changed]
-                changed = _scanned(again, wanted, outcome, run)
+                changed = _scanned(again, wanted, outcome, run, quiet=quiet)
                 done = {partition.path for partition, _, _ in changed}
         elif run is not None:
             done = {partition.path for partition, _, _ in compared}
@@ -143,20 +145,26 @@ def _scanned(
     segments: Collection[int] | None,
     outcome: Outcome,
     run: Run | None,
+    *,
+    quiet: bool,
 ) -> list[tuple[PartitionDir, StartConfig, tuple[IndexComparison, ...]]]:
     """The indexes of each partition, compared; with a run they are made anew, too."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.repair import compare_indexes, rebuild_indexes
+    from kafkalog_cli.render.progress import byte_progress, share_of
 
     found = []
-    for partition, config in wanted:
-        try:
-            if run is None:
-                indexes = compare_indexes(partition, config, segments)
-            else:
-                indexes = rebuild_indexes(partition, run, config, segments)
-        except KafkaLogError as stop:
-            outcome.error(stop)
-            continue
-        found.append((partition, config, indexes))
+    partitions = [partition for partition, _ in wanted]
+    with byte_progress(partitions, enabled=not quiet) as progress:
+        for partition, config in wanted:
+            try:
+                with share_of(progress, partition.size_bytes) as advance:
+                    if run is None:
+                        indexes = compare_indexes(partition, config, segments, advance)
+                    else:
+                        indexes = rebuild_indexes(partition, run, config, segments, advance)
+            except KafkaLogError as stop:
+                outcome.error(stop)
+                continue
+            found.append((partition, config, indexes))
     return found

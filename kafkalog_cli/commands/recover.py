@@ -16,6 +16,7 @@ from kafkalog_cli.options import (
     MetadataDirOption,
     NowOption,
     PropertiesOption,
+    QuietOption,
     TopicFirstOption,
     YesOption,
     parse_configs,
@@ -60,7 +61,10 @@ def recover(
         bool, typer.Option("--force", help="Cut also below the high watermark.")
     ] = False,
     rate: Annotated[
-        str, typer.Option("--rate", metavar="SIZE", help="What a broker scans a second.")
+        str,
+        typer.Option(
+            "--scan-rate", metavar="SIZE", help="What a broker is assumed to scan a second."
+        ),
     ] = "200MiB",
     config: ConfigOption = None,
     properties: PropertiesOption = None,
@@ -69,15 +73,16 @@ def recover(
     now: NowOption = None,
     form: FormatOption = Format.TABLE,
     exact: ExactOption = False,
+    quiet: QuietOption = False,
 ) -> int:
     """Finish what a crash left, cut torn ends, rebuild indexes: as a broker's unclean start.
 
     Interrupted compactions and deletions are finished or rolled back; segments from the recovery
     point on are scanned, and the log ends at the first batch that is not sound; indexes, producer
-    snapshots and leader epochs are made anew. Without --in-place it only says so, and how much a
-    broker would scan. Records below the high watermark are cut off with --force alone: another
-    replica may still have them, so that replicating the partition anew is better, and salvage keeps
-    what is sound behind the damage.
+    snapshots and leader epochs are made anew. Without --in-place it only says so, how much a broker
+    would scan, and how long that takes at the rate that --scan-rate assumes. Records below the high
+    watermark are cut off with --force alone: another replica may still have them, so that
+    replicating the partition anew is better, and salvage keeps what is sound behind the damage.
 
     The log directory is locked as a broker locks it. Killed at any point, another recovery or the
     start of a broker comes to the same end. The mark of a clean shutdown is never made; it is
@@ -118,7 +123,7 @@ def recover(
         maintenance(path, "recover", in_place=in_place, backup=backup, of_log=True) as held,
         Writer(show.recovery_view(exact=exact), form, outcome.defect) as out,
     ):
-        planned = _plans(held, mode, sources, now_ms, outcome)
+        planned = _plans(held, mode, sources, now_ms, outcome, quiet=quiet)
         plans = [plan for plan, _ in planned]
         if form == Format.TABLE:
             for plan in plans:
@@ -129,7 +134,7 @@ def recover(
             count = sum(bool(plan.changes) for plan in plans)
             question = f"Change {counted(count, 'partition')} in {path}?"
             if not count or consents(question, yes=yes):
-                done = _perform(held.run, plans, outcome, forced=force)
+                done = _perform(held.run, plans, outcome, forced=force, quiet=quiet)
         if form != Format.TABLE:
             for plan, configs in planned:
                 out.write_row(show.recovery_row(plan, configs, done.get(plan.partition.path)))
@@ -143,43 +148,54 @@ def recover(
 
 
 def _plans(
-    held: Maintenance, mode: StartMode, sources: ConfigSources, now_ms: int, outcome: Outcome
-) -> list[tuple[RecoveryPlan, tuple[ConfigValue, ...]]]:
+    held: Maintenance, mode: StartMode, sources: ConfigSources, now_ms: int, outcome: Outcome,
+    *, quiet: bool,
+) -> list[tuple[RecoveryPlan, tuple[ConfigValue, ...]]]:  # fmt: skip
     """The plan of each partition, and the configs it depends on."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.repair import plan_recovery, start_config
     from kafkalog_cli.maintenance import configs_at
+    from kafkalog_cli.render.progress import byte_progress, share_of
 
     found = []
     configs = configs_at(held.target, sources, outcome)
-    for partition in held.partitions(outcome):
-        try:
-            config, values = start_config(partition, configs.of_topic(partition.topic), now_ms)
-            found.append((plan_recovery(partition, mode, config), values))
-        except KafkaLogError as stop:
-            outcome.error(stop)
+    partitions = list(held.partitions(outcome))
+    with byte_progress(partitions, enabled=not quiet) as progress:
+        for partition in partitions:
+            try:
+                config, values = start_config(partition, configs.of_topic(partition.topic), now_ms)
+                with share_of(progress, partition.size_bytes) as advance:
+                    plan = plan_recovery(partition, mode, config, progress=advance)
+                found.append((plan, values))
+            except KafkaLogError as stop:
+                outcome.error(stop)
     return found
 
 
 def _perform(
-    run: Run, plans: list[RecoveryPlan], outcome: Outcome, *, forced: bool
+    run: Run, plans: list[RecoveryPlan], outcome: Outcome, *, forced: bool, quiet: bool
 ) -> dict[str, RecoveryDone]:
     """Do what the plans say; those that went through, by path."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.recovery import start_line
     from kafkalog.repair import recover as run_recovery
     from kafkalog_cli.render.diagnostics import show_note
+    from kafkalog_cli.render.progress import byte_progress, share_of
 
     done = {}
-    for plan in plans:
-        try:
-            result = run_recovery(plan, run, forced=forced)
-        except KafkaLogError as stop:
-            outcome.error(stop)
-            continue
-        done[plan.partition.path] = result
+    scanned_twice = [plan.partition for plan in plans] * 2  # to perform it, and to check it
+    with byte_progress(scanned_twice, enabled=not quiet) as progress:
+        for plan in plans:
+            try:
+                with share_of(progress, 2 * plan.partition.size_bytes) as advance:
+                    done[plan.partition.path] = run_recovery(
+                        plan, run, forced=forced, progress=advance
+                    )
+            except KafkaLogError as stop:
+                outcome.error(stop)
+    for path, result in done.items():
         if not result.is_settled:
-            show_note(f"{plan.partition.path}: the next start will {start_line(result.after)}")
+            show_note(f"{path}: the next start will {start_line(result.after)}")
     return done
 
 

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.progress import Progress, TaskID
 
@@ -18,21 +18,25 @@ _DELAY_S = 1.0
 
 
 class ByteProgress:
-    """A bar for bytes; it appears after a second, so that short work shows and loads nothing."""
+    """A bar for bytes; it appears after a second, so that short work shows and loads nothing.
+
+    Attributes:
+        total, done: bytes of the whole work, and of what is done.
+    """
 
     def __init__(self, total: int) -> None:
-        self._total = total
+        self.total = total
         self._started = monotonic()
-        self._done = 0
+        self.done = 0
         self._bar: tuple[Progress, TaskID] | None = None
 
     def __call__(self, size_bytes: int) -> None:
         """So many bytes more are done."""
-        self._done += size_bytes
+        self.done += size_bytes
         if self._bar is not None:
             self._bar[0].advance(self._bar[1], size_bytes)
         elif monotonic() - self._started > _DELAY_S:
-            self._bar = _show_bar(self._total, self._done)
+            self._bar = _show_bar(self.total, self.done)
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
@@ -65,6 +69,28 @@ def byte_progress(
         yield progress
     finally:
         progress.close()
+
+
+@contextmanager
+def share_of(
+    progress: Callable[[int], None] | None, size_bytes: int
+) -> Iterator[Callable[[int], None] | None]:
+    """One piece of the work, to be called with bytes of it: what is not read counts at its end."""
+    if progress is None:
+        yield None
+        return
+    left = size_bytes
+
+    def advance(done: int) -> None:
+        nonlocal left
+        done = min(done, left)
+        left -= done
+        progress(done)
+
+    try:
+        yield advance
+    finally:
+        progress(left)
 
 
 def _show_bar(total: int, done: int) -> tuple[Progress, TaskID]:

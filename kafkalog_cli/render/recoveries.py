@@ -69,7 +69,7 @@ def recovery_row(
 
 @dataclass(frozen=True, slots=True)
 class RecoverySummary:
-    """What all partitions come to; `scan_rate` in bytes a second."""
+    """What all partitions come to; `scan_rate`, in bytes a second, is an assumption."""
 
     plans: tuple[RecoveryPlan, ...]
     performed: int
@@ -123,7 +123,7 @@ def print_recovery_summary(summary: RecoverySummary, *, exact: bool) -> None:
     lost = "no record is" if not summary.records_lost else f"{summary.records_lost} records are"
     lines = [
         f"{total}; {lost} lost",
-        f"a broker scans {scan} at such a start: {time} at {rate} a second",
+        f"a broker scans {scan} at such a start: {time} at an assumed {rate} a second",
     ]
     if summary.in_place:
         lines.append(f"{summary.performed} recovered")

@@ -246,16 +246,23 @@ def run_swap_again(root: Path, observe: Callable[[Step], None] | None = None) ->
     swap(root, observe, backup=str(root / "backup"))
 
 
-def recovery(mode: StartMode) -> Callable[[Path, Callable[[Step], None] | None], None]:
+@dataclass(frozen=True)
+class Recovery:
     """`recover` in a mode, whatever is cut off."""
 
-    def run(root: Path, observe: Callable[[Step], None] | None = None) -> None:
-        partition = open_partition(str(root / "log" / PARTITION))
-        plan = plan_recovery(partition, mode, CONFIG)
-        with Run(str(root / "log"), observe) as held:
-            recover(plan, held, forced=True)
+    mode: StartMode
+    has_backup: bool = False
 
-    return run
+    def __call__(self, root: Path, observe: Callable[[Step], None] | None = None) -> None:
+        backup = str(root / "backup") if self.has_backup else None
+        with Run(str(root / "log"), observe, command="recover", backup=backup) as run:
+            partition = open_partition(str(root / "log" / PARTITION))
+            if not run.is_done(partition):
+                recover(plan_recovery(partition, self.mode, CONFIG), run, forced=True)
+
+    def prepare(self, root: Path) -> None:
+        """Done already."""
+        self(root)
 
 
 def rebuild(root: Path, observe: Callable[[Step], None] | None = None) -> None:
@@ -263,9 +270,22 @@ def rebuild(root: Path, observe: Callable[[Step], None] | None = None) -> None:
         rebuild_indexes(open_partition(str(root / "log" / PARTITION)), run, CONFIG)
 
 
+def rebuild_with_backup(root: Path, observe: Callable[[Step], None] | None = None) -> None:
+    backup = str(root / "backup")
+    with Run(str(root / "log"), observe, command="rebuild-index", backup=backup) as run:
+        partition = open_partition(str(root / "log" / PARTITION))
+        if not run.is_done(partition):
+            rebuild_indexes(partition, run, CONFIG)
+
+
 def without_indexes(root: Path) -> None:
     for path in (root / "log" / PARTITION).glob("*index"):
         path.unlink()
+
+
+def rebuilt(root: Path) -> None:
+    without_indexes(root)
+    rebuild_with_backup(root)
 
 
 RECOVERIES = {
@@ -281,6 +301,8 @@ RECOVERIES = {
     StartMode.FULL: ("offset_overflow_split",),
     StartMode.CLEAN: ("index_missing_all", "swap_c_swap_sources_intact"),
 }
+BACKED_UP = (("offset_overflow_split", True), ("crc_active_mid", False))
+"""Recoveries that are taken back, and whether there is the mark of a clean shutdown before."""
 COMMANDS = [
     Command("apply-retention", trim),
     Command("undo-of-apply-retention", run_undo, trim),
@@ -300,12 +322,33 @@ COMMANDS = [
         if compaction.has_backup
     ),
     *(
-        Command(f"recover-{mode}-{name}", recovery(mode), source=f"recovery/{name}", is_clean=clean)
+        Command(f"recover-{mode}-{name}", Recovery(mode), source=f"recovery/{name}", is_clean=clean)
         for mode, names in RECOVERIES.items()
         for name in names
         for clean in {mode == StartMode.CLEAN, mode == StartMode.FULL}
     ),
+    *(
+        Command(
+            f"recover-with-backup-{name}",
+            Recovery(StartMode.FULL, has_backup=True),
+            source=f"recovery/{name}",
+            is_clean=clean,
+        )
+        for name, clean in BACKED_UP
+    ),
+    *(
+        Command(
+            f"undo-of-recover-{name}",
+            run_undo,
+            Recovery(StartMode.FULL, has_backup=True).prepare,
+            f"recovery/{name}",
+            is_clean=clean,
+        )
+        for name, clean in BACKED_UP
+    ),
     Command("rebuild-index", rebuild, without_indexes),
+    Command("rebuild-index-with-backup", rebuild_with_backup, without_indexes),
+    Command("undo-of-rebuild-index", run_undo, rebuilt),
     Command("swap", swap, can_be_repeated=False),
     Command("swap-unclean", swap, is_clean=False, can_be_repeated=False),
     Command("swap-with-backup", run_swap_again),

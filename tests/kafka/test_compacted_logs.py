@@ -19,7 +19,7 @@ from kafkalog.compaction import CompactionRequest, compact_partition, find_candi
 from kafkalog.configs import ConfigSources
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.model import Level, Severity
-from kafkalog.runs.run import Run
+from kafkalog.runs import Run, undo
 from tests.kafka import broker_data
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.test_salvaged_logs import served
@@ -36,14 +36,15 @@ CLEANED = "cleaner-offset-checkpoint"
 NOW_MS = 1_900_000_000_000  # every delete horizon that a broker stamped is over
 
 
-def compact_all(log_dir: Path) -> dict[str, Compaction]:
+def compact_all(log_dir: Path, backup: Path | None = None) -> dict[str, Compaction]:
     """Compact each partition of users in place, from its beginning on."""
     target = open_path(str(log_dir))
     assert isinstance(target, LogDir)
     sources = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(log_dir))
     request = CompactionRequest(NOW_MS, first_dirty_offset=0)
     done = {}
-    with Run(str(log_dir)) as run:
+    kept_in = None if backup is None else str(backup)
+    with Run(str(log_dir), command="compact", backup=kept_in) as run:
         for partition in target.partitions:
             if not partition.topic.startswith("__"):
                 candidate = find_candidate(partition, sources.of_topic(partition.topic), request)
@@ -96,15 +97,39 @@ def check_partition(before: BrokerData, after: BrokerData, name: str, upper: int
     return len(old) - len(new)
 
 
+def check_undo(closed: Path, before: BrokerData, root: Path) -> None:
+    """Every file of a copy that is compacted is back, and consumers read every record there was."""
+    log_dir = root / "log"
+    shutil.copytree(closed, log_dir)
+    was = broker_data.fingerprint(log_dir)
+    done = compact_all(log_dir, root / "backup")
+    assert broker_data.fingerprint(log_dir) != was
+    undone = undo(str(root / "backup"), in_place=True)
+    compacted = {name for name, one in done.items() if one.is_done}
+    assert {f"{one.topic}-{one.partition}" for one in undone.partitions} == compacted
+    (log_dir / ".lock").unlink()
+    was.pop(".lock", None)
+    assert broker_data.fingerprint(log_dir) == was
+    after = served(log_dir, root / "after")
+    for name in compacted:
+        assert data_of(after, name) == data_of(before, name), name
+        assert after.lookups[name] == before.lookups[name], name
+
+
 @pytest.mark.usefixtures("harness")
 def test_a_broker_lives_on_with_a_compacted_directory(tmp_path: Path) -> None:
-    """It serves what survives in both isolation levels, takes new records, and cleans again."""
+    """It serves what survives in both isolation levels, takes new records, and cleans again.
+
+    What was compacted elsewhere and taken back, it serves as it was.
+    """
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     print("seed", seed)
     states = broker_data.run_broker_lives(tmp_path, seed, ["closed"])
     [closed] = states.values()
     log_dir = tmp_path / "log"
-    before = served(closed, tmp_path / "before")
+    shutil.copytree(closed, tmp_path / "served")
+    before = served(tmp_path / "served", tmp_path / "before")
+    check_undo(closed, before, tmp_path / "undone")
     done = compact_all(log_dir)
     upper = {
         name: one.next_dirty_offset

@@ -6,15 +6,18 @@ import fcntl
 import json
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from docs import output_page
+from kafkalog_cli.render.progress import ByteProgress
 from tests.kafkalog.repair.test_recover import files
 from tests.kafkalog.test_recovery import Scenario, scenarios
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = ["scenarios"]
@@ -45,6 +48,44 @@ def test_a_plan_changes_nothing_and_says_all(damaged: Any, kafkalog: Any) -> Non
     assert summary["scan_ms"] == summary["bytes_to_scan"] * 1000 // (200 << 20)
     assert files(partition) == before
     assert kafkalog("recover", partition, *SETTINGS).status == 1
+
+
+def test_the_time_is_that_of_a_rate_that_is_assumed(damaged: Any, kafkalog: Any) -> None:
+    partition = damaged("crc_active_mid")
+    size = (partition / f"{51:020}.log").stat().st_size
+    words = ("recover", partition, *SETTINGS, "--scan-rate", "1k")
+    summary = json.loads(kafkalog(*words, "--format", "ndjson").stdout.splitlines()[-1])
+    assert (summary["scan_rate"], summary["scan_ms"]) == (1024, size * 1000 // 1024)
+    assert b"at an assumed 1.0K a second" in kafkalog(*words).stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("recover", "--check", "--from", "start"),
+        ("recover", "--in-place", "--yes", "--from", "start"),
+        ("rebuild-index",),
+        ("rebuild-index", "--in-place", "--yes"),
+    ],
+)
+def test_progress_is_counted_to_its_end(
+    words: tuple[str, ...], damaged: Any, kafkalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a step does not read of a partition counts when the step is over."""
+    partition = damaged("index_missing_all")
+    bars: list[ByteProgress] = []
+
+    @contextmanager
+    def counting(targets: Any, *, enabled: bool) -> Iterator[ByteProgress | None]:
+        bars.append(ByteProgress(sum(target.size_bytes for target in targets)))
+        yield bars[-1] if enabled else None
+
+    monkeypatch.setattr("kafkalog_cli.render.progress.byte_progress", counting)
+    kafkalog(words[0], partition, *SETTINGS, *words[1:])
+    assert bars
+    assert all(bar.done == bar.total > 0 for bar in bars)
+    kafkalog(words[0], partition, *SETTINGS, *words[1:], "--quiet")
+    assert bars[-1].done == 0
 
 
 def test_what_is_below_the_high_watermark_is_not_cut_off(damaged: Any, kafkalog: Any) -> None:
@@ -102,6 +143,25 @@ def test_undo_brings_a_recovered_partition_back(
     undone = kafkalog("undo", backup, "--in-place", "--yes")
     assert undone.status == 0, undone.stderr
     assert files(partition) == before
+
+
+def test_undo_brings_the_mark_of_a_clean_shutdown_back_once(
+    damaged: Any, kafkalog: Any, tmp_path: Path
+) -> None:
+    """With the log it was true of; after that it is the broker's, who may have had a crash."""
+    partition = damaged("crc_active_mid")
+    mark = partition.parent / ".kafka_cleanshutdown"
+    mark.write_text('{"version":0,"brokerEpoch":7}')
+    backup = tmp_path / "backup"
+    kafkalog("recover", partition, *IN_PLACE, "--force", "--from", "start", "--backup", backup)
+    assert not mark.exists()
+    assert kafkalog("undo", backup).status == 0
+    assert not mark.exists(), "a plan changes nothing"
+    assert kafkalog("undo", backup, "--in-place", "--yes").status == 0
+    assert mark.read_text() == '{"version":0,"brokerEpoch":7}'
+    mark.unlink()
+    assert kafkalog("undo", backup, "--in-place", "--yes").status == 0
+    assert not mark.exists()
 
 
 def test_a_log_that_no_broker_loads_is_left_as_it_is(damaged: Any, kafkalog: Any) -> None:

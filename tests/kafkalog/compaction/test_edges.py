@@ -129,3 +129,31 @@ def test_batches_that_the_kernels_leave_are_compacted(tmp_path: Path) -> None:
     found = contents(partition / f"{0:020}.log")
     assert [[one[0] for one in records] for _, records in found] == [[1], [3]]
     assert len(found[0][1][0][3]) == BATCH_SIZE_MAX
+
+
+def test_an_aborted_record_supersedes_nothing_far_from_offset_0(tmp_path: Path) -> None:
+    """Its offset is greater than its position: the one says nothing of the other."""
+    partition = tmp_path / "orders-0"
+    transactional = c.TRANSACTIONAL_MASK
+    committed = keyed(1000, b"one")
+    write(partition, 1000, committed)
+    write(
+        partition,
+        1001,
+        keyed(1001, b"one", attributes=transactional, producer=(9, 0, 0)),
+        batch(
+            1002,
+            [record(key=ABORT_KEY, value=ABORT_VALUE)],
+            attributes=transactional | c.CONTROL_MASK,
+            producer=(9, 0, -1),
+        ),
+    )
+    (partition / f"{1001:020}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 9, 1001, 1002, 1003))
+    write(partition, 1003, keyed(1003, b"last"))
+    configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(tmp_path))
+    request = CompactionRequest(LATER_MS, high_watermark="end")
+    candidate = find_candidate(open_partition(str(partition)), configs.of_topic("orders"), request)
+    with Run(str(tmp_path)) as run:
+        done = compact_partition(candidate, request, run)
+    assert done.groups
+    assert (partition / f"{1000:020}.log").read_bytes().startswith(committed)
