@@ -5,7 +5,6 @@ A module for each codec. Every output is bounded while it is made.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from formats.constants import GZIP, LZ4, NONE, SNAPPY, ZSTD
@@ -19,6 +18,12 @@ if TYPE_CHECKING:
 # A producer's batch has 1 MiB by default, and no chunk of snappy-java can be larger than 512 MiB. A
 # legitimate batch is far below this, and a process with 1 GiB of memory survives it.
 DECOMPRESSED_SIZE_MAX: Final = 512 * 1024 * 1024
+
+_DECOMPRESS: Final[dict[int, Callable[[memoryview, Output], None]]] = {
+    GZIP: gzip.decompress,
+    SNAPPY: snappy.decompress,
+    ZSTD: zstd.decompress,
+}
 
 
 def decompress(
@@ -49,14 +54,11 @@ def decompress(
     if codec == NONE:
         output.reserve(len(data))
         return bytes(data)
-    steps: dict[int, Callable[[memoryview, Output], None]] = {
-        GZIP: gzip.decompress,
-        SNAPPY: snappy.decompress,
-        LZ4: partial(lz4.decompress, check_header=magic != 0),
-        ZSTD: zstd.decompress,
-    }
     try:
-        steps[codec](memoryview(data), output)
+        if codec == LZ4:
+            lz4.decompress(memoryview(data), output, check_header=magic != 0)
+        else:
+            _DECOMPRESS[codec](memoryview(data), output)
     except KafkaLogError as error:
         import traceback
 
@@ -66,10 +68,10 @@ def decompress(
         raise
     finally:
         output.end()
-    return output.buffer.getvalue()
+    return output.value()
 
 
-def compress(data: bytes, codec: int, *, level: int | None = None, magic: int = 2) -> bytes:
+def compress(data: bytes | memoryview, codec: int, *, level: int | None = None, magic: int = 2) -> bytes:
     """Compress the payload of a batch in the framing that Kafka itself writes.
 
     Args:

@@ -27,28 +27,38 @@ def decompress(view: memoryview, output: Output, *, check_header: bool) -> None:
     """Write what the blocks hold; raises as `kafkalog.codecs.decompress`."""
     import lz4.frame
 
-    if bytes(view[:4]) != _MAGIC or len(view) < 7:
+    if len(view) < 7:
         raise damage(LZ4, "no lz4 frame")
-    flags, block_descriptor = view[4], view[5]
-    if flags & 0xC0 != 0x40 or flags & 0x03 or block_descriptor & 0x8F or block_descriptor < 0x40:
-        raise damage(LZ4, f"unknown frame descriptor {view[4:6].hex()}")
-    if not flags & 0x20:
-        raise damage(LZ4, "linked blocks")
-    end = 14 if flags & 0x08 else 6
-    if end >= len(view):
+    size = 15 if view[4] & 0x08 else 7
+    if size > len(view):
         raise damage(LZ4, "it ends too early")
-    if check_header and view[end] != _header_checksum(bytes(view[4:end])):
-        raise damage(LZ4, "the header's checksum does not match")
-    # Kafka verifies neither the content's size nor its checksum: the wheel gets a header without.
-    descriptor = bytes((flags & ~0x0C, block_descriptor))
-    header = _MAGIC + descriptor + bytes((_header_checksum(descriptor),))
+    header = _plain_header(bytes(view[:size]), check_header=check_header)
     try:
-        for block in _blocks(view, end + 1):
+        for block in _blocks(view, size):
             # One frame a block bounds the output. LZ4FrameDecompressor is no way to do it: it
             # keeps back what did not fit into its first buffer.
-            output.write(lz4.frame.decompress(header + bytes(block) + _END_MARK))
+            output.write(lz4.frame.decompress(b"".join((header, block, _END_MARK))))
     except RuntimeError as error:
         raise damage(LZ4, str(error)) from error
+
+
+@lru_cache(maxsize=64)  # nearly all frames have one of a few headers
+def _plain_header(stored: bytes, *, check_header: bool) -> bytes:
+    """The header without content size and checksums of the content, which Kafka does not verify.
+
+    So that the wheel does not verify them either. Raises for a header that Kafka refuses.
+    """
+    flags, block_descriptor = stored[4], stored[5]
+    if stored[:4] != _MAGIC:
+        raise damage(LZ4, "no lz4 frame")
+    if flags & 0xC0 != 0x40 or flags & 0x03 or block_descriptor & 0x8F or block_descriptor < 0x40:
+        raise damage(LZ4, f"unknown frame descriptor {stored[4:6].hex()}")
+    if not flags & 0x20:
+        raise damage(LZ4, "linked blocks")
+    if check_header and stored[-1] != _header_checksum(stored[4:-1]):
+        raise damage(LZ4, "the header's checksum does not match")
+    descriptor = bytes((flags & ~0x0C, block_descriptor))
+    return _MAGIC + descriptor + bytes((_header_checksum(descriptor),))
 
 
 def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
@@ -72,7 +82,7 @@ def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
         raise damage(LZ4, "the content checksum is missing")
 
 
-@lru_cache(maxsize=64)  # nearly all frames have one of a few descriptors
+@lru_cache(maxsize=64)
 def _header_checksum(descriptor: bytes) -> int:
     """Second byte of the xxh32 of a frame descriptor, which has less than 16 bytes."""
     mask = 0xFFFFFFFF
@@ -89,7 +99,7 @@ def _header_checksum(descriptor: bytes) -> int:
     return (value ^ value >> 16) >> 8 & 0xFF
 
 
-def compress(data: bytes, level: int | None, magic: int) -> bytes:
+def compress(data: bytes | memoryview, level: int | None, magic: int) -> bytes:
     """One frame of blocks of 64 KiB."""
     import lz4.frame
 

@@ -22,19 +22,31 @@ class Output:
         self.codec = codec
         self.limit = limit
         self.size = 0
-        self.buffer = BytesIO()
+        self._only: bytes | None = None  # one piece need not be copied
+        self._buffer: BytesIO | None = None
         self._is_large = False
 
     def write(self, piece: bytes | bytearray | memoryview) -> None:
         """Append a piece; raises as `reserve`."""
         self.reserve(len(piece))
+        if not self.size and isinstance(piece, bytes):
+            self._only = piece
+        else:
+            if self._buffer is None:
+                self._buffer = BytesIO()
+                self._buffer.write(self._only or b"")
+                self._only = None
+            self._buffer.write(piece)
         self.size += len(piece)
-        self.buffer.write(piece)
+
+    def value(self) -> bytes:
+        """All that was written."""
+        return self._buffer.getvalue() if self._buffer is not None else self._only or b""
 
     def clear(self) -> None:
         """Begin again."""
         self.size = 0
-        self.buffer = BytesIO()
+        self._only = self._buffer = None
 
     def reserve(self, size: int) -> None:
         """Raise when `size` more bytes would be too many."""

@@ -66,7 +66,7 @@ def _decompress_block(block: memoryview, output: Output) -> None:
     output.write(piece)
 
 
-def compress(data: bytes) -> bytes:
+def compress(data: bytes | memoryview) -> bytes:
     """A stream of chunks of 32 KiB."""
     import cramjam
 

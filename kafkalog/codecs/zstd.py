@@ -93,7 +93,7 @@ def _end_of_frame(view: memoryview, start: int) -> int | None:
     return end if end <= len(view) else None
 
 
-def compress(data: bytes, level: int | None) -> bytes:
+def compress(data: bytes | memoryview, level: int | None) -> bytes:
     """One frame, without content size, as streamed by zstd-jni."""
     level = _DEFAULT_LEVEL if level is None else level
     kept = getattr(_kept, "compressor", None)

@@ -52,6 +52,14 @@ class Workspace:
             grown[:keep] = self.arena[:keep]
             self.arena = grown
 
+    def put(self, body: bytes, at: int) -> int:
+        """Bytes behind the first `at`, which stay; where they end."""
+        end = at + len(body)
+        if end > len(self.arena):
+            self.reserve(end, at)
+        self.arena.data[at:end] = body
+        return end
+
 
 class Failure(NamedTuple):
     """A batch that could not be decoded, and how many rows of this table came before."""
@@ -146,6 +154,7 @@ class Chunk:
             old.find_values(self.workspace.arena, wrapped, starts, ends)
         errors: dict[int, KafkaLogError] = {}
         done, fill = 0, self.size_bytes
+        magics, codecs = headers[k.MAGIC].tolist(), headers[k.ATTRIBUTES].tolist()
         for i in np.flatnonzero(special).tolist():
             if left_over is not None and left_over[i]:
                 yield from self._decode_range(done, i, starts, ends, errors)
@@ -153,24 +162,23 @@ class Chunk:
                 done, fill = i + 1, self.size_bytes
                 continue
             try:
-                body = self._decompress(i, int(starts[i]), int(ends[i]), size_max)
+                codec = codecs[i] & c.COMPRESSION_MASK
+                body = self._decompress(i, magics[i], codec, int(starts[i]), int(ends[i]), size_max)
             except KafkaLogError as error:
                 errors[i] = error
                 starts[i] = -1
                 continue
-            size = len(body)
-            self.workspace.reserve(fill + size, fill)
-            self.workspace.arena[fill : fill + size] = np.frombuffer(body, np.uint8)
-            starts[i], ends[i] = fill, fill + size
-            fill += size
+            starts[i] = fill
+            fill = self.workspace.put(body, fill)
+            ends[i] = fill
             if fill - self.size_bytes >= _DECOMPRESSED_AT_ONCE:
                 yield from self._decode_range(done, i + 1, starts, ends, errors)
                 done, fill = i + 1, self.size_bytes
         yield from self._decode_range(done, self.count, starts, ends, errors)
 
-    def _decompress(self, ordinal: int, start: int, end: int, size_max: int) -> bytes:
-        magic = int(self.headers[k.MAGIC, ordinal])
-        codec = int(self.headers[k.ATTRIBUTES, ordinal]) & c.COMPRESSION_MASK
+    def _decompress(  # noqa: PLR0913 # what is known of a batch
+        self, ordinal: int, magic: int, codec: int, start: int, end: int, size_max: int
+    ) -> bytes:
         if magic < 2 and (start < 0 or codec == c.ZSTD):
             raise self.refusal(ordinal)
         view = self.workspace.arena.data[start:end]

@@ -99,15 +99,16 @@ def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened]:
     starts[~wanted] = -1
     first, fill = 0, chunk.size_bytes
     space = chunk.workspace
-    for i in np.flatnonzero(wanted & (codecs > 0) & (headers[k.COUNT] > 0)).tolist():
-        body = decompress(space.arena.data[starts[i] : ends[i]], int(codecs[i]), magic=2)
+    packed = np.flatnonzero(wanted & (codecs > 0) & (headers[k.COUNT] > 0))
+    places = zip(*(column[packed].tolist() for column in (starts, ends, codecs)), strict=True)
+    for i, (start, end, codec) in zip(packed.tolist(), places, strict=True):
+        body = decompress(space.arena.data[start:end], codec, magic=2)
         if fill - chunk.size_bytes + len(body) > _UNPACKED_AT_ONCE and i > first:
             yield _rows(chunk, first, i, starts, ends)
             first, fill = i, chunk.size_bytes
-        space.reserve(fill + len(body), fill)
-        space.arena[fill : fill + len(body)] = np.frombuffer(body, np.uint8)
-        starts[i], ends[i] = fill, fill + len(body)
-        fill += len(body)
+        starts[i] = fill
+        fill = space.put(body, fill)
+        ends[i] = fill
     yield _rows(chunk, first, chunk.count, starts, ends)
 
 
@@ -169,22 +170,22 @@ def _packed(
 ) -> tuple[NDArray[np.uint8], int]:
     """The same with these batches compressed."""
     pieces: list[bytes | memoryview] = []
-    end = 0
-    for i, is_packed in enumerate(packed.tolist()):
-        start, size = int(plan[r.NEW_START, i]), int(plan[r.NEW_SIZE, i])
-        piece: bytes | memoryview = out.data[start : start + size]
-        if is_packed:
-            codec = int(headers[k.ATTRIBUTES, i]) & c.COMPRESSION_MASK
-            body = compress(bytes(piece[c.RECORD_BATCH_OVERHEAD :]), codec)
-            size = c.RECORD_BATCH_OVERHEAD + len(body)
-            length = (size - c.LOG_OVERHEAD).to_bytes(4, "big")
-            head = piece[: c.LENGTH_POSITION], length, piece[c.LOG_OVERHEAD :
-                c.RECORD_BATCH_OVERHEAD]  # fmt: skip
-            piece = b"".join((*head, body))
-        plan[r.NEW_START, i], plan[r.NEW_SIZE, i] = end, size
-        pieces.append(piece)
-        end += size
-    return np.frombuffer(bytearray().join(pieces), np.uint8), end
+    view = out.data
+    starts, sizes = plan[r.NEW_START].tolist(), plan[r.NEW_SIZE].tolist()
+    codecs = np.where(packed, headers[k.ATTRIBUTES] & c.COMPRESSION_MASK, c.NONE).tolist()
+    for i, (start, size, codec) in enumerate(zip(starts, sizes, codecs, strict=True)):
+        if codec == c.NONE:
+            pieces.append(view[start : start + size])
+            continue
+        body = compress(view[start + c.RECORD_BATCH_OVERHEAD : start + size], codec)
+        sizes[i] = c.RECORD_BATCH_OVERHEAD + len(body)
+        view[start + c.LENGTH_POSITION : start + c.LOG_OVERHEAD] = (
+            sizes[i] - c.LOG_OVERHEAD
+        ).to_bytes(4, "big")
+        pieces += (view[start : start + c.RECORD_BATCH_OVERHEAD], body)
+    plan[r.NEW_SIZE] = sizes
+    plan[r.NEW_START] = np.cumsum(plan[r.NEW_SIZE]) - plan[r.NEW_SIZE]
+    return np.frombuffer(bytearray().join(pieces), np.uint8), sum(sizes)
 
 
 def _put_checksums(out: NDArray[np.uint8], plan: Table, actions: Table) -> None:
