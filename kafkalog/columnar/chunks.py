@@ -34,6 +34,7 @@ _BATCH_SIZE_MAX: Final = 1 << 26  # larger ones are left to the reference decode
 _BATCHES_MAX: Final = 1 << 14
 _DECOMPRESSED_AT_ONCE: Final = 1 << 22
 _ARENA_KEPT_MAX: Final = 1 << 23
+_ROWS_KEPT_MAX: Final = 1 << 17
 
 
 class Workspace:
@@ -51,6 +52,15 @@ class Workspace:
             grown = np.empty(max(size, 2 * keep), np.uint8)
             grown[:keep] = self.arena[:keep]
             self.arena = grown
+
+    def table(self, count: int) -> NDArray[np.int64]:
+        """Room for `count` rows at least; used again unless that is very much."""
+        if self.rows.shape[1] >= count:
+            return self.rows
+        table = np.empty((k.ROW_FIELDS, count + count // 8), np.int64)
+        if count <= _ROWS_KEPT_MAX:
+            self.rows = table
+        return table
 
     def put(self, body: bytes, at: int) -> int:
         """Bytes behind the first `at`, which stay; where they end."""

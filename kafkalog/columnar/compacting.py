@@ -5,6 +5,7 @@ Follows `Cleaner.buildOffsetMapForSegment` and `cleanInto` of Kafka 4.3 for batc
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     Table = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
+_BUFFER_KEPT_MAX: Final = 1 << 23
 _UNPACKED_AT_ONCE: Final = 1 << 22
 _GROWTH_MAX: Final = 18  # bytes that a record can grow by: its length and its timestamp delta
 
@@ -72,6 +74,28 @@ class Fate(NamedTuple):
         return Fate(self.discardable[some], self.drop_all[some], self.stays[some])
 
 
+class Buffers:
+    """Memory for new batches that is used again; several threads take and give."""
+
+    def __init__(self) -> None:
+        self._free: list[NDArray[np.uint8]] = []
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """A buffer of this size at least."""
+        with suppress(IndexError):
+            buffer = self._free.pop()
+            if len(buffer) >= size:
+                return buffer
+        return np.empty(size + size // 8, np.uint8)
+
+    def give(self, buffer: NDArray[np.uint8]) -> None:
+        """A buffer, or the first bytes of one, is not used any more."""
+        whole = buffer if buffer.base is None else buffer.base
+        assert isinstance(whole, np.ndarray), "it was taken here"
+        if len(whole) <= _BUFFER_KEPT_MAX:
+            self._free.append(whole)
+
+
 class Rule(NamedTuple):
     """What holds for all batches of a pass.
 
@@ -115,7 +139,7 @@ def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened]:
 def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Opened:
     headers = chunk.headers
     size = int(headers[k.COUNT, first:last][starts[first:last] >= 0].clip(0).sum())
-    rows = np.empty((k.ROW_FIELDS, size + 1), np.int64)
+    rows = chunk.workspace.table(size + 1)
     codes = np.zeros(chunk.count, np.int64)
     state = np.array((first, -1, 0), np.int64)
     arena = chunk.workspace.arena
@@ -127,8 +151,8 @@ def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Op
     return Opened(chunk, first, last, found, np.stack((starts[first:last], ends[first:last])))
 
 
-def rewrite(
-    part: Opened, superseded: Mask, fate: Fate, rule: Rule, counters: Table
+def rewrite(  # noqa: PLR0913 # all that decides about a batch
+    part: Opened, superseded: Mask, fate: Fate, rule: Rule, counters: Table, buffers: Buffers
 ) -> NDArray[np.uint8]:
     """The batches as they are written again.
 
@@ -138,6 +162,7 @@ def rewrite(
         fate: what is known of the batches of the part.
         rule: what holds for all batches.
         counters: COUNTERS numbers of `rewrite_kernels` that are added to.
+        buffers: where they are made; they are given back by whoever has used them.
     """
     headers = np.ascontiguousarray(part.headers)
     count = headers.shape[1]
@@ -155,19 +180,21 @@ def rewrite(
     bodies = (part.bodies[1] - part.bodies[0]).clip(0)
     sizes = np.maximum(headers[k.SIZE], bodies + c.RECORD_BATCH_OVERHEAD)
     room = int((sizes + _GROWTH_MAX * records)[actions != r.DROP].sum())
-    out = np.empty(room, np.uint8)
+    out = buffers.take(room)
     facts = np.empty(r.BODY_FIELDS, np.int64)
     end = r.rewrite_batches(part.rows.arena, headers, plan, rows, keep, 0, count, out, 0, facts)
     packed = (actions == r.REBUILD) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0)
     if packed.any():
-        out, end = _packed(out, plan, headers, packed)
+        batches = _packed(out, plan, headers, packed)
+        buffers.give(out)
+        end = len(batches)
+        out = buffers.take(end)
+        out.data[:end] = batches
     _put_checksums(out, plan, actions)
     return out[:end]
 
 
-def _packed(
-    out: NDArray[np.uint8], plan: Table, headers: Table, packed: Mask
-) -> tuple[NDArray[np.uint8], int]:
+def _packed(out: NDArray[np.uint8], plan: Table, headers: Table, packed: Mask) -> bytes:
     """The same with these batches compressed."""
     pieces: list[bytes | memoryview] = []
     view = out.data
@@ -185,7 +212,7 @@ def _packed(
         pieces += (view[start : start + c.RECORD_BATCH_OVERHEAD], body)
     plan[r.NEW_SIZE] = sizes
     plan[r.NEW_START] = np.cumsum(plan[r.NEW_SIZE]) - plan[r.NEW_SIZE]
-    return np.frombuffer(bytearray().join(pieces), np.uint8), sum(sizes)
+    return b"".join(pieces)
 
 
 def _put_checksums(out: NDArray[np.uint8], plan: Table, actions: Table) -> None:
