@@ -10,11 +10,13 @@ from kafkalog.check.index_order import padding_is_sound
 from kafkalog.compaction import compact_partition, find_candidate
 from kafkalog.compaction.cleanable import find_cleanable
 from kafkalog.compaction.cleaning import Pass
-from kafkalog.compaction.model import CompactionConfig, CompactionRequest
+from kafkalog.compaction.model import CompactionConfig, CompactionRequest, Dropped
 from kafkalog.compaction.new_segment import NewSegment
 from kafkalog.configs import ConfigSources
 from kafkalog.indexes import TimeIndex
 from kafkalog.log_dir import open_partition
+from kafkalog.model import Record
+from kafkalog.reader import EVERYTHING, read_records
 from kafkalog.runs.run import Run
 from kafkalog.unified_log import UnifiedLog
 from tests.builders import BASE_TIME, batch, record
@@ -108,3 +110,33 @@ def test_times_that_go_back_need_few_entries(tmp_path: Path) -> None:
     assert (partition / f"{0:020}.timeindex").read_bytes() == struct.pack(
         ">qi", BASE_TIME - 2000, 2
     )
+
+
+def test_an_aborted_record_supersedes_nothing_at_high_offsets(tmp_path: Path) -> None:
+    """Where a segment's first offset is larger than its size, the map knows of its markers too."""
+    partition = tmp_path / "orders-0"
+    transactional = c.TRANSACTIONAL_MASK
+    write(
+        partition,
+        10_000,
+        keyed(10_000, b"one"),
+        keyed(10_001, b"one", attributes=transactional, producer=(9, 0, 0)),
+        batch(
+            10_002,
+            [record(key=ABORT_KEY, value=ABORT_VALUE)],
+            attributes=transactional | c.CONTROL_MASK,
+            producer=(9, 0, -1),
+        ),
+        keyed(10_003, b"two"),
+    )
+    entry = struct.pack(">hqqqq", 0, 9, 10_001, 10_002, 10_003)
+    (partition / f"{10_000:020}.txnindex").write_bytes(entry)
+    write(partition, 10_004, keyed(10_004, b"last"))
+    configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(tmp_path))
+    request = CompactionRequest(LATER_MS, high_watermark="end")
+    candidate = find_candidate(open_partition(str(partition)), configs.of_topic("orders"), request)
+    with Run(str(tmp_path)) as run:
+        done = compact_partition(candidate, request, run)
+    assert done.tally.dropped[Dropped.SUPERSEDED] == 0
+    kept = [one.key for one in read_records(str(partition), EVERYTHING) if isinstance(one, Record)]
+    assert kept == [b"one", ABORT_KEY, b"two", b"last"]
