@@ -71,7 +71,9 @@ def decompress(
     return output.value()
 
 
-def compress(data: bytes | memoryview, codec: int, *, level: int | None = None, magic: int = 2) -> bytes:
+def compress(
+    data: bytes | memoryview, codec: int, *, level: int | None = None, magic: int = 2
+) -> bytes:
     """Compress the payload of a batch in the framing that Kafka itself writes.
 
     Args:

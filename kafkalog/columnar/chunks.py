@@ -186,7 +186,7 @@ class Chunk:
                 done, fill = i + 1, self.size_bytes
         yield from self._decode_range(done, self.count, starts, ends, errors)
 
-    def _decompress(  # noqa: PLR0913 # what is known of a batch
+    def _decompress(
         self, ordinal: int, magic: int, codec: int, start: int, end: int, size_max: int
     ) -> bytes:
         if magic < 2 and (start < 0 or codec == c.ZSTD):

@@ -151,7 +151,7 @@ def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Op
     return Opened(chunk, first, last, found, np.stack((starts[first:last], ends[first:last])))
 
 
-def rewrite(  # noqa: PLR0913 # all that decides about a batch
+def rewrite(
     part: Opened, superseded: Mask, fate: Fate, rule: Rule, counters: Table, buffers: Buffers
 ) -> NDArray[np.uint8]:
     """The batches as they are written again.

@@ -128,7 +128,8 @@ def header_stretches(
         UnreadableError: the log cannot be read on; what came before has been yielded.
 
     Cost:
-        Some 6 MB a thread, however large the log is; deep also what a batch is decompressed into.
+        Some 6 MB a thread, however large the log is; deep also what a batch is decompressed into,
+        and what `look` made of a quarter of a million records.
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     is_worth_it = rule.is_worth_it(min(source.stored_bytes, end - position))
