@@ -46,14 +46,21 @@ def decompress(
         Memory for the result and a few MiB; zstd up to 128 MiB more, if the frame asks for it.
         Of several threads one at a time makes a result of more than 64 MiB.
     """
+    if codec == NONE:
+        Output(codec, limit).reserve(len(data))
+        return bytes(data)
+    output = Output(codec, limit)
+    decompress_to(output, data, magic=magic)
+    return output.value()
+
+
+def decompress_to(output: Output, data: bytes | memoryview, *, magic: int) -> None:
+    """The same to an output, by whose codec the payload is compressed."""
+    codec = output.codec
     if not _is_known(codec, magic):
         raise CorruptDataError(
             f"Kafka has no compression codec {codec} for magic {magic}.", reference="unknown-codec"
         )
-    output = Output(codec, limit)
-    if codec == NONE:
-        output.reserve(len(data))
-        return bytes(data)
     try:
         if codec == LZ4:
             lz4.decompress(memoryview(data), output, check_header=magic != 0)
@@ -68,7 +75,6 @@ def decompress(
         raise
     finally:
         output.end()
-    return output.value()
 
 
 def compress(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _MAGIC: Final = b"\x04\x22\x4d\x18"
 _STORED: Final = 0x80000000
+_BLOCK_CHECKSUM: Final = 0x10
 _END_MARK: Final = bytes(4)
 _XXH32_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 
@@ -37,9 +38,37 @@ def decompress(view: memoryview, output: Output, *, check_header: bool) -> None:
         for block in _blocks(view, size):
             # One frame a block bounds the output. LZ4FrameDecompressor is no way to do it: it
             # keeps back what did not fit into its first buffer.
-            output.write(lz4.frame.decompress(b"".join((header, block, _END_MARK))))
+            if not _put(block, header, output):
+                output.write(lz4.frame.decompress(b"".join((header, block, _END_MARK))))
     except RuntimeError as error:
         raise damage(LZ4, str(error)) from error
+
+
+def _put(block: memoryview, header: bytes, output: Output) -> bool:
+    """Decompress a block to where the output has room; false where that is not possible.
+
+    Of damage the wheel for frames has to tell.
+    """
+    import cramjam
+
+    size_max = _block_size_max(header[5])
+    room = None if header[4] & _BLOCK_CHECKSUM else output.room(size_max)
+    if room is None:
+        return False
+    if block[3] & 0x80:
+        output.write(block[4:])
+        return True
+    try:
+        size = cramjam.lz4.decompress_block_into(block[4:], room, output_len=size_max)
+    except cramjam.DecompressionError:
+        return False
+    output.filled(size)
+    return True
+
+
+def _block_size_max(block_descriptor: int) -> int:
+    size: int = 1 << (2 * (block_descriptor >> 4) + 8)
+    return size
 
 
 @lru_cache(maxsize=64)  # nearly all frames have one of a few headers
@@ -64,7 +93,7 @@ def _plain_header(stored: bytes, *, check_header: bool) -> bytes:
 def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
     """Each block up to the end mark: size word, bytes and checksum (where flagged)."""
     flags = view[4]
-    size_max = 1 << (2 * (view[5] >> 4) + 8)
+    size_max = _block_size_max(view[5])
     while True:
         if position + 4 > len(view):
             raise damage(LZ4, "the end mark is missing")
@@ -73,7 +102,7 @@ def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
             break
         if size > size_max:
             raise damage(LZ4, f"block of {size} bytes, {size_max} allowed")
-        end = position + 4 + size + (4 if flags & 0x10 else 0)
+        end = position + 4 + size + (4 if flags & _BLOCK_CHECKSUM else 0)
         if end > len(view):
             raise damage(LZ4, "it ends too early")
         yield view[position:end]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from io import BytesIO
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from formats.constants import COMPRESSION_NAMES
 from kafkalog.errors import CorruptDataError, LimitExceededError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LARGE_SIZE: Final = 64 * 1024 * 1024
 _large = threading.Lock()
@@ -39,6 +42,14 @@ class Output:
             self._buffer.write(piece)
         self.size += len(piece)
 
+    def room(self, size: int) -> memoryview | None:  # noqa: ARG002
+        """Where so many bytes may be put and then be told by `filled`; None: write a piece."""
+        return None
+
+    def filled(self, size: int) -> None:
+        """So many bytes were put where there was room; raises as `reserve`."""
+        raise NotImplementedError
+
     def value(self) -> bytes:
         """All that was written."""
         return self._buffer.getvalue() if self._buffer is not None else self._only or b""
@@ -64,6 +75,34 @@ class Output:
         if self._is_large:
             _large.release()
             self._is_large = False
+
+
+class OutputInPlace(Output):
+    """The same in memory of the caller's.
+
+    Args:
+        codec, limit: as above.
+        room: called with how many bytes there are and how many more are wanted; where those go.
+    """
+
+    def __init__(self, codec: int, limit: int, room: Callable[[int, int], memoryview]) -> None:
+        super().__init__(codec, limit)
+        self._room = room
+
+    def write(self, piece: bytes | bytearray | memoryview) -> None:
+        """Append a piece; raises as `reserve`."""
+        self.reserve(len(piece))
+        self._room(self.size, len(piece))[:] = piece
+        self.size += len(piece)
+
+    def room(self, size: int) -> memoryview | None:
+        """See `Output`."""
+        return self._room(self.size, size)
+
+    def filled(self, size: int) -> None:
+        """See `Output`."""
+        self.reserve(size)
+        self.size += size
 
 
 def damage(codec: int, detail: str) -> CorruptDataError:

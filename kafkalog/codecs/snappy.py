@@ -59,12 +59,16 @@ def _decompress_block(block: memoryview, output: Output) -> None:
         if size > _RATIO_MAX * len(block):
             raise damage(SNAPPY, f"{len(block)} bytes cannot hold {size}")
         output.reserve(size)
-        piece = bytearray(size)
+        room = output.room(size)
+        piece = bytearray(size) if room is None else room
         if cramjam.snappy.decompress_raw_into(block, piece) != size:
             raise damage(SNAPPY, "a block has another size than it says")
     except cramjam.DecompressionError as error:
         raise damage(SNAPPY, str(error)) from error
-    output.write(bytes(piece) if size <= _COPIED_MAX else piece)
+    if room is not None:
+        output.filled(size)
+    else:
+        output.write(bytes(piece) if size <= _COPIED_MAX else piece)
 
 
 def compress(data: bytes | memoryview) -> bytes:

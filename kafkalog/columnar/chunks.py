@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from formats import constants as c
-from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress_to
+from kafkalog.codecs.output import OutputInPlace
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import legacy_kernels as old
 from kafkalog.columnar.header_table import batch_at
@@ -62,13 +63,19 @@ class Workspace:
             self.rows = table
         return table
 
-    def put(self, body: bytes, at: int) -> int:
-        """Bytes behind the first `at`, which stay; where they end."""
-        end = at + len(body)
-        if end > len(self.arena):
-            self.reserve(end, at)
-        self.arena.data[at:end] = body
-        return end
+    def unpack(self, start: int, end: int, codec: int, at: int, *, magic: int, limit: int) -> int:
+        """Decompress what is in the arena behind its first `at` bytes, which stay; where it ends.
+
+        Raises as `decompress`: then what is behind `at` means nothing.
+        """
+        output = OutputInPlace(codec, limit, lambda done, size: self._room(at + done, size))
+        decompress_to(output, self.arena.data[start:end], magic=magic)
+        return at + output.size
+
+    def _room(self, at: int, size: int) -> memoryview:
+        if at + size > len(self.arena):
+            self.reserve(at + size, at)
+        return self.arena.data[at : at + size]
 
 
 class Failure(NamedTuple):
@@ -172,27 +179,23 @@ class Chunk:
                 done, fill = i + 1, self.size_bytes
                 continue
             try:
+                start, end = int(starts[i]), int(ends[i])
                 codec = codecs[i] & c.COMPRESSION_MASK
-                body = self._decompress(i, magics[i], codec, int(starts[i]), int(ends[i]), size_max)
+                if magics[i] < 2 and (start < 0 or codec == c.ZSTD):
+                    raise self.refusal(i)
+                end = self.workspace.unpack(
+                    start, end, codec, fill, magic=magics[i], limit=size_max
+                )
             except KafkaLogError as error:
                 errors[i] = error
                 starts[i] = -1
                 continue
-            starts[i] = fill
-            fill = self.workspace.put(body, fill)
-            ends[i] = fill
+            starts[i], ends[i] = fill, end
+            fill = end
             if fill - self.size_bytes >= _DECOMPRESSED_AT_ONCE:
                 yield from self._decode_range(done, i + 1, starts, ends, errors)
                 done, fill = i + 1, self.size_bytes
         yield from self._decode_range(done, self.count, starts, ends, errors)
-
-    def _decompress(
-        self, ordinal: int, magic: int, codec: int, start: int, end: int, size_max: int
-    ) -> bytes:
-        if magic < 2 and (start < 0 or codec == c.ZSTD):
-            raise self.refusal(ordinal)
-        view = self.workspace.arena.data[start:end]
-        return decompress(view, codec, magic=magic, limit=size_max)
 
     def _decode_range(
         self,

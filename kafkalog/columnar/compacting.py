@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from formats import constants as c
-from kafkalog.codecs import compress, decompress
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, compress
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import rewrite_kernels as r
 from kafkalog.columnar.chunks import Rows
@@ -126,14 +126,14 @@ def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened]:
     packed = np.flatnonzero(wanted & (codecs > 0) & (headers[k.COUNT] > 0))
     places = zip(*(column[packed].tolist() for column in (starts, ends, codecs)), strict=True)
     for i, (start, end, codec) in zip(packed.tolist(), places, strict=True):
-        body = decompress(space.arena.data[start:end], codec, magic=2)
-        if fill - chunk.size_bytes + len(body) > _UNPACKED_AT_ONCE and i > first:
-            yield _rows(chunk, first, i, starts, ends)
-            first, fill = i, chunk.size_bytes
         starts[i] = fill
-        fill = space.put(body, fill)
+        fill = space.unpack(start, end, codec, fill, magic=2, limit=DECOMPRESSED_SIZE_MAX)
         ends[i] = fill
-    yield _rows(chunk, first, chunk.count, starts, ends)
+        if fill - chunk.size_bytes >= _UNPACKED_AT_ONCE:
+            yield _rows(chunk, first, i + 1, starts, ends)
+            first, fill = i + 1, chunk.size_bytes
+    if first < chunk.count:
+        yield _rows(chunk, first, chunk.count, starts, ends)
 
 
 def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Opened:
