@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LARGE_SIZE: Final = 64 * 1024 * 1024
+_IN_PLACE_MAX: Final = 4 * 1024 * 1024
 _large = threading.Lock()
 """Held while more than that is made: a log full of bombs takes the memory of one, not of one a
 thread."""
@@ -78,31 +79,48 @@ class Output:
 
 
 class OutputInPlace(Output):
-    """The same in memory of the caller's.
+    """The same in memory of the caller's, unless it is much: that must not be copied as it grows.
 
     Args:
         codec, limit: as above.
-        room: called with how many bytes there are and how many more are wanted; where those go.
+        place: called with how many bytes are in place and how many more are wanted; where those
+            are.
+
+    Attributes:
+        is_in_place: whether nothing had to go elsewhere; else `value` gives all.
     """
 
-    def __init__(self, codec: int, limit: int, room: Callable[[int, int], memoryview]) -> None:
+    def __init__(self, codec: int, limit: int, place: Callable[[int, int], memoryview]) -> None:
         super().__init__(codec, limit)
-        self._room = room
+        self.is_in_place = True
+        self._place = place
 
     def write(self, piece: bytes | bytearray | memoryview) -> None:
         """Append a piece; raises as `reserve`."""
-        self.reserve(len(piece))
-        self._room(self.size, len(piece))[:] = piece
-        self.size += len(piece)
+        room = self.room(len(piece))
+        if room is None:
+            super().write(piece)
+        else:
+            self.filled(len(piece))
+            room[:] = piece
 
     def room(self, size: int) -> memoryview | None:
         """See `Output`."""
-        return self._room(self.size, size)
+        if self.is_in_place and self.size + size > _IN_PLACE_MAX:
+            self.is_in_place = False
+            so_far, self.size = bytes(self._place(0, self.size)), 0
+            super().write(so_far)
+        return self._place(self.size, size) if self.is_in_place else None
 
     def filled(self, size: int) -> None:
         """See `Output`."""
         self.reserve(size)
         self.size += size
+
+    def clear(self) -> None:
+        """See `Output`."""
+        super().clear()
+        self.is_in_place = True
 
 
 def damage(codec: int, detail: str) -> CorruptDataError:

@@ -70,6 +70,8 @@ class Workspace:
         """
         output = OutputInPlace(codec, limit, lambda done, size: self._room(at + done, size))
         decompress_to(output, self.arena.data[start:end], magic=magic)
+        if not output.is_in_place:
+            self._room(at, output.size)[:] = output.value()
         return at + output.size
 
     def _room(self, at: int, size: int) -> memoryview:
