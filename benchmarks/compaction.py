@@ -6,10 +6,12 @@ segments are written, synced, read back and swapped in. Imports are outside the 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 import time
+from typing import Final
 
 from kafkalog.columnar.native import compile_all, is_compiled
 from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
@@ -17,11 +19,21 @@ from kafkalog.configs import ConfigSources
 from kafkalog.log_dir import open_partition
 from kafkalog.runs.run import Run
 
+_LAZY: Final = (
+    "kafkalog.check.next_start",
+    "kafkalog.check.registry",
+    "kafkalog.columnar.fact_kernels",
+    "kafkalog.compaction.columns",
+    "kafkalog.recovery.producer_columns",
+    "llvmlite.binding",
+)
+"""Modules that are loaded where they are needed."""
+
 
 def main(path: str) -> None:
     """Compact once."""
-    import kafkalog.compaction.columns  # noqa: F401 # loaded where it is needed; not part of the time
-
+    for name in _LAZY:
+        importlib.import_module(name)
     if not is_compiled():
         compile_all()
     request = CompactionRequest(now_ms=time.time_ns() // 1_000_000, high_watermark="end")

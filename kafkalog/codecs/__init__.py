@@ -5,7 +5,6 @@ A module for each codec. Every output is bounded while it is made.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from formats.constants import GZIP, LZ4, NONE, SNAPPY, ZSTD
@@ -19,6 +18,12 @@ if TYPE_CHECKING:
 # A producer's batch has 1 MiB by default, and no chunk of snappy-java can be larger than 512 MiB. A
 # legitimate batch is far below this, and a process with 1 GiB of memory survives it.
 DECOMPRESSED_SIZE_MAX: Final = 512 * 1024 * 1024
+
+_DECOMPRESS: Final[dict[int, Callable[[memoryview, Output], None]]] = {
+    GZIP: gzip.decompress,
+    SNAPPY: snappy.decompress,
+    ZSTD: zstd.decompress,
+}
 
 
 def decompress(
@@ -41,22 +46,26 @@ def decompress(
         Memory for the result and a few MiB; zstd up to 128 MiB more, if the frame asks for it.
         Of several threads one at a time makes a result of more than 64 MiB.
     """
+    if codec == NONE:
+        Output(codec, limit).reserve(len(data))
+        return bytes(data)
+    output = Output(codec, limit)
+    decompress_to(output, data, magic=magic)
+    return output.value()
+
+
+def decompress_to(output: Output, data: bytes | memoryview, *, magic: int) -> None:
+    """The same to an output, by whose codec the payload is compressed."""
+    codec = output.codec
     if not _is_known(codec, magic):
         raise CorruptDataError(
             f"Kafka has no compression codec {codec} for magic {magic}.", reference="unknown-codec"
         )
-    output = Output(codec, limit)
-    if codec == NONE:
-        output.reserve(len(data))
-        return bytes(data)
-    steps: dict[int, Callable[[memoryview, Output], None]] = {
-        GZIP: gzip.decompress,
-        SNAPPY: snappy.decompress,
-        LZ4: partial(lz4.decompress, check_header=magic != 0),
-        ZSTD: zstd.decompress,
-    }
     try:
-        steps[codec](memoryview(data), output)
+        if codec == LZ4:
+            lz4.decompress(memoryview(data), output, check_header=magic != 0)
+        else:
+            _DECOMPRESS[codec](memoryview(data), output)
     except KafkaLogError as error:
         import traceback
 
@@ -66,10 +75,11 @@ def decompress(
         raise
     finally:
         output.end()
-    return output.buffer.getvalue()
 
 
-def compress(data: bytes, codec: int, *, level: int | None = None, magic: int = 2) -> bytes:
+def compress(
+    data: bytes | memoryview, codec: int, *, level: int | None = None, magic: int = 2
+) -> bytes:
     """Compress the payload of a batch in the framing that Kafka itself writes.
 
     Args:

@@ -94,7 +94,7 @@ def _inflate_member(view: memoryview, start: int, output: Output) -> int:
     return end
 
 
-def compress(data: bytes, level: int | None) -> bytes:
+def compress(data: bytes | memoryview, level: int | None) -> bytes:
     """One member, with the header that Java writes: no time, no flags, an unknown system."""
     compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -15)
     body = compressor.compress(data) + compressor.flush()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _MAGIC: Final = b"\x04\x22\x4d\x18"
 _STORED: Final = 0x80000000
+_BLOCK_CHECKSUM: Final = 0x10
 _END_MARK: Final = bytes(4)
 _XXH32_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 
@@ -27,34 +28,72 @@ def decompress(view: memoryview, output: Output, *, check_header: bool) -> None:
     """Write what the blocks hold; raises as `kafkalog.codecs.decompress`."""
     import lz4.frame
 
-    if bytes(view[:4]) != _MAGIC or len(view) < 7:
+    if len(view) < 7:
         raise damage(LZ4, "no lz4 frame")
-    flags, block_descriptor = view[4], view[5]
-    if flags & 0xC0 != 0x40 or flags & 0x03 or block_descriptor & 0x8F or block_descriptor < 0x40:
-        raise damage(LZ4, f"unknown frame descriptor {view[4:6].hex()}")
-    if not flags & 0x20:
-        raise damage(LZ4, "linked blocks")
-    end = 14 if flags & 0x08 else 6
-    if end >= len(view):
+    size = 15 if view[4] & 0x08 else 7
+    if size > len(view):
         raise damage(LZ4, "it ends too early")
-    if check_header and view[end] != _header_checksum(bytes(view[4:end])):
-        raise damage(LZ4, "the header's checksum does not match")
-    # Kafka verifies neither the content's size nor its checksum: the wheel gets a header without.
-    descriptor = bytes((flags & ~0x0C, block_descriptor))
-    header = _MAGIC + descriptor + bytes((_header_checksum(descriptor),))
+    header = _plain_header(bytes(view[:size]), check_header=check_header)
     try:
-        for block in _blocks(view, end + 1):
+        for block in _blocks(view, size):
             # One frame a block bounds the output. LZ4FrameDecompressor is no way to do it: it
             # keeps back what did not fit into its first buffer.
-            output.write(lz4.frame.decompress(header + bytes(block) + _END_MARK))
+            if not _put(block, header, output):
+                output.write(lz4.frame.decompress(b"".join((header, block, _END_MARK))))
     except RuntimeError as error:
         raise damage(LZ4, str(error)) from error
+
+
+def _put(block: memoryview, header: bytes, output: Output) -> bool:
+    """Decompress a block to where the output has room; false where that is not possible.
+
+    Of damage the wheel for frames has to tell.
+    """
+    import cramjam
+
+    size_max = _block_size_max(header[5])
+    room = None if header[4] & _BLOCK_CHECKSUM else output.room(size_max)
+    if room is None:
+        return False
+    if block[3] & 0x80:
+        output.write(block[4:])
+        return True
+    try:
+        size = cramjam.lz4.decompress_block_into(block[4:], room, output_len=size_max)
+    except cramjam.DecompressionError:
+        return False
+    output.filled(size)
+    return True
+
+
+def _block_size_max(block_descriptor: int) -> int:
+    size: int = 1 << (2 * (block_descriptor >> 4) + 8)
+    return size
+
+
+@lru_cache(maxsize=64)  # nearly all frames have one of a few headers
+def _plain_header(stored: bytes, *, check_header: bool) -> bytes:
+    """The header without content size and checksums of the content, which Kafka does not verify.
+
+    So that the wheel does not verify them either. Raises for a header that Kafka refuses.
+    """
+    flags, block_descriptor = stored[4], stored[5]
+    if stored[:4] != _MAGIC:
+        raise damage(LZ4, "no lz4 frame")
+    if flags & 0xC0 != 0x40 or flags & 0x03 or block_descriptor & 0x8F or block_descriptor < 0x40:
+        raise damage(LZ4, f"unknown frame descriptor {stored[4:6].hex()}")
+    if not flags & 0x20:
+        raise damage(LZ4, "linked blocks")
+    if check_header and stored[-1] != _header_checksum(stored[4:-1]):
+        raise damage(LZ4, "the header's checksum does not match")
+    descriptor = bytes((flags & ~0x0C, block_descriptor))
+    return _MAGIC + descriptor + bytes((_header_checksum(descriptor),))
 
 
 def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
     """Each block up to the end mark: size word, bytes and checksum (where flagged)."""
     flags = view[4]
-    size_max = 1 << (2 * (view[5] >> 4) + 8)
+    size_max = _block_size_max(view[5])
     while True:
         if position + 4 > len(view):
             raise damage(LZ4, "the end mark is missing")
@@ -63,7 +102,7 @@ def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
             break
         if size > size_max:
             raise damage(LZ4, f"block of {size} bytes, {size_max} allowed")
-        end = position + 4 + size + (4 if flags & 0x10 else 0)
+        end = position + 4 + size + (4 if flags & _BLOCK_CHECKSUM else 0)
         if end > len(view):
             raise damage(LZ4, "it ends too early")
         yield view[position:end]
@@ -72,7 +111,7 @@ def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
         raise damage(LZ4, "the content checksum is missing")
 
 
-@lru_cache(maxsize=64)  # nearly all frames have one of a few descriptors
+@lru_cache(maxsize=64)
 def _header_checksum(descriptor: bytes) -> int:
     """Second byte of the xxh32 of a frame descriptor, which has less than 16 bytes."""
     mask = 0xFFFFFFFF
@@ -89,7 +128,7 @@ def _header_checksum(descriptor: bytes) -> int:
     return (value ^ value >> 16) >> 8 & 0xFF
 
 
-def compress(data: bytes, level: int | None, magic: int) -> bytes:
+def compress(data: bytes | memoryview, level: int | None, magic: int) -> bytes:
     """One frame of blocks of 64 KiB."""
     import lz4.frame
 

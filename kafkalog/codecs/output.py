@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 from io import BytesIO
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from formats.constants import COMPRESSION_NAMES
 from kafkalog.errors import CorruptDataError, LimitExceededError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _LARGE_SIZE: Final = 64 * 1024 * 1024
+_IN_PLACE_MAX: Final = 4 * 1024 * 1024
 _large = threading.Lock()
 """Held while more than that is made: a log full of bombs takes the memory of one, not of one a
 thread."""
@@ -22,19 +26,39 @@ class Output:
         self.codec = codec
         self.limit = limit
         self.size = 0
-        self.buffer = BytesIO()
+        self._only: bytes | None = None  # one piece need not be copied
+        self._buffer: BytesIO | None = None
         self._is_large = False
 
     def write(self, piece: bytes | bytearray | memoryview) -> None:
         """Append a piece; raises as `reserve`."""
         self.reserve(len(piece))
+        if not self.size and isinstance(piece, bytes):
+            self._only = piece
+        else:
+            if self._buffer is None:
+                self._buffer = BytesIO()
+                self._buffer.write(self._only or b"")
+                self._only = None
+            self._buffer.write(piece)
         self.size += len(piece)
-        self.buffer.write(piece)
+
+    def room(self, size: int) -> memoryview | None:  # noqa: ARG002
+        """Where so many bytes may be put and then be told by `filled`; None: write a piece."""
+        return None
+
+    def filled(self, size: int) -> None:
+        """So many bytes were put where there was room; raises as `reserve`."""
+        raise NotImplementedError
+
+    def value(self) -> bytes:
+        """All that was written."""
+        return self._buffer.getvalue() if self._buffer is not None else self._only or b""
 
     def clear(self) -> None:
         """Begin again."""
         self.size = 0
-        self.buffer = BytesIO()
+        self._only = self._buffer = None
 
     def reserve(self, size: int) -> None:
         """Raise when `size` more bytes would be too many."""
@@ -52,6 +76,51 @@ class Output:
         if self._is_large:
             _large.release()
             self._is_large = False
+
+
+class OutputInPlace(Output):
+    """The same in memory of the caller's, unless it is much: that must not be copied as it grows.
+
+    Args:
+        codec, limit: as above.
+        place: called with how many bytes are in place and how many more are wanted; where those
+            are.
+
+    Attributes:
+        is_in_place: whether nothing had to go elsewhere; else `value` gives all.
+    """
+
+    def __init__(self, codec: int, limit: int, place: Callable[[int, int], memoryview]) -> None:
+        super().__init__(codec, limit)
+        self.is_in_place = True
+        self._place = place
+
+    def write(self, piece: bytes | bytearray | memoryview) -> None:
+        """Append a piece; raises as `reserve`."""
+        room = self.room(len(piece))
+        if room is None:
+            super().write(piece)
+        else:
+            self.filled(len(piece))
+            room[:] = piece
+
+    def room(self, size: int) -> memoryview | None:
+        """See `Output`."""
+        if self.is_in_place and self.size + size > _IN_PLACE_MAX:
+            self.is_in_place = False
+            so_far, self.size = bytes(self._place(0, self.size)), 0
+            super().write(so_far)
+        return self._place(self.size, size) if self.is_in_place else None
+
+    def filled(self, size: int) -> None:
+        """See `Output`."""
+        self.reserve(size)
+        self.size += size
+
+    def clear(self) -> None:
+        """See `Output`."""
+        super().clear()
+        self.is_in_place = True
 
 
 def damage(codec: int, detail: str) -> CorruptDataError:

@@ -19,6 +19,7 @@ _MAGIC_HEAD: Final = 0x82534E41
 _HEADER_SIZE: Final = 16
 _CHUNK_SIZE_MAX: Final = 512 * 1024 * 1024
 _BLOCK_SIZE: Final = 32 * 1024
+_COPIED_MAX: Final = 1 << 20  # a copy of so many bytes is cheaper than a buffer around them
 # The densest element of a raw block, a copy, makes 64 bytes out of 3.
 _RATIO_MAX: Final = 22
 
@@ -53,25 +54,29 @@ def _decompress_block(block: memoryview, output: Output) -> None:
     import cramjam
 
     try:
-        size = cramjam.snappy.decompress_raw_len(bytes(block[:5]))
+        size = cramjam.snappy.decompress_raw_len(block[:5])
         # A false size must not make us allocate it.
         if size > _RATIO_MAX * len(block):
             raise damage(SNAPPY, f"{len(block)} bytes cannot hold {size}")
         output.reserve(size)
-        piece = bytearray(size)
-        if cramjam.snappy.decompress_raw_into(bytes(block), piece) != size:
+        room = output.room(size)
+        piece = bytearray(size) if room is None else room
+        if cramjam.snappy.decompress_raw_into(block, piece) != size:
             raise damage(SNAPPY, "a block has another size than it says")
     except cramjam.DecompressionError as error:
         raise damage(SNAPPY, str(error)) from error
-    output.write(piece)
+    if room is not None:
+        output.filled(size)
+    else:
+        output.write(bytes(piece) if size <= _COPIED_MAX else piece)
 
 
-def compress(data: bytes) -> bytes:
+def compress(data: bytes | memoryview) -> bytes:
     """A stream of chunks of 32 KiB."""
     import cramjam
 
-    stream = bytearray(_MAGIC + struct.pack(">ii", 1, 1))
+    pieces = [_MAGIC + struct.pack(">ii", 1, 1)]
     for start in range(0, len(data), _BLOCK_SIZE):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _BLOCK_SIZE]))
-        stream += struct.pack(">i", len(block)) + block
-    return bytes(stream)
+        pieces += (struct.pack(">i", len(block)), block)
+    return b"".join(pieces)

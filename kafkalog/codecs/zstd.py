@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _MAGIC: Final = 0xFD2FB528
 _SKIPPABLE_MAGIC: Final = 0x184D2A50
+_HEADER_SIZE_MAX: Final = 18
 # How much zstd-jni reads at a time, ZSTD_DStreamInSize.
 _FEED_SIZE: Final = 131075
 _KEPT_MAX: Final = 16 * 1024 * 1024  # a decompressor with a larger window is not used again
@@ -69,14 +70,12 @@ def _decompressor() -> Any:
 def _end_of_frame(view: memoryview, start: int) -> int | None:
     """Position after the frame at `start`, None where it is cut off or no frame at all."""
 
-    def little(position: int, size: int) -> int:
-        return int.from_bytes(view[position : position + size], "little")
-
-    magic = little(start, 4)
+    head = bytes(view[start : start + _HEADER_SIZE_MAX])
+    magic = int.from_bytes(head[:4], "little")
     if magic & ~0xF == _SKIPPABLE_MAGIC:
-        end = start + 8 + little(start + 4, 4)
+        end = start + 8 + int.from_bytes(head[4:8], "little")
     elif magic == _MAGIC:
-        flags = little(start + 4, 1)
+        flags = head[4] if len(head) > 4 else 0
         single_segment = flags >> 5 & 1
         end = start + 6 - single_segment
         end += (0, 1, 2, 4)[flags & 3] + (single_segment, 2, 4, 8)[flags >> 6]
@@ -84,7 +83,7 @@ def _end_of_frame(view: memoryview, start: int) -> int | None:
         while not block & 1:  # the last one has this bit
             if end + 3 > len(view):
                 return None
-            block = little(end, 3)
+            block = int.from_bytes(view[end : end + 3], "little")
             # A block of kind 1 is one byte, repeated.
             end += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)
         end += flags & 4
@@ -93,7 +92,7 @@ def _end_of_frame(view: memoryview, start: int) -> int | None:
     return end if end <= len(view) else None
 
 
-def compress(data: bytes, level: int | None) -> bytes:
+def compress(data: bytes | memoryview, level: int | None) -> bytes:
     """One frame, without content size, as streamed by zstd-jni."""
     level = _DEFAULT_LEVEL if level is None else level
     kept = getattr(_kept, "compressor", None)

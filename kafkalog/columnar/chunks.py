@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from formats import constants as c
-from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress_to
+from kafkalog.codecs.output import OutputInPlace
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import legacy_kernels as old
 from kafkalog.columnar.header_table import batch_at
@@ -35,6 +36,7 @@ BATCH_SIZE_MAX: Final = 1 << 26
 _BATCHES_MAX: Final = 1 << 14
 _DECOMPRESSED_AT_ONCE: Final = 1 << 22
 _ARENA_KEPT_MAX: Final = 1 << 23
+_ROWS_KEPT_MAX: Final = 1 << 17
 
 
 class Workspace:
@@ -52,6 +54,31 @@ class Workspace:
             grown = np.empty(max(size, 2 * keep), np.uint8)
             grown[:keep] = self.arena[:keep]
             self.arena = grown
+
+    def table(self, count: int) -> NDArray[np.int64]:
+        """Room for `count` rows at least; used again unless that is very much."""
+        if self.rows.shape[1] >= count:
+            return self.rows
+        table = np.empty((k.ROW_FIELDS, count + count // 8), np.int64)
+        if count <= _ROWS_KEPT_MAX:
+            self.rows = table
+        return table
+
+    def unpack(self, start: int, end: int, codec: int, at: int, *, magic: int, limit: int) -> int:
+        """Decompress what is in the arena behind its first `at` bytes, which stay; where it ends.
+
+        Raises as `decompress`: then what is behind `at` means nothing.
+        """
+        output = OutputInPlace(codec, limit, lambda done, size: self._room(at + done, size))
+        decompress_to(output, self.arena.data[start:end], magic=magic)
+        if not output.is_in_place:
+            self._room(at, output.size)[:] = output.value()
+        return at + output.size
+
+    def _room(self, at: int, size: int) -> memoryview:
+        if at + size > len(self.arena):
+            self.reserve(at + size, at)
+        return self.arena.data[at : at + size]
 
 
 class Failure(NamedTuple):
@@ -147,6 +174,7 @@ class Chunk:
             old.find_values(self.workspace.arena, wrapped, starts, ends)
         errors: dict[int, KafkaLogError] = {}
         done, fill = 0, self.size_bytes
+        magics, codecs = headers[k.MAGIC].tolist(), headers[k.ATTRIBUTES].tolist()
         for i in np.flatnonzero(special).tolist():
             if left_over is not None and left_over[i]:
                 yield from self._decode_range(done, i, starts, ends, errors)
@@ -154,28 +182,23 @@ class Chunk:
                 done, fill = i + 1, self.size_bytes
                 continue
             try:
-                body = self._decompress(i, int(starts[i]), int(ends[i]), size_max)
+                start, end = int(starts[i]), int(ends[i])
+                codec = codecs[i] & c.COMPRESSION_MASK
+                if magics[i] < 2 and (start < 0 or codec == c.ZSTD):
+                    raise self.refusal(i)
+                end = self.workspace.unpack(
+                    start, end, codec, fill, magic=magics[i], limit=size_max
+                )
             except KafkaLogError as error:
                 errors[i] = error
                 starts[i] = -1
                 continue
-            size = len(body)
-            self.workspace.reserve(fill + size, fill)
-            self.workspace.arena[fill : fill + size] = np.frombuffer(body, np.uint8)
-            starts[i], ends[i] = fill, fill + size
-            fill += size
+            starts[i], ends[i] = fill, end
+            fill = end
             if fill - self.size_bytes >= _DECOMPRESSED_AT_ONCE:
                 yield from self._decode_range(done, i + 1, starts, ends, errors)
                 done, fill = i + 1, self.size_bytes
         yield from self._decode_range(done, self.count, starts, ends, errors)
-
-    def _decompress(self, ordinal: int, start: int, end: int, size_max: int) -> bytes:
-        magic = int(self.headers[k.MAGIC, ordinal])
-        codec = int(self.headers[k.ATTRIBUTES, ordinal]) & c.COMPRESSION_MASK
-        if magic < 2 and (start < 0 or codec == c.ZSTD):
-            raise self.refusal(ordinal)
-        view = self.workspace.arena.data[start:end]
-        return decompress(view, codec, magic=magic, limit=size_max)
 
     def _decode_range(
         self,

@@ -5,13 +5,14 @@ Follows `Cleaner.buildOffsetMapForSegment` and `cleanInto` of Kafka 4.3 for batc
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from formats import constants as c
-from kafkalog.codecs import compress, decompress
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, compress
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import rewrite_kernels as r
 from kafkalog.columnar.chunks import Rows
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     Table = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
+_BUFFER_KEPT_MAX: Final = 1 << 23
 _UNPACKED_AT_ONCE: Final = 1 << 22
 _GROWTH_MAX: Final = 18  # bytes that a record can grow by: its length and its timestamp delta
 
@@ -72,6 +74,28 @@ class Fate(NamedTuple):
         return Fate(self.discardable[some], self.drop_all[some], self.stays[some])
 
 
+class Buffers:
+    """Memory for new batches that is used again; several threads take and give."""
+
+    def __init__(self) -> None:
+        self._free: list[NDArray[np.uint8]] = []
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """A buffer of this size at least."""
+        with suppress(IndexError):
+            buffer = self._free.pop()
+            if len(buffer) >= size:
+                return buffer
+        return np.empty(size + size // 8, np.uint8)
+
+    def give(self, buffer: NDArray[np.uint8]) -> None:
+        """A buffer, or the first bytes of one, is not used any more."""
+        whole = buffer if buffer.base is None else buffer.base
+        assert isinstance(whole, np.ndarray), "it was taken here"
+        if len(whole) <= _BUFFER_KEPT_MAX:
+            self._free.append(whole)
+
+
 class Rule(NamedTuple):
     """What holds for all batches of a pass.
 
@@ -99,22 +123,23 @@ def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened]:
     starts[~wanted] = -1
     first, fill = 0, chunk.size_bytes
     space = chunk.workspace
-    for i in np.flatnonzero(wanted & (codecs > 0) & (headers[k.COUNT] > 0)).tolist():
-        body = decompress(space.arena.data[starts[i] : ends[i]], int(codecs[i]), magic=2)
-        if fill - chunk.size_bytes + len(body) > _UNPACKED_AT_ONCE and i > first:
-            yield _rows(chunk, first, i, starts, ends)
-            first, fill = i, chunk.size_bytes
-        space.reserve(fill + len(body), fill)
-        space.arena[fill : fill + len(body)] = np.frombuffer(body, np.uint8)
-        starts[i], ends[i] = fill, fill + len(body)
-        fill += len(body)
-    yield _rows(chunk, first, chunk.count, starts, ends)
+    packed = np.flatnonzero(wanted & (codecs > 0) & (headers[k.COUNT] > 0))
+    places = zip(*(column[packed].tolist() for column in (starts, ends, codecs)), strict=True)
+    for i, (start, end, codec) in zip(packed.tolist(), places, strict=True):
+        starts[i] = fill
+        fill = space.unpack(start, end, codec, fill, magic=2, limit=DECOMPRESSED_SIZE_MAX)
+        ends[i] = fill
+        if fill - chunk.size_bytes >= _UNPACKED_AT_ONCE:
+            yield _rows(chunk, first, i + 1, starts, ends)
+            first, fill = i + 1, chunk.size_bytes
+    if first < chunk.count:
+        yield _rows(chunk, first, chunk.count, starts, ends)
 
 
 def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Opened:
     headers = chunk.headers
     size = int(headers[k.COUNT, first:last][starts[first:last] >= 0].clip(0).sum())
-    rows = np.empty((k.ROW_FIELDS, size + 1), np.int64)
+    rows = chunk.workspace.table(size + 1)
     codes = np.zeros(chunk.count, np.int64)
     state = np.array((first, -1, 0), np.int64)
     arena = chunk.workspace.arena
@@ -127,7 +152,7 @@ def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Op
 
 
 def rewrite(
-    part: Opened, superseded: Mask, fate: Fate, rule: Rule, counters: Table
+    part: Opened, superseded: Mask, fate: Fate, rule: Rule, counters: Table, buffers: Buffers
 ) -> NDArray[np.uint8]:
     """The batches as they are written again.
 
@@ -137,6 +162,7 @@ def rewrite(
         fate: what is known of the batches of the part.
         rule: what holds for all batches.
         counters: COUNTERS numbers of `rewrite_kernels` that are added to.
+        buffers: where they are made; they are given back by whoever has used them.
     """
     headers = np.ascontiguousarray(part.headers)
     count = headers.shape[1]
@@ -154,37 +180,39 @@ def rewrite(
     bodies = (part.bodies[1] - part.bodies[0]).clip(0)
     sizes = np.maximum(headers[k.SIZE], bodies + c.RECORD_BATCH_OVERHEAD)
     room = int((sizes + _GROWTH_MAX * records)[actions != r.DROP].sum())
-    out = np.empty(room, np.uint8)
+    out = buffers.take(room)
     facts = np.empty(r.BODY_FIELDS, np.int64)
     end = r.rewrite_batches(part.rows.arena, headers, plan, rows, keep, 0, count, out, 0, facts)
     packed = (actions == r.REBUILD) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0)
     if packed.any():
-        out, end = _packed(out, plan, headers, packed)
+        batches = _packed(out, plan, headers, packed)
+        buffers.give(out)
+        end = len(batches)
+        out = buffers.take(end)
+        out.data[:end] = batches
     _put_checksums(out, plan, actions)
     return out[:end]
 
 
-def _packed(
-    out: NDArray[np.uint8], plan: Table, headers: Table, packed: Mask
-) -> tuple[NDArray[np.uint8], int]:
+def _packed(out: NDArray[np.uint8], plan: Table, headers: Table, packed: Mask) -> bytes:
     """The same with these batches compressed."""
     pieces: list[bytes | memoryview] = []
-    end = 0
-    for i, is_packed in enumerate(packed.tolist()):
-        start, size = int(plan[r.NEW_START, i]), int(plan[r.NEW_SIZE, i])
-        piece: bytes | memoryview = out.data[start : start + size]
-        if is_packed:
-            codec = int(headers[k.ATTRIBUTES, i]) & c.COMPRESSION_MASK
-            body = compress(bytes(piece[c.RECORD_BATCH_OVERHEAD :]), codec)
-            size = c.RECORD_BATCH_OVERHEAD + len(body)
-            length = (size - c.LOG_OVERHEAD).to_bytes(4, "big")
-            head = piece[: c.LENGTH_POSITION], length, piece[c.LOG_OVERHEAD :
-                c.RECORD_BATCH_OVERHEAD]  # fmt: skip
-            piece = b"".join((*head, body))
-        plan[r.NEW_START, i], plan[r.NEW_SIZE, i] = end, size
-        pieces.append(piece)
-        end += size
-    return np.frombuffer(bytearray().join(pieces), np.uint8), end
+    view = out.data
+    starts, sizes = plan[r.NEW_START].tolist(), plan[r.NEW_SIZE].tolist()
+    codecs = np.where(packed, headers[k.ATTRIBUTES] & c.COMPRESSION_MASK, c.NONE).tolist()
+    for i, (start, size, codec) in enumerate(zip(starts, sizes, codecs, strict=True)):
+        if codec == c.NONE:
+            pieces.append(view[start : start + size])
+            continue
+        body = compress(view[start + c.RECORD_BATCH_OVERHEAD : start + size], codec)
+        sizes[i] = c.RECORD_BATCH_OVERHEAD + len(body)
+        view[start + c.LENGTH_POSITION : start + c.LOG_OVERHEAD] = (
+            sizes[i] - c.LOG_OVERHEAD
+        ).to_bytes(4, "big")
+        pieces += (view[start : start + c.RECORD_BATCH_OVERHEAD], body)
+    plan[r.NEW_SIZE] = sizes
+    plan[r.NEW_START] = np.cumsum(plan[r.NEW_SIZE]) - plan[r.NEW_SIZE]
+    return b"".join(pieces)
 
 
 def _put_checksums(out: NDArray[np.uint8], plan: Table, actions: Table) -> None:

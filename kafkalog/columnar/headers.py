@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _BATCHES_AT_ONCE: Final = 4096
 _GATHERED_MIN: Final = 1024
+_GATHERED_RECORDS_MIN: Final = 1 << 18
 _WORTH_A_SEEK: Final = 1 << 15  # batches so large are cheaper passed over than read
 _ROWS_AT_ONCE: Final = 8192
 
@@ -49,7 +50,8 @@ class Stretch:
         facts: int64, what is in the records: one row per field of `record_facts` (FOUND, ...);
             None where no record was decoded.
         refusals: ordinals of the batches that could not be decoded, and why.
-        seen: what `look` made of its records, table by table; None where it was not asked.
+        seen: what `look` made of its records, table by table, each after the ordinal of the batch
+            that was the first one for it; None where it was not asked.
     """
 
     headers: NDArray[np.int64]
@@ -57,7 +59,7 @@ class Stretch:
     markers: NDArray[np.int64]
     facts: NDArray[np.int64] | None = None
     refusals: tuple[tuple[int, KafkaLogError], ...] = ()
-    seen: tuple[Any, ...] | None = None
+    seen: tuple[tuple[int, Any], ...] | None = None
 
     @property
     def count(self) -> int:
@@ -85,9 +87,11 @@ def joined(stretches: Sequence[Stretch]) -> Stretch:
     """Stretches of one level that follow one another as one, in memory of its own."""
     facts = [stretch.facts for stretch in stretches if stretch.facts is not None]
     refusals: list[tuple[int, KafkaLogError]] = []
+    seen: list[tuple[int, Any]] = []
     before = 0
     for stretch in stretches:
         refusals += [(before + ordinal, why) for ordinal, why in stretch.refusals]
+        seen += [(before + ordinal, what) for ordinal, what in stretch.seen or ()]
         before += stretch.count
     return Stretch(
         np.concatenate([stretch.headers for stretch in stretches], axis=1),
@@ -95,6 +99,7 @@ def joined(stretches: Sequence[Stretch]) -> Stretch:
         np.concatenate([stretch.markers for stretch in stretches], axis=1),
         np.concatenate(facts, axis=1) if facts else None,
         tuple(refusals),
+        None if any(stretch.seen is None for stretch in stretches) else tuple(seen),
     )
 
 
@@ -123,7 +128,8 @@ def header_stretches(
         UnreadableError: the log cannot be read on; what came before has been yielded.
 
     Cost:
-        Some 6 MB a thread, however large the log is; deep also what a batch is decompressed into.
+        Some 6 MB a thread, however large the log is; deep also what a batch is decompressed into,
+        and what `look` made of a quarter of a million records.
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     is_worth_it = rule.is_worth_it(min(source.stored_bytes, end - position))
@@ -204,8 +210,7 @@ def _by_chunks(
     with ThreadPoolExecutor(threads, "kafkalog-headers") as pool:
         walk = _Walk(source, level, pool, threads + 1, position, end, look)
         try:
-            # What was looked at is told by the batches of a chunk.
-            yield from walk.stretches() if look else _gathered(walk.stretches())
+            yield from _gathered(walk.stretches())
         finally:
             walk.stop()
 
@@ -213,15 +218,19 @@ def _by_chunks(
 def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
     """The same in longer stretches: whoever takes one has some work whatever its length."""
     held: list[Stretch] = []
+    batches = records = 0
     try:
         for one in found:
             if isinstance(one, Stretch):
-                held.append(joined([one]))  # its memory is used again for the next
-                if sum(stretch.count for stretch in held) < _GATHERED_MIN:
+                # The memory of its headers is used again for the next.
+                held.append(replace(one, headers=one.headers.copy()))
+                batches += one.count
+                records += 0 if one.facts is None else int(one.facts[record_facts.FOUND].sum())
+                if batches < _GATHERED_MIN and records < _GATHERED_RECORDS_MIN:
                     continue
             if held:
                 yield joined(held)
-                held = []
+                held, batches, records = [], 0, 0
             if isinstance(one, Defect):
                 yield one
     except KafkaLogError:
@@ -247,7 +256,7 @@ def _judge(chunk: Chunk, level: Level, look: Look | None) -> Stretch:
             found,
             facts=facts,
             refusals=tuple(sorted(refusals, key=itemgetter(0))),
-            seen=tuple(seen) if look else None,
+            seen=tuple((0, what) for what in seen) if look else None,
         )
     return found
 

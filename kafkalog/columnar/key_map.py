@@ -8,6 +8,7 @@ can make two keys that are taken for one.)
 from __future__ import annotations
 
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from kafkalog.columnar.hash_kernels import hash_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
@@ -26,11 +28,11 @@ if TYPE_CHECKING:
     Column = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
-_PARTS: Final = 16  # a part that grows is there twice for a moment
+_PARTS: Final = 8  # a part that grows is there twice for a moment; large ones get huge pages
 _SLOTS_MIN: Final = 1 << 8
 _FULL: Final = 0.8
 _BITS_MIN: Final = 1 << 13
-_ROWS_AT_ONCE: Final = 1 << 16  # so that those of a part come together
+_ROWS_AT_ONCE: Final = 1 << 17  # so that those of a part come together
 
 
 class Keys:
@@ -78,7 +80,9 @@ class KeyMap:
         self._counts = [0] * _PARTS
         self._superseded = np.zeros(_BITS_MIN, np.uint8)
         self._waiting: list[Keys] = []
-        self._settled = 0
+        self._handed_over = 0  # so many rows
+        self._pool: ThreadPoolExecutor | None = None
+        self._under_way: Future[None] | None = None
 
     def __len__(self) -> int:
         """How many keys there are; all that were put are settled."""
@@ -89,23 +93,40 @@ class KeyMap:
         return Keys(rows, wanted, self._seed)
 
     def put(self, keys: Keys) -> None:
-        """Rows with these keys follow; some wait for others, until `settle`."""
+        """Rows with these keys follow; a thread of the map's own takes them in, until `settle`."""
         self._waiting.append(keys)
         self.rows += len(keys)
-        if self.rows - self._settled >= _ROWS_AT_ONCE:
-            self.settle()
+        if self.rows - self._handed_over >= _ROWS_AT_ONCE:
+            self._hand_over()
 
     def settle(self) -> None:
-        """Put what is waiting; to be called before the map is asked anything."""
-        if not self._waiting:
-            return
-        low = np.concatenate([keys.low for keys in self._waiting])
-        high = np.concatenate([keys.high for keys in self._waiting])
-        start, self._settled = self._settled, self.rows
-        self._waiting = []
+        """Wait until all is in that was put; to be called before the map is asked anything."""
+        self._hand_over()
+        self._wait()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _hand_over(self) -> None:
+        """Give what is waiting to the thread, when it is done with what it was given before."""
+        self._wait()
+        if self._waiting:
+            self._pool = self._pool or ThreadPoolExecutor(1, "kafkalog-map")
+            self._under_way = self._pool.submit(self._take, self._waiting, self._handed_over)
+            self._waiting, self._handed_over = [], self.rows
+
+    def _wait(self) -> None:
+        if self._under_way is not None:
+            self._under_way.result()
+            self._under_way = None
+
+    def _take(self, waiting: list[Keys], start: int) -> None:
+        """Take in rows, of which the first has this number."""
+        low = np.concatenate([keys.low for keys in waiting])
+        high = np.concatenate([keys.high for keys in waiting])
         size = len(self._superseded)
-        if self.rows > 8 * size:
-            more = max(size, (self.rows + 7) // 8 - size)
+        if start + len(low) > 8 * size:
+            more = max(size, (start + len(low) + 7) // 8 - size)
             self._superseded = np.concatenate((self._superseded, np.zeros(more, np.uint8)))
         order, parts = _sorted(low, high)
         for part, first, last in parts:

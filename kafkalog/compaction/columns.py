@@ -16,7 +16,7 @@ from formats import constants as c
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import rewrite_kernels as r
 from kafkalog.columnar.chunks import ChunkReader
-from kafkalog.columnar.compacting import Fate, Rule, opened, rewrite
+from kafkalog.columnar.compacting import Buffers, Fate, Rule, opened, rewrite
 from kafkalog.columnar.conveyor import Conveyor, Lanes
 from kafkalog.columnar.rule import default_threads
 from kafkalog.compaction.cleanable import segments_between
@@ -93,6 +93,7 @@ class ColumnPass:
         self._starts = building.starts
         self._rule = Rule(now_ms, self._upper - 1, now_ms + config.delete_retention_ms)
         self._transactions = TransactionState()
+        self._buffers = Buffers()
         self._passed = 0  # records of this segment in front of the chunk that comes
 
     def groups(self) -> list[list[Segment]]:
@@ -124,6 +125,7 @@ class ColumnPass:
                     size = task.chunk.size_bytes
                     for piece in conveyor.results(task):
                         yield self._told(piece)
+                        self._buffers.give(piece.data)
                     self.tally.bytes_read += size
                     if self._progress is not None:
                         self._progress(size)
@@ -150,6 +152,7 @@ class ColumnPass:
                 fate.part(part.first, part.last),
                 self._rule,
                 counters,
+                self._buffers,
             )
             dropped = fate.drop_all[part.first : part.last]
             yield _Piece(data, part.headers.copy(), dropped, counters)

@@ -144,13 +144,13 @@ class MapBuilding:
                 )
                 for rows in chunk.decode(np.ones(chunk.count, np.bool_)):
                     assert isinstance(rows, Rows), "no batch is left over"
-                    self._put((self.look(chunk, rows),), discardable)
+                    self._put(((0, self.look(chunk, rows)),), discardable)
 
-    def _put(self, seen: tuple[object, ...], discardable: Mask | None) -> None:
-        for one in seen:
+    def _put(self, seen: tuple[tuple[int, object], ...], discardable: Mask | None) -> None:
+        for first, one in seen:
             assert isinstance(one, _Seen), "it is of a dirty segment"
             if discardable is not None and one.ordinals is not None:
-                one.keys.leave_out(discardable[one.ordinals])
+                one.keys.leave_out(discardable[first + one.ordinals])
             self.map.put(one.keys)
 
 

@@ -21,6 +21,7 @@ from kafkalog.recovery import StartConfig
 from kafkalog.recovery.index_build import IndexBuild
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.source import Source
+from kafkalog.storage import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -114,9 +115,7 @@ def clean_group(cleaning: Cleaning, group: Sequence[Segment], changes: Changes |
     else:
         name = file_name(first.base_offset, ".log") + CLEANED
         with changes.create(name, like=first.log.path, mtime_ms=last.log.mtime_ms) as log:
-            for piece in cleaning.clean(group):
-                data = memoryview(piece)
-                log.write(data)
+            for data in written(log, cleaning.clean(group)):
                 segment.extend(data)
     segment.close()
     indexes = {".index": segment.offset_index, ".timeindex": segment.time_index}

@@ -15,6 +15,7 @@ from kafkalog.storage.directories import (
     require_vacant,
     require_writable,
 )
+from kafkalog.storage.early_sync import written
 from kafkalog.storage.files import NewFile
 from kafkalog.storage.locks import LogDirLock
 
@@ -32,4 +33,5 @@ __all__ = [
     "require_space",
     "require_vacant",
     "require_writable",
+    "written",
 ]
