@@ -31,6 +31,7 @@ class Manner:
         producers: share of appends by producers with an id.
         stamp_spread_ms: how far timestamps are off the clock.
         stamped_by_broker: whether a follower's batches carry LogAppendTime.
+        begins: offsets in front of the first batch: with many, offsets exceed positions.
     """
 
     codecs: tuple[str, ...]
@@ -43,6 +44,7 @@ class Manner:
     producers: float
     stamp_spread_ms: int
     stamped_by_broker: bool
+    begins: int
 
     @classmethod
     def drawn(cls, rng: random.Random) -> Manner:
@@ -57,6 +59,7 @@ class Manner:
             producers=rng.choice((0, 0.5, 0.9)),
             stamp_spread_ms=rng.choice((0, 0, 1000, 100_000)),
             stamped_by_broker=rng.random() < 0.15,
+            begins=rng.choice((0, 0, 100_000)),
         )
 
 
@@ -77,12 +80,16 @@ class LogWriter:
     _sequences: dict[int, int] = field(default_factory=dict)
     _open: set[int] = field(default_factory=set)
     _leader_epoch: int = 0
+    _has_begun: bool = False
 
     def spec(self, count: int) -> dict[str, Any]:
         """That many operations more, as KafkaOracle reads them."""
         start = self.now_ms
         magics = self.manner.magics
         operations = [self._operation(magics[i * len(magics) // count]) for i in range(count)]
+        if self.manner.begins and not self._has_begun and operations[0]["op"] == "append":
+            operations[0] |= {"gap": self.manner.begins, "mode": "follower"}
+        self._has_begun = True
         if self.rng.random() < 0.15:
             operations.append({"op": "logstart", "offset": self.rng.randrange(20), "mayFail": True})
         return {
