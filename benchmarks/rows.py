@@ -406,7 +406,7 @@ TRENDS = tuple(
         ("shallow", "memory", "300 MB", "4 GB"),
         ("NDJSON", "memory", "300 MB", "4 GB"),
         ("Parquet", "memory", "300 MB", "4 GB"),
-        ("compaction", "time a byte", "1 M keys", "20 M keys"),
+        ("compaction", "time a byte", "5 M keys", "20 M keys"),
     )
 )
 DECODERS_DATASET = sized("100 MB")
