@@ -6,11 +6,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import CorruptDataError
+from kafkalog.errors import CorruptDataError, KafkaLogError
 from kafkalog.names import parse_directory_name
 from kafkalog.runs.checkpoint_files import bring_checkpoints_back
-from kafkalog.runs.clean_mark import bring_mark_back
+from kafkalog.runs.clean_mark import bring_mark_back, has_mark
 from kafkalog.runs.journal import (
+    MARK_REMOVED,
     MARK_RESTORED,
     PartitionState,
     encoded,
@@ -130,11 +131,25 @@ def undo(
             if journal.log_dir is not None:
                 bring_checkpoints_back(journal.log_dir, journal.backup, observe)
                 if journal.lacks_mark:
-                    # Noted first: a mark that comes twice, after a broker was started and killed,
-                    # would keep it from scanning; one that never comes makes it scan too much.
-                    file.append(encoded({"type": "mark", "state": MARK_RESTORED}))
-                    bring_mark_back(journal.log_dir, journal.backup, observe)
+                    _bring_mark_back(journal.log_dir, journal.backup, file, observe)
     return planned
+
+
+def _bring_mark_back(
+    log_dir: str, backup: str, file: AppendedFile, observe: Callable[[Step], None] | None
+) -> None:
+    """The mark of a clean shutdown, and the line that says so.
+
+    The line comes first: a mark that comes twice, after a broker was started and killed, would keep
+    it from scanning; one that never comes makes it scan too much.
+    """
+    file.append(encoded({"type": "mark", "state": MARK_RESTORED}))
+    try:
+        bring_mark_back(log_dir, backup, observe)
+    except KafkaLogError:
+        if not has_mark(log_dir):  # else nobody would try again
+            file.append(encoded({"type": "mark", "state": MARK_REMOVED}))
+        raise
 
 
 def _journal(path: str) -> Journal:
