@@ -42,6 +42,21 @@ class State:
         )
 
 
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Say how much was tried: the summary of the run shows it, also of a test that passes."""
+    return lambda text: record_property("tried", text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests told."""
+    properties = [one.user_properties for one in terminalreporter.getreports("passed")]
+    lines = [str(text) for some in properties for name, text in some if name == "tried"]
+    if lines:
+        terminalreporter.section("how much was tried")
+        terminalreporter.write("\n".join([*sorted(lines), ""]))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _kernels() -> None:
     """Small logs go to the kernels in tests, which they do only where these are compiled."""

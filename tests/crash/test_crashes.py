@@ -16,6 +16,7 @@ from tests.crash.served import copy_and_start, offset_in, start_of_ours, starts_
 from tests.kafka.conftest import SEED_VARIABLE, harness
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.crash.served import Served
@@ -59,10 +60,10 @@ class Enumeration:
                 assert (offset or 0) <= (limit or 0), f"{self.words}: {how}"
         return "new" if got == self.new else "old" if got in logs else "partly"
 
-    def conclude(self, found: Counter[str]) -> None:
+    def conclude(self, found: Counter[str], judge: str, tell: Callable[[str], None]) -> None:
         """Say how many states were tried; of all of them some are the old log, some the new."""
         tried = f"{len(self.trees)} of {self.count} states"
-        print(f"{self.words}: {self.steps} steps, {tried}: {dict(found)}")
+        tell(f"{judge}: {self.words}: {self.steps} steps, {tried}: {dict(found)}")
         assert self.count > self.steps / 2
         assert self.is_sample or self.old == self.new or {"old", "new"} <= found.keys()
 
@@ -73,7 +74,7 @@ class Enumeration:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_a_start_as_predicted_finds_a_whole_log(
-    command: Command, corpus_dir: Path, tmp_path: Path
+    command: Command, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """By our own prediction, performed; both logs are met, and nothing else."""
     enumeration = Enumeration(command, corpus_dir, tmp_path, STATES_OF_OURS)
@@ -81,14 +82,14 @@ def test_a_start_as_predicted_finds_a_whole_log(
     for how, tree in enumeration.trees:
         log_dir = put(tree, enumeration.scratch)
         found[enumeration.judge(how, log_dir, start_of_ours(log_dir))] += 1
-    enumeration.conclude(found)
+    enumeration.conclude(found, "our start", tell)
 
 
 @pytest.mark.kafka
 @pytest.mark.usefixtures("harness")
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_kafkas_own_start_finds_a_whole_log(
-    command: Command, corpus_dir: Path, tmp_path: Path
+    command: Command, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """The same states, loaded by Kafka 4.3 in one JVM."""
     enumeration = Enumeration(command, corpus_dir, tmp_path, STATES_OF_KAFKA)
@@ -100,4 +101,4 @@ def test_kafkas_own_start_finds_a_whole_log(
     answers = starts_of_kafka(log_dirs, tmp_path)
     for (how, _), log_dir, got in zip(enumeration.trees, log_dirs, answers, strict=True):
         found[enumeration.judge(how, log_dir, got)] += 1
-    enumeration.conclude(found)
+    enumeration.conclude(found, "Kafka's start", tell)

@@ -103,7 +103,7 @@ def calls_of(command: Command, corpus_dir: Path, root: Path) -> int:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_an_error_at_any_call_is_told_and_leaves_a_whole_log(
-    command: Command, corpus_dir: Path, tmp_path: Path
+    command: Command, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """Calls to the system fail in turn; a command that can be run again then ends well.
 
@@ -133,13 +133,13 @@ def test_an_error_at_any_call_is_told_and_leaves_a_whole_log(
             command.run(root, None)
             got = copy_and_start(log_dir, tmp_path / "scratch" / "log")
             assert got == logs[-1], f"seed {seed}, call {number}, {fault.failed}, then again"
-    print(f"{command.name}: {failed.total()} calls failed, seed {seed}: {failed}")
+    tell(f"{command.name}: {failed.total()} calls failed, seed {seed}: {dict(failed)}")
     assert failed.total() >= FAULTS // 2
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_a_killed_process_leaves_a_whole_log(
-    command: Command, corpus_dir: Path, tmp_path: Path
+    command: Command, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """SIGKILL at random moments of the time it takes."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
@@ -161,7 +161,7 @@ def test_a_killed_process_leaves_a_whole_log(
         if command.can_be_repeated:
             command.run(root, None)
             assert copy_and_start(log_dir, root / "scratch" / "log") == logs[-1]
-    print(f"{command.name}, seed {seed}: {found}")
+    tell(f"{command.name} killed, seed {seed}: {dict(found)}")
     assert found["killed"]
 
 

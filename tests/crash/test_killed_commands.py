@@ -18,6 +18,7 @@ from tests.crash.served import NOW_MS, copy_and_start
 from tests.kafka.conftest import SEED_VARIABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 KILLS = 4  # 12 where everything is tried
@@ -59,7 +60,9 @@ def times(log_dir: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_a_killed_command_leaves_a_whole_log(name: str, corpus_dir: Path, tmp_path: Path) -> None:
+def test_a_killed_command_leaves_a_whole_log(
+    name: str, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
     """SIGKILL from the first change to a directory on, which is after most of the time it takes."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     rng = random.Random(seed)
@@ -90,5 +93,5 @@ def test_a_killed_command_leaves_a_whole_log(name: str, corpus_dir: Path, tmp_pa
         got = copy_and_start(log_dir, root / "scratch" / "log")
         assert command.accepts(got, [first, old, new]), f"seed {seed}, kill {number}"
         found["new" if got == new else "old"] += 1
-    print(f"{name}, seed {seed}: {found}")
+    tell(f"kafkalog {name} killed, seed {seed}: {dict(found)}")
     assert found["killed"]

@@ -16,6 +16,7 @@ from tests.kafka.differential.cases import run_cases
 from tests.kafka.differential.retentions import REASONS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.kafka
@@ -42,7 +43,7 @@ EXPECTED: dict[str, set[str]] = {
     ],
 )
 def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
-    subject: str, share: int, cases: int, tmp_path: Path
+    subject: str, share: int, cases: int, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """Same files, offsets and statistics; and the cases are rich enough to mean something.
 
@@ -51,6 +52,6 @@ def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
     first = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(SEEDS))
     first += (share - 1) * cases
     report = run_cases(subject, range(first, first + cases), tmp_path)
-    print(report.seen)
+    tell(f"{subject}, share {share}: {report.cases} cases: {dict(report.seen)}")
     assert not report.differences, f"{len(report.differences)} of {cases} differ\n{report}"
     assert EXPECTED[subject] <= set(report.seen), (first, report.seen)

@@ -16,7 +16,7 @@ from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, SmallLogDir, mak
 from tests.kafkalog.check.undetectable import CLASSES, class_of, is_explained
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 BITS = 200
@@ -39,14 +39,16 @@ def test_nothing_is_wrong_before(log_dir: Path):
     assert {defect.reference for defect in findings(log_dir)} <= {"transaction-open"}
 
 
-def test_each_bit_is_reported_or_of_a_published_class(small: SmallLogDir, log_dir: Path):
+def test_each_bit_is_reported_or_of_a_published_class(
+    small: SmallLogDir, log_dir: Path, tell: Callable[[str], None]
+):
     """A seeded share of what `python -m tests.kafkalog.check.every_bit` does with all."""
     seed = random.SystemRandom().randrange(1 << 31)
     bits = random.Random(seed).sample(bits_of(small, log_dir), BITS)
     trials = list(flip(small, log_dir, bits))
     missed = [trial for trial in trials if not trial.found]
     assert not [t for t in missed if class_of(t.place, t.bit) is None], f"seed {seed}"
-    print(f"{small.name}: {len(trials)} bits, {len(missed)} not reported, all of known classes")
+    tell(f"{small.name}: {len(trials)} bits, {len(missed)} not reported, all of known classes")
 
 
 def test_the_classes_are_those_of_the_documentation():

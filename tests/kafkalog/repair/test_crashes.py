@@ -17,6 +17,7 @@ from tests.kafkalog.repair.test_recover import files
 from tests.kafkalog.test_recovery import CONFIG, PARTITION, Scenario, scenarios
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["scenarios"]
@@ -43,7 +44,7 @@ def perform(partition: Path, mode: StartMode, observe: Recorder | None = None) -
 
 @pytest.mark.parametrize("mode", StartMode)
 def test_a_recovery_that_a_crash_ends_is_finished_by_the_next(
-    scenarios: list[Scenario], mode: StartMode, tmp_path: Path
+    scenarios: list[Scenario], mode: StartMode, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """To the same files, byte for byte; some of the states of each scenario, from a fixed seed."""
     wrong, count = [], 0
@@ -66,6 +67,6 @@ def test_a_recovery_that_a_crash_ends_is_finished_by_the_next(
                 wrong.append(f"{scenario.name}: {how}: {names}")
             shutil.rmtree(tmp_path / "state")
             count += 1
-    print(count, "states")
+    tell(f"recover again, {mode}: {count} states")
     assert not wrong, f"{len(wrong)} of {count}\n" + "\n".join(wrong)
     assert count > 100
