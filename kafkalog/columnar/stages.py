@@ -146,23 +146,26 @@ class RecordWork:
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
         """See `Work`."""
-        records: list[Record] = []
-        begins = True
         for defect in crc_defects(batch):
             yield Part(None, 0, 0, (Event(0, defect),))
-        try:
-            for record in decode_records(source, batch):
-                if not record_matches(record, self.selection):
-                    continue
-                records.append(record)
-                if len(records) == self.format.rows_max:
-                    yield from self.format.of_records(records, begins=begins)
-                    records, begins = [], False
-            failure = None
-        except KafkaLogError as error:
-            failure = defect_of(error, batch)
-        if records:
-            yield from self.format.of_records(records, begins=begins)
+        found = decode_records(source, batch)
+        failure: Defect | None = None
+        begins, is_over = True, False
+        while not is_over:
+            records: list[Record] = []
+            try:
+                for record in found:
+                    if record_matches(record, self.selection):
+                        records.append(record)
+                        if len(records) == self.format.rows_max:
+                            break
+                else:
+                    is_over = True
+            except KafkaLogError as error:
+                failure, is_over = defect_of(error, batch), True
+            if records:  # what the format makes of them may fail, too: that is not the batch's end
+                yield from self.format.of_records(records, begins=begins)
+                begins = False
         if failure is not None:
             yield Part(None, 0, 0, (Event(0, failure),))
 

@@ -28,7 +28,9 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def outputs(capture: pytest.CaptureFixture[bytes], *argv: object) -> list[Any]:
+def outputs(
+    capture: pytest.CaptureFixture[bytes], *argv: object, command: str = "kafka-dump-log"
+) -> list[Any]:
     """Status, stdout and stderr without and with the kernels."""
     found = []
     for size_min in (1 << 40, 0):
@@ -36,7 +38,7 @@ def outputs(capture: pytest.CaptureFixture[bytes], *argv: object) -> list[Any]:
             patch.setattr(rule, "FAST_SIZE_MIN", size_min)
             patch.setattr(text.KafkaText, "rows_max", 50)
             capture.readouterr()
-            status = run(["kafka-dump-log", *map(str, argv)])
+            status = run([command, *map(str, argv)])
             found.append((status, *capture.readouterr()))
     return found
 
@@ -63,6 +65,20 @@ def test_generated_and_damaged_logs_read_the_same(
 ):
     """Gaps, wrong checksums, undecodable records and tails."""
     assert_same(capfdbinary, *options, "--files", write_log(tmp_path, data))
+
+
+def test_a_control_batch_of_which_no_record_can_be_told_has_one_line(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+):
+    """As many malformed control records as are told at a time: their batch is there once."""
+    marker = bytes(4)
+    for malformed in (b"", b"\xdb\x0b\0\0"):
+        for count in (49, 50, 51):
+            records = [record(i, malformed, marker) for i in range(count)]
+            log = write_log(tmp_path, batch(0, records, attributes=0x20, producer=(1, 0, -1)))
+            slow, fast = outputs(capfdbinary, log, "--format", "kafka", command="dump-segment")
+            assert fast == slow
+            assert fast[1].count(b"baseOffset: 0 ") == 1
 
 
 def test_numbers_of_every_length(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]):
