@@ -49,7 +49,8 @@ class Output:
 
     def filled(self, size: int) -> None:
         """So many bytes were put where there was room; raises as `reserve`."""
-        raise NotImplementedError
+        self.reserve(size)
+        self.size += size
 
     def value(self) -> bytes:
         """All that was written."""
@@ -111,11 +112,6 @@ class OutputInPlace(Output):
             so_far, self.size = bytes(self._place(0, self.size)), 0
             super().write(so_far)
         return self._place(self.size, size) if self.is_in_place else None
-
-    def filled(self, size: int) -> None:
-        """See `Output`."""
-        self.reserve(size)
-        self.size += size
 
     def clear(self) -> None:
         """See `Output`."""

@@ -1,6 +1,7 @@
 """Compiled formatting of values: numbers, and byte strings as texts of JSON or fields of CSV.
 
-Escapes as Python's `json` and `csv` modules do it, with what a terminal could act on as `\\uXXXX`.
+Escapes as Python's `json` and `csv` modules do it, what a terminal could act on as a backslash,
+`u` and four digits.
 The caller provides room: GROWTH_MAX for each byte, HEADER_SIZE_MAX for each string and each header.
 """
 
@@ -93,7 +94,7 @@ def put_number(out, at, value):
 
 @inlined
 def _escape(out, at, unit):
-    """`\\uXXXX`."""
+    """A backslash, `u` and four hexadecimal digits."""
     out[at] = 92
     out[at + 1] = 117
     for i in range(4):

@@ -208,7 +208,7 @@ class _Work:
         files = clean_group(cleaning, group, changing.changes)
         try:
             check_new_files(files, changing.changes, cleaning.config)
-        except BaseException:
+        except BaseException:  # raised again: Ctrl-C leaves no half of a group either
             discard(files, changing.changes)
             raise
         swap_in(files, group, self._partition, changing.changes)

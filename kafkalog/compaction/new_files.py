@@ -141,7 +141,7 @@ def _write_indexes(files: NewFiles, group: Sequence[Segment], changes: Changes) 
             mtime_ms = None if suffix == ".txnindex" else group[-1].log.mtime_ms
             with changes.create(name, like=group[0].log.path, mtime_ms=mtime_ms) as index:
                 index.write(data)
-    except BaseException:
+    except BaseException:  # raised again: Ctrl-C leaves no `.cleaned` file either
         discard(files, changes)
         raise
 

@@ -109,7 +109,7 @@ class Run:
             yield PartitionRun(self.log_dir, partition, offsets, self._observe, self._backup)
             after = Listing.of(entry.path)
             _require_kept(entry, after)
-        except BaseException as error:
+        except BaseException as error:  # raised again: the journal knows of Ctrl-C, too
             reason = f"{type(error).__name__}: {error}"
             self._backup.note(state_line(entry, PartitionState.ABORTED, reason=reason))
             raise

@@ -127,7 +127,7 @@ class Changes:
                 self._tell(StepKind.CREATE, path)
                 os.fsync(descriptor)
                 self._tell(StepKind.SYNC, path)
-        except BaseException as error:
+        except BaseException as error:  # raised again: Ctrl-C leaves no half of a file either
             self.remove(name, missing_ok=True)
             if isinstance(error, OSError):
                 raise unwritable(error, path) from error

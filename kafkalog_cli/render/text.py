@@ -46,7 +46,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def json_escape(match: re.Match[str]) -> str:
-    r"""The character as JSON's \uXXXX, in two halves above the basic plane."""
+    """The character as JSON escapes it, in two halves above the basic plane."""
     units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 

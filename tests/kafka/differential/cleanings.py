@@ -146,8 +146,7 @@ class Judgement:
             cleaning = kind(self.log, config, self.round.now_ms, cleanable, self.producers)
             images.write_cleaned(cleaning, ours / PARTITION)
         except (KafkaLogError, AssertionError) as error:
-            if not self._is_dead:
-                outcome.differences.append(f"{name}: {error!r}, Kafka: {said.get('error')}")
+            self._tell_failure(name, error)
             return
         if "error" in said:
             self._judge_error(name)
@@ -171,8 +170,7 @@ class Judgement:
             with Run(str(ours)) as run:
                 done = compact_partition(candidate, request, run)
         except KafkaLogError as error:
-            if not self._is_dead:
-                outcome.differences.append(f"{name}: {error!r}, Kafka: {said.get('error')}")
+            self._tell_failure(name, error)
             return
         if "error" in said:
             self._judge_error(name)
@@ -188,6 +186,11 @@ class Judgement:
         if self.round.checkpoint is None:
             cleaned = UnifiedLog(str(ours / PARTITION)).checkpoint(CLEANER_OFFSETS)
             outcome.compare(f"{name}: cleaner offset", cleaned, said["endOffset"])
+
+    def _tell_failure(self, name: str, error: Exception) -> None:
+        if not self._is_dead:
+            kafkas = self.said.get("error")
+            self.outcome.differences.append(f"{name}: {error!r}, Kafka: {kafkas}")
 
     def _judge_error(self, name: str) -> None:
         if self._is_dead:
