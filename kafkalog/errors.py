@@ -139,3 +139,9 @@ class LimitExceededError(KafkaLogError):
 
     reference = "limit-exceeded"
     exit_code = 7
+
+
+class EngineError(KafkaLogError):
+    """Spark could not do the work: it does not answer, or a part of it failed or was lost."""
+
+    reference = "engine-failed"

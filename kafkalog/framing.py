@@ -131,7 +131,7 @@ def scan_batches(
     Yields:
         Batches and defects in the order of their positions; together they cover every byte.
     """
-    frames = Frames(source, start, end, check_crc=check_crc)
+    frames = Frames(source, end, check_crc=check_crc)
     position = start
     while position < frames.end:
         found = frames.at(position)
@@ -142,16 +142,15 @@ def scan_batches(
 class Frames:
     """What is at which position of a segment; the arguments are those of `scan_batches`.
 
-    Ask in ascending order: the effort spent on searching is bounded over all questions together.
+    Ask in ascending order: the effort spent on searching is bounded over all questions together, by
+    the size of the log up to `end`. So what is found does not depend on where reading starts.
     """
 
-    def __init__(
-        self, source: Source, start: int = 0, end: int | None = None, *, check_crc: bool = False
-    ) -> None:
+    def __init__(self, source: Source, end: int | None = None, *, check_crc: bool = False) -> None:
         self.end = source.size_bytes if end is None else min(end, source.size_bytes)
         self._source = source
         self._check_crc = check_crc
-        self._search = _Search(source, start, self.end)
+        self._search = _Search(source, 0, self.end)
 
     def at(self, position: int) -> Batch | Defect:
         """The batch that begins here, or the defect up to the place where reading resumes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -159,6 +160,10 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
         `probes` collects the steps of the binary search.
         """
         return self._floor(offset, "offset", probes)
+
+    def first_at(self, position: int) -> int:
+        """Number of the first entry at or behind a position; the number of entries without one."""
+        return bisect_left(range(self.entry_count), position, key=lambda i: self.entry(i).position)
 
 
 class TimeIndex(_Index[TimeIndexEntry]):

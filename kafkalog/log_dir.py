@@ -11,6 +11,7 @@ import stat
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from kafkalog import places
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UsageError
 from kafkalog.names import (
     REMOTE_INDEX_CACHE,
@@ -77,7 +78,7 @@ class PartitionDir:
     @property
     def topic(self) -> str:
         """The topic; the directory's whole name where that is no partition name."""
-        return self.name.topic if self.name else os.path.basename(os.path.abspath(self.path))
+        return self.name.topic if self.name else os.path.basename(places.absolute(self.path))
 
     @property
     def partition(self) -> int | None:
@@ -167,8 +168,9 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
         UnreadableError: it cannot be listed.
         NotAKafkaFileError: it is there, but nothing that Kafka writes.
     """
+    path = places.settle(path)
     try:
-        status = os.stat(path)
+        status = places.stat(path)
     except OSError as error:
         raise reading_error(error, path) from error
     except ValueError as error:
@@ -186,7 +188,7 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
             )
         return entry
     files, directories = _list(path)
-    name = parse_directory_name(os.path.basename(os.path.abspath(path)))
+    name = parse_directory_name(os.path.basename(places.absolute(path)))
     has_segments = any(entry.name.offset is not None for entry in files)
     top = {FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN}
     if any(entry.name.kind in top for entry in files):
@@ -216,6 +218,15 @@ def open_partition(path: str) -> PartitionDir:
     )
 
 
+def list_partition(path: str) -> PartitionDir:
+    """The files of a directory that is known to be a partition's, whatever is in it.
+
+    Raises:
+        NotFoundError, UnreadableError: it cannot be listed.
+    """
+    return PartitionDir(path, parse_directory_name(os.path.basename(path)), *_list(path))
+
+
 def one_log(target: LogDir | PartitionDir | FileEntry) -> PartitionDir | FileEntry:
     """The target, if it stands for one log.
 
@@ -242,24 +253,23 @@ def _partition_names(directories: tuple[str, ...]) -> list[str]:
 
 def _log_dir(path: str, files: tuple[FileEntry, ...], directories: tuple[str, ...]) -> LogDir:
     partitions, others, errors = [], [], {}
+    if _partition_names(directories):
+        places.foresee(path)
     for directory in directories:
-        name = parse_directory_name(directory)
-        if name is None:
+        if parse_directory_name(directory) is None:
             others.append(directory)
             continue
         inner = os.path.join(path, directory)
         try:
-            listed, nested = _list(inner)
+            partitions.append(list_partition(inner))
         except KafkaLogError as error:
             errors[inner] = error
-            continue
-        partitions.append(PartitionDir(inner, name, listed, nested))
     return LogDir(path, files, tuple(partitions), tuple(others), errors)
 
 
 def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
     try:
-        names = sorted(os.listdir(path))
+        names = places.names(path)
     except OSError as error:
         raise reading_error(error, path) from error
     files, directories = [], []
@@ -275,7 +285,7 @@ def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
 def _file_entry(path: str, name: str) -> FileEntry:
     parsed = parse_file_name(name)
     try:
-        status = os.stat(path)
+        status = places.stat(path)
     except OSError as error:
         return FileEntry(path, parsed, error=reading_error(error, path).message)
     if stat.S_ISDIR(status.st_mode):

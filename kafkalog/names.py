@@ -96,6 +96,7 @@ OFFSET_CHECKPOINTS = {
     "cleaner-offset-checkpoint": "first dirty offset",
 }
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
+STAGING_TOPIC = "kafkalog-staging"
 
 _FIXED = {
     "leader-epoch-checkpoint": FileKind.LEADER_EPOCH_CHECKPOINT,
@@ -170,3 +171,21 @@ def parse_directory_name(name: str) -> DirectoryName | None:
 def segment_file_name(base_offset: int, kind: FileKind) -> str:
     """The name of a segment's file, `LogFileUtils.filenamePrefixFromOffset` and its suffix."""
     return f"{base_offset:020d}.{kind}"
+
+
+def staging_name(uid: str = "0" * 32) -> str:
+    """What we call a directory of new segments in a log directory, while a run changes that.
+
+    A broker that starts after a run was killed takes it for a partition that was deleted: it
+    removes the directory after `file.delete.delay.ms`.
+    """
+    return f"{STAGING_TOPIC}-0.{uid}-delete"
+
+
+def is_staging(name: str) -> bool:
+    """Whether a directory is one of those, whatever its uid."""
+    parsed = parse_directory_name(name)
+    return parsed is not None and (parsed.topic, parsed.state) == (
+        STAGING_TOPIC,
+        DirectoryState.DELETE,
+    )

@@ -95,22 +95,22 @@ def payload_kind(topic: str) -> PayloadKind | None:
     return _TOPICS.get(topic)
 
 
-def decode(kind: PayloadKind, record: Record) -> Decoded:
-    """Read the key and value of a record that is not a control record.
+def decode(kind: PayloadKind, key_data: bytes | None, value_data: bytes | None) -> Decoded:
+    """What the key and value of a record say that is not a control record.
 
     Never raises for what is in the bytes: `error` says what is wrong.
     """
     key: JsonObject | None = None
     try:
         if kind in _METADATA_KINDS:
-            found, version, fields = _metadata(kind, record.value, {})
+            found, version, fields = _metadata(kind, value_data, {})
             if version not in found.versions:
                 raise _PayloadError(f"Unknown version {version} of {found.enum_name}")
             return Decoded(None, _metadata_json(found, version, fields), None)
-        if record.key is None:
+        if key_data is None:
             raise _PayloadError("The key is missing")
-        record_type, key = _coordinator_key(kind, record.key, {})
-        return Decoded(key, _coordinator_value(kind, record_type, record.value, {}), None)
+        record_type, key = _coordinator_key(kind, key_data, {})
+        return Decoded(key, _coordinator_value(kind, record_type, value_data, {}), None)
     except _PayloadError as error:
         return Decoded(key, None, str(error))
 

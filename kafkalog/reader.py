@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kafkalog import places
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import align, scan_batches
@@ -48,6 +49,8 @@ class Selection:
         value_regex: records whose value holds a match.
         header: records with a header of this name and, where not None, this value.
         control: control batches only.
+        data: no control batches; messages of magic 0 and 1 are data.
+        sound: no records of batches with a wrong checksum, whose defects are told all the same.
         read_committed: what a read_committed consumer is given, up to the last stable offset.
     """
 
@@ -65,6 +68,8 @@ class Selection:
     value_regex: re.Pattern[bytes] | None = None
     header: tuple[bytes, bytes | None] | None = None
     control: bool = False
+    data: bool = False
+    sound: bool = False
     read_committed: bool = False
 
 
@@ -72,7 +77,7 @@ EVERYTHING = Selection()
 
 
 def read_batches(
-    path: str | Path | PartitionDir | FileEntry,
+    path: str | Path | PartitionDir | FileEntry | ReadPlan,
     selection: Selection = EVERYTHING,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Batch | Defect]:
@@ -86,21 +91,22 @@ def read_batches(
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
     """
     rows = 0
-    for batch, opened in _selected(path, selection, progress):
+    plan = plan_reading(path, selection)
+    for batch, opened in _selected(plan, progress):
         if isinstance(batch, Batch):
             if batch.magic < 2 and batch.compression:
                 batch = _resolved(opened, batch)
             yield batch
             yield from crc_defects(batch)
             rows += 1
-            if rows == selection.limit:
+            if rows == plan.selection.limit:
                 return
         else:
             yield batch
 
 
 def read_records(
-    path: str | Path | PartitionDir | FileEntry,
+    path: str | Path | PartitionDir | FileEntry | ReadPlan,
     selection: Selection = EVERYTHING,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Record | Defect]:
@@ -114,17 +120,20 @@ def read_records(
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
     """
     rows = 0
-    for batch, opened in _selected(path, selection, progress):
+    plan = plan_reading(path, selection)
+    for batch, opened in _selected(plan, progress):
         if isinstance(batch, Defect):
             yield batch
             continue
         yield from crc_defects(batch)
+        if plan.selection.sound and batch.crc_valid is False:
+            continue
         try:
             for record in decode_records(opened.source, batch):
-                if record_matches(record, selection):
+                if record_matches(record, plan.selection):
                     yield record
                     rows += 1
-                    if rows == selection.limit:
+                    if rows == plan.selection.limit:
                         return
         except KafkaLogError as error:
             yield defect_of(error, batch)
@@ -196,8 +205,12 @@ class ReadPlan:
         )
 
 
-def plan_reading(path: str | Path | PartitionDir | FileEntry, selection: Selection) -> ReadPlan:
-    """What is to be read for a selection. Raises as `read_records`."""
+def plan_reading(
+    path: str | Path | PartitionDir | FileEntry | ReadPlan, selection: Selection
+) -> ReadPlan:
+    """What is to be read for a selection; a plan is taken as it is. Raises as `read_records`."""
+    if isinstance(path, ReadPlan):
+        return path
     target = path if isinstance(path, PartitionDir | FileEntry) else one_log(open_path(str(path)))
     segments, log = _segments(target)
     if selection.limit == 0:
@@ -237,16 +250,14 @@ def size_to_read(target: PartitionDir | FileEntry, selection: Selection) -> int:
 
 
 def _selected(
-    path: str | Path | PartitionDir | FileEntry,
-    selection: Selection,
-    progress: Callable[[int], None] | None,
+    plan: ReadPlan, progress: Callable[[int], None] | None
 ) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
     """Batches that can hold selected records, and all defects met on the way."""
-    plan = plan_reading(path, selection)
     for segment in plan.segments:
         with OpenSegment(segment) as opened:
             start = start_position(opened, plan.selection)
-            for found in scan_batches(opened.source, start, selection.max_bytes, check_crc=True):
+            end = plan.selection.max_bytes
+            for found in scan_batches(opened.source, start, end, check_crc=True):
                 if progress is not None:
                     progress(found.size_bytes or 0)
                 if isinstance(found, Defect):
@@ -263,9 +274,9 @@ def _segments(target: PartitionDir | FileEntry) -> tuple[tuple[Segment, ...], Un
     """The segments meant, and the log around them."""
     if isinstance(target, PartitionDir):
         return target.segments, UnifiedLog(target)
-    parent = open_path(os.path.dirname(os.path.abspath(target.path)))
+    parent = open_path(os.path.dirname(places.absolute(target.path)))
     if not isinstance(parent, PartitionDir):
-        parent = PartitionDir(os.path.dirname(os.path.abspath(target.path)), None, ())
+        parent = PartitionDir(os.path.dirname(places.absolute(target.path)), None, ())
     if target.name.kind == FileKind.LOG and target.name.state == FileState.LIVE:
         for segment in parent.segments:
             if segment.base_offset == target.name.offset:
@@ -315,7 +326,7 @@ def _batch_matches(batch: Batch, selection: Selection) -> bool:
         and batch.partition_leader_epoch != selection.leader_epoch
     ):
         return False
-    return not selection.control or batch.is_control
+    return batch.is_control if selection.control else not (selection.data and batch.is_control)
 
 
 def _is_hidden(

@@ -13,7 +13,7 @@ import stat
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, cast
 
 from kafkalog.errors import (
     NotAKafkaFileError,
@@ -22,6 +22,7 @@ from kafkalog.errors import (
     UnsupportedError,
 )
 from kafkalog.pace import Pace
+from kafkalog.places import is_object, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,13 +88,13 @@ class Readable(Protocol):
 
 
 class Source:
-    """A regular file, open for reading, as long as it was when it was opened.
+    """A regular file or an object, open for reading, as long as it was when it was opened.
 
     Small reads are served from a window that grows while reading goes forward, so that both header
     walks over large batches and sequential reads are cheap.
 
     Args:
-        path: the file; symbolic links are followed.
+        path: the file, symbolic links are followed; or the URI of an object.
 
     Raises:
         NotFoundError: there is no such file.
@@ -104,9 +105,28 @@ class Source:
     __slots__ = ("_fd", "_manner", "_window", "_window_position", "_window_size", "mtime_ms",
                  "path", "size_bytes", "stored_bytes")  # fmt: skip
 
+    size_bytes: int
+    stored_bytes: int
+    mtime_ms: int
+
+    def __new__(cls, path: str) -> Self:
+        """An object of a store is of a class of its own."""
+        if is_object(path):
+            from kafkalog.objects import ObjectSource
+
+            return cast("Self", object.__new__(ObjectSource))
+        return object.__new__(cls)
+
     def __init__(self, path: str) -> None:
         self.path = path
         self._manner = _manner.get()
+        self._window = b""
+        self._window_position = 0
+        self._window_size = WINDOW_SIZE_MIN
+        self._open()
+
+    def _open(self) -> None:
+        path = self.path = settle(self.path)
         try:
             require_regular(path, os.stat(path).st_mode)
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -123,9 +143,6 @@ class Source:
         self.size_bytes = status.st_size
         self.stored_bytes = status.st_blocks * 512  # less than the size where there are holes
         self.mtime_ms = status.st_mtime_ns // 1_000_000
-        self._window = b""
-        self._window_position = 0
-        self._window_size = WINDOW_SIZE_MIN
         if self._manner.leaves_cache:
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
 

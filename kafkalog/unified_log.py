@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from kafkalog import places
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
@@ -79,7 +80,7 @@ class UnifiedLog:
             return None
         path = os.path.join(self._log_dir, name)
         try:
-            status = os.stat(path)
+            status = places.stat(path)
         except OSError:
             return None
         offsets = _checkpointed(path, (status.st_ino, status.st_mtime_ns, status.st_size))
@@ -87,12 +88,12 @@ class UnifiedLog:
 
     @property
     def _log_dir(self) -> str:
-        return os.path.dirname(os.path.abspath(self.partition.path))
+        return os.path.dirname(places.absolute(self.partition.path))
 
     @property
     def was_closed(self) -> bool:
         """Whether the broker shut down cleanly: its mark is in the log directory."""
-        return os.path.lexists(os.path.join(self._log_dir, ".kafka_cleanshutdown"))
+        return places.exists(os.path.join(self._log_dir, ".kafka_cleanshutdown"))
 
     @cached_property
     def log_start_offset(self) -> int:

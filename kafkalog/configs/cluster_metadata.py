@@ -98,7 +98,7 @@ class _Replay:
 
     def apply(self, record: Record, source: str) -> None:
         """One record, and what it is called as a source."""
-        value = decode(PayloadKind.CLUSTER_METADATA, record).value
+        value = decode(PayloadKind.CLUSTER_METADATA, record.key, record.value).value
         if value is None:
             self._found.unknown += 1
             return

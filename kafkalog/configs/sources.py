@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from kafkalog import places
 from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Definition, Value, names_of
 from kafkalog.configs.parsing import parse_value
 from kafkalog.configs.properties import read_property_lines
@@ -203,7 +204,7 @@ class LogDirConfigs:
     def metadata(self) -> MetadataConfigs | None:
         """What the metadata log says, None where the directory has none."""
         try:
-            os.lstat(os.path.join(self.path, _METADATA))
+            places.stat(os.path.join(self.path, _METADATA))
         except (FileNotFoundError, NotADirectoryError):
             return None  # so that what decodes records is not loaded
         except OSError:

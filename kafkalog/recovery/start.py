@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from formats.constants import INT64_MAX
+from kafkalog import places
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
@@ -256,7 +257,7 @@ def usual_config(partition: PartitionDir) -> StartConfig:
 
 def start_mode(log_dir: str) -> StartMode:
     """How a broker comes to the partitions of a log directory: it looks for a mark."""
-    is_clean = os.path.lexists(os.path.join(log_dir, _CLEAN_SHUTDOWN))
+    is_clean = places.exists(os.path.join(log_dir, _CLEAN_SHUTDOWN))
     return StartMode.CLEAN if is_clean else StartMode.UNCLEAN
 
 
@@ -268,7 +269,7 @@ def _circumstances(
 ) -> _Circumstances:
     """What the broker would read around the partition, with what is given in its place."""
     assumptions = []
-    parent = os.path.dirname(os.path.abspath(partition.path))
+    parent = os.path.dirname(places.absolute(partition.path))
     if partition.topic == CLUSTER_METADATA_TOPIC:
         return _Circumstances(StartMode.FULL, 0, 0, ())  # KRaft trusts no mark and no checkpoint
     if log_start is None:
@@ -288,7 +289,7 @@ def checkpointed(log_dir: str, name: str, partition: PartitionDir) -> int | None
     """The partition's entry in a checkpoint; None without one, or where the file is malformed."""
     path = os.path.join(log_dir, name)
     try:
-        status = os.stat(path)
+        status = places.stat(path)
     except OSError:
         return None
     version = status.st_ino, status.st_mtime_ns, status.st_size

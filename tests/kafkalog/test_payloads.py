@@ -49,9 +49,12 @@ def unhex(text: str) -> bytes | None:
     return None if text == "null" else bytes.fromhex(text)
 
 
+def data_of(line: tuple[str, ...]) -> tuple[bytes | None, bytes | None]:
+    return unhex(line[2]), unhex(line[3])
+
+
 def recorded(line: tuple[str, ...]) -> Record:
-    _, offset, key, value, _ = line
-    return record(unhex(key), unhex(value), int(offset))
+    return record(*data_of(line), int(line[1]))
 
 
 def coordinator(kind: str, key_type: int, key: dict, version: int, value: dict | None) -> Record:
@@ -83,7 +86,7 @@ def test_control_records_print_like_kafkas_tool(line: tuple[str, ...]):
 def test_values_are_those_of_the_printed_json(line: tuple[str, ...]):
     """Where Kafka prints JSON `decode` has the same values, where it prints an error, an error."""
     text = line[4]
-    decoded = decode(PayloadKind(line[0]), recorded(line))
+    decoded = decode(PayloadKind(line[0]), *data_of(line))
     if "skipping." in text:
         assert decoded.error
         assert decoded.value is None
@@ -188,7 +191,7 @@ def test_the_topic_decides_the_kind(topic: str, kind: str | None):
 def test_unknown_versions_are_never_guessed():
     """Kafka's tool prints TopicRecord version 9 as if it were version 0; a value would be a lie."""
     topic = bytes.fromhex("01020904666f6f3244d168470a4cfc91ad0a87235ab08500")
-    decoded = decode(PayloadKind.CLUSTER_METADATA, record(None, topic))
+    decoded = decode(PayloadKind.CLUSTER_METADATA, None, topic)
     assert decoded == Decoded(None, None, "Unknown version 9 of TOPIC_RECORD")
     assert '"version":9' in kafka_text(PayloadKind.CLUSTER_METADATA, record(None, topic))
 
@@ -196,7 +199,7 @@ def test_unknown_versions_are_never_guessed():
 def test_a_readable_key_stays_when_the_value_is_not():
     """Decode as much as can be decoded."""
     key = bytes.fromhex("000100016700017400000003")
-    decoded = decode(PayloadKind.OFFSETS, record(key, b"\x00\x05\x00"))
+    decoded = decode(PayloadKind.OFFSETS, key, b"\x00\x05\x00")
     assert decoded.key == {"type": "1", "data": {"group": "g", "topic": "t", "partition": 3}}
     assert decoded.value is None
     assert decoded.error == "Found an unknown record version 5 for 1 type"
@@ -205,7 +208,7 @@ def test_a_readable_key_stays_when_the_value_is_not():
 def test_a_tombstone_has_neither_value_nor_error():
     """Null value: deleted, not damaged."""
     key = bytes.fromhex("000100016700017400000003")
-    decoded = decode(PayloadKind.OFFSETS, record(key, None))
+    decoded = decode(PayloadKind.OFFSETS, key, None)
     assert (decoded.value, decoded.error) == (None, None)
     assert decoded.key is not None
 
@@ -219,14 +222,14 @@ def test_a_coordinator_record_without_key_stops_kafkas_tool():
         "Failed to decode message at offset 5 using the specified decoder "
         "(message had a missing key)"
     )
-    assert decode(PayloadKind.OFFSETS, record(None, b"x")).error == "The key is missing"
+    assert decode(PayloadKind.OFFSETS, None, b"x").error == "The key is missing"
 
 
 def test_unknown_tags_and_odd_booleans_do_not_show():
     """Unknown tagged fields are no part of Kafka's JSON; every byte but 0 is true."""
     fields = {"entity": [], "key": "k", "value": 1.0, "remove": 7, UNKNOWN_TAGS: [(200, b"x")]}
     value = b"\x01\x0e\x00" + schema("ClientQuotaRecord", 0).build(fields)
-    decoded = decode(PayloadKind.CLUSTER_METADATA, record(None, value))
+    decoded = decode(PayloadKind.CLUSTER_METADATA, None, value)
     assert decoded.value == {
         "type": "CLIENT_QUOTA_RECORD",
         "version": 0,
@@ -237,7 +240,7 @@ def test_unknown_tags_and_odd_booleans_do_not_show():
 def test_remote_log_metadata_has_values_too():
     """Kafka prints Java's toString; `decode` has the fields."""
     line = next(line for line in LINES if "state=DELETE_SEGMENT_STARTED" in line[4])
-    decoded = decode(PayloadKind.REMOTE_LOG_METADATA, recorded(line))
+    decoded = decode(PayloadKind.REMOTE_LOG_METADATA, *data_of(line))
     assert decoded.value == {
         "type": "REMOTE_LOG_SEGMENT_METADATA_UPDATE_RECORD",
         "version": 0,
@@ -257,7 +260,7 @@ def test_remote_log_metadata_has_values_too():
 def test_a_state_that_nobody_knows_stays_a_number():
     """Kafka's tool cannot make its object of such a record; its fields are readable."""
     line = next(line for line in LINES if "state can not be null" in line[4])
-    decoded = decode(PayloadKind.REMOTE_LOG_METADATA, recorded(line))
+    decoded = decode(PayloadKind.REMOTE_LOG_METADATA, *data_of(line))
     assert decoded.value is not None
     assert decoded.value["data"]["remoteLogSegmentState"] == 9
     assert decoded.error is None
@@ -292,7 +295,7 @@ def test_no_damage_breaks_the_decoders(
 
 
 def check_decoders(kind: PayloadKind, given_record: Record) -> None:
-    decoded = decode(kind, given_record)
+    decoded = decode(kind, given_record.key, given_record.value)
     assert decoded.error is None or decoded.value is None
     json.dumps([decoded.key, decoded.value], allow_nan=False).encode()
     if kind in {PayloadKind.CLUSTER_METADATA, PayloadKind.REMOTE_LOG_METADATA} or given_record.key:

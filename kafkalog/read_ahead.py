@@ -1,0 +1,119 @@
+"""Bytes of a file that is far away: few and large requests, several of them at the same time.
+
+A read that does not go on where others ended fetches little. Once reading goes forward, more and
+more is fetched before it is asked for, in pieces, so that the time that each request takes is
+waited for together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from threading import Lock
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PIECE_SIZE_MIN: Final = 1 << 17
+PIECE_SIZE_MAX: Final = 8 << 20
+AHEAD_MAX: Final = 4 * PIECE_SIZE_MAX
+_THREADS: Final = 8
+_SKIP_MAX: Final = 1 << 20  # what is skipped at most where reading still goes forward
+_STEPS: Final = 3  # so many reads one after the other go forward
+_RUN: Final = 1 << 22  # or so many bytes
+
+
+class _Piece(NamedTuple):
+    start: int
+    end: int
+    data: Future[bytes]
+
+
+class ReadAhead:
+    """The bytes of one file by position.
+
+    At most `AHEAD_MAX` bytes and the piece that is being read are held: 40 MiB a file. All files
+    of the process together have eight requests under way.
+
+    Args:
+        fetch: position and size to exactly so many bytes; called by other threads.
+        size_bytes: of the file.
+    """
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int) -> None:
+        self._fetch = fetch
+        self._size_bytes = size_bytes
+        self._pieces: deque[_Piece] = deque()  # neighbours, in order
+        self._end = 0  # where the last read ended
+        self._run = 0  # bytes since reading goes forward
+        self._steps = 0
+        self._lock = Lock()
+
+    def read_into(self, position: int, buffer: memoryview) -> None:
+        """Fill the buffer from `position`; the file has so many bytes. Raises what `fetch` does."""
+        with self._lock:
+            end = position + len(buffer)
+            self._follow(position, end)
+            while len(buffer):
+                self._request(position, end)
+                piece = self._pieces[0]
+                at = position - piece.start
+                part = memoryview(self._result(piece))[at : at + len(buffer)]
+                buffer[: len(part)] = part
+                buffer = buffer[len(part) :]
+                position += len(part)
+
+    def close(self) -> None:
+        """Ask for nothing more; what is under way comes to its end unseen."""
+        self._drop_before(self._size_bytes)
+
+    def _result(self, piece: _Piece) -> bytes:
+        try:
+            return piece.data.result()
+        except BaseException:  # raised again: whoever reads on, after Ctrl-C too, asks again
+            self.close()
+            raise
+
+    def _follow(self, position: int, end: int) -> None:
+        """See whether reading goes forward; forget what is behind it."""
+        held_from = self._pieces[0].start if self._pieces else self._end
+        held_to = self._pieces[-1].end if self._pieces else self._end
+        if held_from <= position <= max(held_to, self._end) + _SKIP_MAX:
+            self._run += max(end - self._end, 0)
+            self._steps += 1
+        else:
+            self._run, self._steps = end - position, 1
+            self.close()
+        if position >= held_to:
+            self.close()
+        self._end = end
+
+    def _request(self, position: int, end: int) -> None:
+        """Have pieces from `position` on: what is wanted, and what will be."""
+        self._drop_before(position)
+        is_forward = self._steps >= _STEPS or self._run >= _RUN
+        ahead = min(2 * self._run, AHEAD_MAX) if is_forward else 0
+        size = min(max(ahead // 4, PIECE_SIZE_MIN), PIECE_SIZE_MAX)
+        known = self._pieces[-1].end if self._pieces else position
+        limit = min(max(end, position + ahead), position + AHEAD_MAX)
+        while known < self._size_bytes and (
+            known < min(end, limit) or (known + size <= limit and ahead)
+        ):
+            wanted = max(size, min(end - known, PIECE_SIZE_MAX))
+            following = min(known + wanted, self._size_bytes)
+            data = _pool(os.getpid()).submit(self._fetch, known, following - known)
+            self._pieces.append(_Piece(known, following, data))
+            known = following
+
+    def _drop_before(self, position: int) -> None:
+        while self._pieces and self._pieces[0].end <= position:
+            self._pieces.popleft().data.cancel()
+
+
+@lru_cache(maxsize=1)
+def _pool(_process: int) -> ThreadPoolExecutor:
+    """The threads of this process: a child has none of its parent's."""
+    return ThreadPoolExecutor(_THREADS, "read-ahead")

@@ -1,0 +1,321 @@
+"""Logs in a bucket: what is read of them is what is read of the same files on a disk."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog import objects, places
+from kafkalog.errors import (
+    NotAKafkaFileError,
+    NotFoundError,
+    UnreadableError,
+    UnsupportedError,
+    UsageError,
+)
+from kafkalog.log_dir import LogDir, open_path
+from kafkalog.source import Source, read_file, reading
+from tests.conftest import state
+from tests.stores import BUCKET, KEY, SECRET, Store, running_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+STATES = ["codecs", "txn-v0", "crash-1-torn"]
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with running_store() as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def log_dir(corpus_dir: Path, store: Store) -> Path:
+    """A log directory of a broker, which is in the bucket as `codecs`, too."""
+    [path] = state(corpus_dir, "kafka-4.3", "codecs").log_dirs
+    store.upload(path, "codecs")
+    return path
+
+
+def _without_times(text: str) -> str:
+    """An upload makes a file new."""
+    return re.sub(r'"mtime_ms":\d+', '"mtime_ms":0', text)
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_bucket_says_what_a_disk_says(
+    name: str, corpus_dir: Path, store: Store, kafkalog: Callable[..., Any]
+) -> None:
+    """Each row, each finding and the exit status, but for paths and times of modification."""
+    [path] = state(corpus_dir, "kafka-4.3", name).log_dirs
+    store.upload(path, name)
+    for words in (
+        ["ls", "--files", "--format", "ndjson"],
+        ["ls", "--segments", "--format", "ndjson"],
+        ["verify", "--level", "deep", "--format", "ndjson", "-q"],
+    ):
+        here = kafkalog(*words, path)
+        there = kafkalog(*words, store.uri(name))
+        expected = here.stdout.decode().replace(str(path), f"s3://{BUCKET}/{name}")
+        assert _without_times(there.stdout.decode()) == _without_times(expected)
+        assert len(expected) > 200
+        assert there.status == here.status
+        assert SECRET not in there.stderr
+        assert KEY not in there.stderr + there.stdout.decode()
+
+
+def test_partitions_and_single_logs(
+    log_dir: Path, store: Store, kafkalog: Callable[..., Any]
+) -> None:
+    """Records as they are, and where they are."""
+    partition = max(
+        (path.parent for path in log_dir.glob("*-0/*.log")),
+        key=lambda path: sum(file.stat().st_size for file in path.glob("*.log")),
+    )
+    log = min(partition.glob("*.log"))
+    for words, path, options in (
+        (["dump-segment", "--format", "ndjson"], partition, []),
+        (["dump-segment", "--format", "ndjson", "--batches"], log, []),
+        (["dump-segment", "--format", "ndjson"], log.with_suffix(".timeindex"), []),
+        (["lookup-offset", "--format", "ndjson", "--show"], partition, ["1", "--timestamp", "0"]),
+        (["kafka-dump-log", "--print-data-log", "--files"], log, []),
+    ):
+        name = path.relative_to(log_dir)
+        here = kafkalog(*words, path, *options)
+        there = kafkalog(*words, store.uri(f"codecs/{name}"), *options)
+        expected = here.stdout.decode().replace(str(log_dir), f"s3://{BUCKET}/codecs")
+        assert there.stdout.decode() == expected
+        assert len(expected) > 100
+        assert (there.status, there.stderr) == (here.status, here.stderr)
+
+
+def test_exports_are_the_same(
+    log_dir: Path, store: Store, tmp_path: Path, kafkalog: Callable[..., Any]
+) -> None:
+    """Byte for byte, but for what says where they are from; nothing secret is in them."""
+    for source, to in ((log_dir, "here"), (store.uri("codecs"), "there")):
+        done = kafkalog("export", source, "--to", tmp_path / to, "--engine", "local", "-q")
+        assert done.status == 0, done.stderr
+    written = {
+        to: {
+            str(path.relative_to(tmp_path / to)): path.read_bytes()
+            for path in (tmp_path / to).rglob("*")
+            if path.is_file()
+        }
+        for to in ("here", "there")
+    }
+    assert written["here"].keys() == written["there"].keys()
+    tables = [name for name in written["here"] if name.endswith(".parquet")]
+    assert len(tables) > 3
+    assert all(written["here"][name] == written["there"][name] for name in tables)
+    assert not any(SECRET.encode() in data for data in written["there"].values())
+
+
+def test_no_export_into_its_source(
+    log_dir: Path, store: Store, kafkalog: Callable[..., Any]
+) -> None:
+    """As on a disk: what reads never writes into what it reads."""
+    assert log_dir
+    found = kafkalog("export", store.uri("codecs"), "--to", store.uri("codecs/lake"))
+    assert found.status == UsageError.exit_code
+    assert "inside what it is made from" in found.stderr
+
+
+def test_profiles_are_the_same(log_dir: Path, store: Store, kafkalog: Callable[..., Any]) -> None:
+    """All counts."""
+    words = ["profile", "--engine", "local", "--format", "ndjson", "-q"]
+    here, there = kafkalog(*words, log_dir), kafkalog(*words, store.uri("codecs"))
+    expected = here.stdout.decode().replace(str(log_dir), f"s3://{BUCKET}/codecs")
+    assert there.stdout.decode() == expected
+    assert len(expected) > 1000
+
+
+def test_what_is_not_there(log_dir: Path, store: Store, kafkalog: Callable[..., Any]) -> None:
+    """One line with the path, for objects, directories and buckets; at once."""
+    partition = next(path.name for path in log_dir.iterdir() if path.is_dir())
+    for uri, shown in (
+        (store.uri("codecs/none-0"), f"s3://{BUCKET}/codecs/none-0"),
+        (store.uri("codecs/none-0/00000000000000000000.log"), "codecs/none-0/0000"),
+        (store.uri("codecs", "no-such-bucket"), "s3://no-such-bucket/codecs"),
+    ):
+        found = kafkalog("ls", uri)
+        assert found.status == NotFoundError.exit_code
+        assert "error: path-not-found" in found.stderr
+        assert shown in found.stderr
+        assert "Traceback" not in found.stderr
+    with pytest.raises(NotFoundError):
+        Source(store.uri("codecs/none"))
+    with pytest.raises(NotAKafkaFileError):
+        Source(store.uri(f"codecs/{partition}"))
+
+
+def test_a_server_that_goes_away(log_dir: Path) -> None:
+    """In the middle of a file: an error with the place, no hang."""
+    data = max((path.read_bytes() for path in log_dir.glob("*/*.log")), key=len) * 50
+    with running_store() as store:
+        store.put("a-0/00000000000000000000.log", data)
+        with Source(store.uri("a-0/00000000000000000000.log")) as source:
+            assert source.read(0, 100) == data[:100]
+            store.stop()
+            began = time.monotonic()
+            with pytest.raises(UnreadableError) as raised:
+                source.read(len(data) - 100, 100)
+    assert raised.value.path == f"s3://{BUCKET}/a-0/00000000000000000000.log"
+    assert "\n" not in raised.value.message
+    assert time.monotonic() - began < 20
+
+
+def test_a_server_that_is_not_there(kafkalog: Callable[..., Any]) -> None:
+    """Is told in one line."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    uri = f"s3://{KEY}:{SECRET}@{BUCKET}/x?endpoint_override=127.0.0.1%3A{port}&scheme=http"
+    began = time.monotonic()
+    found = kafkalog("verify", uri)
+    assert found.status == UnreadableError.exit_code
+    assert f"s3://{BUCKET}/x" in found.stderr
+    assert SECRET not in found.stderr
+    assert "Traceback" not in found.stderr
+    assert time.monotonic() - began < 20
+
+
+def test_reads_are_those_of_a_file(tmp_path: Path, store: Store) -> None:
+    """Whatever is read in which order; past its end there is nothing."""
+    data = bytes(range(256)) * 9000 + bytes(70_000)
+    (tmp_path / "file").write_bytes(data)
+    store.put("plain", data)
+    with Source(str(tmp_path / "file")) as here, Source(store.uri("plain")) as there:
+        assert there.size_bytes == there.stored_bytes == len(data)
+        assert there.path == f"s3://{BUCKET}/plain"
+        for position, size in (
+            (0, 10), (10, 100_000), (5, 5), (2_000_000, 4096), (1, len(data)), (len(data), 1),
+            (len(data) - 3, 10), (700_000, 1 << 20),
+        ):  # fmt: skip
+            assert there.read(position, size) == here.read(position, size)
+        for position in (0, len(data) - 70_000, len(data) - 70_001, len(data)):
+            assert there.is_zero_from(position) == here.is_zero_from(position)
+        assert there.next_data(17) == 17
+        with pytest.raises(UnreadableError):
+            there.read_into(len(data) - 1, memoryview(bytearray(2)))
+    with reading(rate_limit=1 << 30):
+        assert read_file(store.uri("plain")) == data
+
+
+def test_empty_objects(store: Store) -> None:
+    """Are empty files."""
+    store.put("empty-0/00000000000000000000.txnindex", b"")
+    with Source(store.uri("empty-0/00000000000000000000.txnindex")) as source:
+        assert source.read(0, 10) == b""
+        assert source.is_zero_from(0)
+
+
+def test_a_log_dir_is_listed_with_few_requests(
+    log_dir: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one for each partition."""
+    asked = []
+    selected = objects._selected
+
+    def counted(path: str, *, recursive: bool) -> Iterator[Any]:
+        asked.append(path)
+        return selected(path, recursive=recursive)
+
+    monkeypatch.setattr(objects, "_selected", counted)
+    objects._listings.clear()
+    found = open_path(store.uri("codecs"))
+    assert isinstance(found, LogDir)
+    here = open_path(str(log_dir))
+    assert isinstance(here, LogDir)
+    assert [one.name for one in found.partitions] == [one.name for one in here.partitions]
+    assert len(asked) <= 2 < len(found.partitions)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compact", "{}"], ["compact", "{}", "--to", "copy"], ["rebuild-index", "{}"],
+        ["recover", "{}", "--in-place", "--yes"], ["apply-retention", "{}"], ["undo", "{}"],
+        ["salvage", "{}", "--to", "rescued"],
+    ],
+    ids=lambda words: "-".join([words[0], *words[2:3]]),
+)  # fmt: skip
+def test_what_writes_is_refused(
+    words: list[str], log_dir: Path, store: Store, kafkalog: Callable[..., Any]
+) -> None:
+    """With what to do instead; credentials are not shown."""
+    assert log_dir
+    found = kafkalog(*(word.replace("{}", store.uri("codecs")) for word in words))
+    assert found.status == UsageError.exit_code
+    assert "hint: Copy the log directory" in found.stderr
+    assert SECRET not in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("gs://anonymous@bucket/x?endpoint_override={}&scheme=http&retry_limit_seconds=1",
+         "gs://bucket/x"),
+        ("abfs://account:c2VjcmV0@{}/container/x?enable_tls=false", "/container/x"),
+    ],
+    ids=["gs", "abfs"],
+)  # fmt: skip
+def test_other_stores_that_are_not_there(
+    uri: str, shown: str, kafkalog: Callable[..., Any]
+) -> None:
+    """Are told as well."""
+    found = kafkalog("ls", uri.format("127.0.0.1:9"))
+    assert found.status == UnreadableError.exit_code
+    assert shown in found.stderr
+    assert "c2VjcmV0" not in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_without_pyarrow(kafkalog: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing is told, and how to get it."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    found = kafkalog("ls", "s3://bucket-5/x?region=x")
+    assert found.status == UnsupportedError.exit_code
+    assert "pip install 'kafkalog[arrow]'" in found.stderr
+    with pytest.raises(UnsupportedError):
+        Source("s3://bucket-5/x?region=x")
+
+
+def test_file_uris_are_paths(log_dir: Path, kafkalog: Callable[..., Any]) -> None:
+    """Of this machine."""
+    assert kafkalog("ls", f"file://{log_dir}").stdout == kafkalog("ls", log_dir).stdout
+    assert read_file(f"file://{log_dir}/meta.properties")
+
+
+def test_settled_paths() -> None:
+    """Have no options and no credentials; what belongs to which account stays."""
+    assert places.settle("/a/b") == "/a/b"
+    assert places.settle("s3://bucket/a/") == "s3://bucket/a"
+    assert places.settle("s3://k:s@bucket-2/a?region=x") == "s3://bucket-2/a"
+    assert places.settle(places.settle("gs://anonymous@bucket-3/a")) == "gs://bucket-3/a"
+    abfs = "abfs://logs{}@account.dfs.core.windows.net/a"
+    assert places.settle(abfs.format(":secret")) == abfs.format("")
+    assert "s3://k:s@bucket-2?region=x" in places.given()
+    assert places.absolute("s3://bucket/a") == "s3://bucket/a"
+    assert places.without_credentials("s3://key:se/cret@bucket/a") == "s3://bucket/a"
+
+
+@pytest.mark.parametrize("wrong", ["http://x/y", "hdfs://x/y", "s3://", "gs:///x"])
+def test_other_places_are_refused(wrong: str) -> None:
+    """With a word about what there is."""
+    with pytest.raises(UsageError):
+        open_path(wrong)
+
+
+def test_options_that_are_not_known_are_refused(kafkalog: Callable[..., Any]) -> None:
+    """By name."""
+    found = kafkalog("ls", "s3://key:secret@bucket-4/x?nonsense=1")
+    assert found.status == UsageError.exit_code
+    assert "nonsense" in found.stderr

@@ -1,0 +1,109 @@
+"""Reading ahead: the bytes of the file, in few requests, within a bound."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import pytest
+
+from kafkalog.errors import UnreadableError
+from kafkalog.read_ahead import AHEAD_MAX, PIECE_SIZE_MAX, PIECE_SIZE_MIN, ReadAhead
+
+
+class Far:
+    """A file whose every request takes its time."""
+
+    def __init__(self, data: bytes, delay_s: float = 0.0) -> None:
+        self.data = data
+        self.delay_s = delay_s
+        self.requests: list[tuple[int, int]] = []
+        self.at_once = self.at_once_max = 0
+        self._lock = threading.Lock()
+
+    def fetch(self, position: int, size: int) -> bytes:
+        with self._lock:
+            self.requests.append((position, size))
+            self.at_once += 1
+            self.at_once_max = max(self.at_once_max, self.at_once)
+        time.sleep(self.delay_s)
+        with self._lock:
+            self.at_once -= 1
+        return self.data[position : position + size]
+
+    def read(self, ahead: ReadAhead, position: int, size: int) -> bytes:
+        buffer = bytearray(size)
+        ahead.read_into(position, memoryview(buffer))
+        return bytes(buffer)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_bytes_are_those_of_the_file(seed: int) -> None:
+    """Forward, backward and anywhere, small and large."""
+    luck = random.Random(seed)
+    far = Far(luck.randbytes(3 << 20))
+    ahead = ReadAhead(far.fetch, len(far.data))
+    position = 0
+    for _ in range(300):
+        size = luck.choice([1, 61, 4096, 100_000, 1 << 20])
+        if luck.random() < 0.2:
+            position = luck.randrange(len(far.data))
+        size = min(size, len(far.data) - position)
+        assert far.read(ahead, position, size) == far.data[position : position + size]
+        position = (position + size + luck.choice([0, 0, 0, 500])) % len(far.data)
+
+
+def test_forward_reading_waits_for_requests_together() -> None:
+    """Several are under way; the whole file is asked for once; none is larger than a piece."""
+    far = Far(bytes(96 << 20), delay_s=0.05)
+    ahead = ReadAhead(far.fetch, len(far.data))
+    for position in range(0, len(far.data), 2 << 20):
+        far.read(ahead, position, 2 << 20)
+        fetched = max(start + size for start, size in far.requests)
+        assert fetched - position <= AHEAD_MAX + PIECE_SIZE_MAX
+    assert 3 <= far.at_once_max <= 8
+    assert sum(size for _, size in far.requests) == len(far.data)
+    assert max(size for _, size in far.requests) <= PIECE_SIZE_MAX
+    assert len(far.requests) < 40
+
+
+def test_a_huge_read_is_bounded() -> None:
+    """What is held beside the buffer does not grow with it."""
+    far = Far(bytes(100 << 20), delay_s=0.01)
+    ahead = ReadAhead(far.fetch, len(far.data))
+    assert far.read(ahead, 0, len(far.data)) == far.data
+    assert far.at_once_max <= AHEAD_MAX // PIECE_SIZE_MAX + 1
+    assert max(size for _, size in far.requests) <= PIECE_SIZE_MAX
+
+
+def test_single_reads_fetch_little() -> None:
+    """A search that jumps about costs one small request a probe."""
+    far = Far(bytes(64 << 20))
+    ahead = ReadAhead(far.fetch, len(far.data))
+    probes = [32 << 20, 16 << 20, 24 << 20, 20 << 20, 22 << 20]
+    for position in probes:
+        far.read(ahead, position, 4096)
+    assert [size for _, size in far.requests] == [PIECE_SIZE_MIN] * len(probes)
+
+
+def test_errors_come_where_the_bytes_are_wanted() -> None:
+    """Not before; and who reads again asks again."""
+    fails = threading.Event()
+    fails.set()
+    far = Far(bytes(32 << 20))
+
+    def fetch(position: int, size: int) -> bytes:
+        if position + size > 16 << 20 and fails.is_set():
+            raise UnreadableError("It cannot be read: gone.", path="far", position=position)
+        return far.fetch(position, size)
+
+    ahead = ReadAhead(fetch, len(far.data))
+    position = 0
+    while position + (1 << 20) <= 8 << 20:
+        far.read(ahead, position, 1 << 20)
+        position += 1 << 20
+    with pytest.raises(UnreadableError):
+        far.read(ahead, position, 16 << 20)
+    fails.clear()
+    assert far.read(ahead, position, 1 << 20) == bytes(1 << 20)

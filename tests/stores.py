@@ -1,0 +1,64 @@
+"""An object store on this machine, and log directories in it."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
+from moto.server import ThreadedMotoServer
+from pyarrow import fs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMIbPxRfiCYEXAMPLE"
+BUCKET = "logs"
+
+
+class Store:
+    """A bucket of a server that speaks S3."""
+
+    def __init__(self, server: ThreadedMotoServer) -> None:
+        self._server = server
+        _, port = server.get_host_and_port()
+        self.endpoint = f"127.0.0.1:{port}"
+        self.files: Any = fs.S3FileSystem(
+            access_key=KEY, secret_key=SECRET, endpoint_override=self.endpoint, scheme="http",
+            region="eu-central-1", allow_bucket_creation=True,
+        )  # fmt: skip
+        self.files.create_dir(BUCKET)
+
+    def uri(self, path: str, bucket: str = BUCKET) -> str:
+        """What is read, with all that is needed to read it."""
+        options = f"endpoint_override={quote(self.endpoint, safe='')}&scheme=http"
+        return f"s3://{KEY}:{SECRET}@{bucket}/{path}?{options}&region=eu-central-1"
+
+    def put(self, name: str, data: bytes) -> None:
+        """Into the memory of the server, which is in this process."""
+        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(BUCKET, name, data)
+
+    def upload(self, directory: Path, name: str) -> None:
+        """All files of a directory, below a prefix."""
+        for file in sorted(path for path in directory.rglob("*") if path.is_file()):
+            self.put(f"{name}/{file.relative_to(directory)}", file.read_bytes())
+
+    def stop(self) -> None:
+        """Go away."""
+        self._server.stop()
+
+
+@contextmanager
+def running_store() -> Iterator[Store]:
+    """A store with an empty bucket."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    try:
+        yield Store(server)
+    finally:
+        server.stop()
