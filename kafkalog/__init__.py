@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkalog.check.verify import Summary as Summary
+    from kafkalog.check.summary import Summary as Summary
     from kafkalog.check.verify import Verification as Verification
     from kafkalog.checkpoints import read_leader_epochs as read_leader_epochs
     from kafkalog.checkpoints import read_offset_checkpoint as read_offset_checkpoint
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.configs import TopicConfigs as TopicConfigs
     from kafkalog.errors import CorruptDataError as CorruptDataError
     from kafkalog.errors import DestinationExistsError as DestinationExistsError
+    from kafkalog.errors import EngineError as EngineError
     from kafkalog.errors import KafkaLogError as KafkaLogError
     from kafkalog.errors import LimitExceededError as LimitExceededError
     from kafkalog.errors import NotAKafkaFileError as NotAKafkaFileError
@@ -78,13 +79,15 @@ if TYPE_CHECKING:
     from kafkalog.unified_log import UnifiedLog as UnifiedLog
 
 _MODULES = {
-    "check.verify": ("Summary", "Verification"),
+    "check.summary": ("Summary",),
+    "check.verify": ("Verification",),
     "checkpoints": ("read_leader_epochs", "read_offset_checkpoint"),
     "columnar.scan": ("scan", "scan_schema", "to_reader", "to_table"),
     "configs": ("ConfigSources", "TopicConfigs"),
     "errors": (
         "CorruptDataError",
         "DestinationExistsError",
+        "EngineError",
         "KafkaLogError",
         "LimitExceededError",
         "NotAKafkaFileError",

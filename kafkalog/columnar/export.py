@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog.columnar.arrow import BATCH_SCHEMA, PATH, SCHEMA
+from kafkalog.columnar.parquet import parquet_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from concurrent.futures import Future
     from types import TracebackType
     from typing import BinaryIO
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
 _GROUP_ROWS: Final = 1 << 16
 _GROUP_SIZE: Final = 3 << 22
 _ENTRIES_AT_ONCE: Final = 1 << 16
-# Columns whose values hardly repeat: a dictionary would be built in vain.
-_UNIQUE: Final = ("key", "value", "headers.list.element.value")
-# Numbers that rise, or nearly so: their differences are small.
-_RISING: Final = ("offset", "timestamp")
-# Statistics of keys and values would be large, and nobody skips row groups by them.
-_STATISTICS: Final = (
-    "path", "offset", "timestamp", "base_offset", "last_offset", "position", "batch_position",
-    "max_timestamp", "producer_id", "partition_leader_epoch", "first_offset",
-)  # fmt: skip
 
 
 def _entry_schema(*names: str) -> Any:
@@ -74,7 +66,7 @@ class Exporter:
         self._encoding: Future[None] | None = None
         self._is_parquet = form == "parquet"
         if self._is_parquet:
-            self._writer = _parquet_writer(file, self._schema)
+            self._writer = parquet_writer(file, self._schema)
         else:
             options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
             self._writer = pa.ipc.new_file(file, self._schema, options=options)
@@ -152,26 +144,3 @@ class Exporter:
 
 def _text(path: str) -> str:
     return path.encode("utf-8", "replace").decode()
-
-
-def _parquet_writer(file: BinaryIO, schema: Any) -> Any:
-    import pyarrow.parquet as pq
-
-    rising = [name for name in _RISING if name in schema.names]
-    return pq.ParquetWriter(
-        file,
-        schema,
-        compression="snappy",  # of 100-byte texts a third more than zstd, in two thirds of the time
-        use_dictionary=[name for name in _leaves(schema) if name not in (*_UNIQUE, *rising)],
-        column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
-        write_statistics=[name for name in _STATISTICS if name in schema.names],
-    )
-
-
-def _leaves(schema: Any) -> Iterator[str]:
-    """Parquet's names of the columns."""
-    for field in schema:
-        if field.name == "headers":
-            yield from ("headers.list.element.key", "headers.list.element.value")
-        else:
-            yield field.name

@@ -282,7 +282,7 @@ class _Walk:
         self._rows = _ROWS_AT_ONCE if level == Level.DEEP else 0
         self._pool = pool
         self._depth = depth
-        self._frames = Frames(source, position, end, check_crc=level != Level.QUICK)
+        self._frames = Frames(source, end, check_crc=level != Level.QUICK)
         self._reader = ChunkReader(source, position, self._frames.end)
         self._spaces: list[Workspace] = []
         self._tasks: deque[tuple[Chunk, Future[Stretch]]] = deque()

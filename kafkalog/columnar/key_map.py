@@ -46,12 +46,17 @@ class Keys:
         self.low[(self.low == 0) & (self.high == 0) & (sizes >= 0)] = 1  # 0 marks a free slot
 
     @classmethod
+    def of(cls, low: Column, high: Column) -> Keys:
+        """Hashes that were made before."""
+        found = cls.__new__(cls)
+        found.low, found.high = low, high
+        return found
+
+    @classmethod
     def joined(cls, several: Sequence[Keys]) -> Keys:
         """Those of rows that follow one another."""
-        found = cls.__new__(cls)
-        found.low = np.concatenate([keys.low for keys in several])
-        found.high = np.concatenate([keys.high for keys in several])
-        return found
+        low = np.concatenate([keys.low for keys in several])
+        return cls.of(low, np.concatenate([keys.high for keys in several]))
 
     def __len__(self) -> int:
         return len(self.low)
@@ -87,6 +92,11 @@ class KeyMap:
     def __len__(self) -> int:
         """How many keys there are; all that were put are settled."""
         return sum(self._counts)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that its keys and bits take."""
+        return sum(slots.nbytes for slots in self._slots) + self._superseded.nbytes
 
     def keys(self, rows: Rows, wanted: Mask | None = None) -> Keys:
         """The keys of the wanted rows (None: all); rows without a key are left out."""

@@ -44,7 +44,7 @@ def read_contents(
     the next piece is asked for. Raises as `read_records`.
     """
     plan = plan_reading(target, selection)
-    work = BatchWork(plan, form) if batches else RecordWork(plan, selection, form)
+    work = BatchWork(plan, form) if batches else RecordWork(plan, form)
     yield from contents(scan_parts(plan, work, progress or (lambda _: None)), form)
 
 
@@ -129,7 +129,7 @@ class _SegmentScan:
         self._progress = progress
         self._source = opened.source
         start = start_position(opened, plan.selection)
-        self._frames = Frames(opened.source, start, plan.selection.max_bytes, check_crc=True)
+        self._frames = Frames(opened.source, plan.selection.max_bytes, check_crc=True)
         self._reader = ChunkReader(opened.source, start, self._frames.end)
         self._conveyor = Conveyor(
             self._reader, lanes, work.steps, lambda chunk: first_behind(chunk.headers, plan)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def scan(
-    path: str | Path | PartitionDir | FileEntry,
+    path: str | Path | PartitionDir | FileEntry | ReadPlan,
     *,
     columns: Sequence[str] | None = None,
     selection: Selection = EVERYTHING,
@@ -34,7 +34,7 @@ def scan(
     The same records as `read_records` gives, in the same order, with the damage told to `defects`.
 
     Args:
-        path: what to read.
+        path: what to read; a plan of `plan_reading` already says which records.
         columns: names of the columns to build, of `kafkalog.scan_schema()`; all where None.
         selection: which records; offsets, times, producers and epochs are looked up in the indexes
             and the batch headers first.
@@ -63,13 +63,13 @@ def scan(
     done = progress or (lambda _: None)
     if not rule.is_worth_it(sum(segment.log.size_bytes for segment in plan.segments)):
         read = read_batches if batches else read_records
-        return _by_reference(read(path, selection, done), plan, schema, batch_rows, told)
+        return _by_reference(read(plan, progress=done), plan, schema, batch_rows, told)
     from kafkalog.columnar.assembly import Columns
     from kafkalog.columnar.pipeline import scan_parts
     from kafkalog.columnar.stages import BatchWork, RecordWork
 
     form = Columns(schema, batch_rows, _paths(plan))
-    work = BatchWork(plan, form) if batches else RecordWork(plan, selection, form)
+    work = BatchWork(plan, form) if batches else RecordWork(plan, form)
     return _told(scan_parts(plan, work, done, threads), told)
 
 

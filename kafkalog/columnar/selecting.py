@@ -46,6 +46,8 @@ def wanted_batches(headers: NDArray[np.int64], plan: ReadPlan) -> NDArray[np.boo
     control = modern & (headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0)
     if selection.control:
         wanted &= control
+    elif selection.data:
+        wanted &= ~control
     if selection.read_committed:
         hidden = control & (not selection.control)
         for producer_id, transactions in plan.aborted.items():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kafkalog.columnar.chunks import Chunk, Rows
     from kafkalog.model import Record
-    from kafkalog.reader import ReadPlan, Selection
+    from kafkalog.reader import ReadPlan
     from kafkalog.source import Readable
 
     Mask = NDArray[np.bool_]
@@ -123,10 +123,9 @@ class Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RecordWork:
-    """The records that are wanted; `selection` is the caller's, without a last stable offset."""
+    """The records that are wanted."""
 
     plan: ReadPlan
-    selection: Selection
     format: RecordFormat
 
     def steps(self, chunk: Chunk) -> Iterator[list[int] | Part]:
@@ -136,11 +135,13 @@ class RecordWork:
         judged = judge(chunk, bad)
         wanted = wanted_batches(chunk.headers, self.plan)
         reported = [i for i in bad if wanted[i]]
+        if self.plan.selection.sound:
+            wanted[bad] = False
         for rows in chunk.decode(wanted, self.format.left_over(chunk.headers)):
             if isinstance(rows, int):
                 yield from self.of_batch(chunk, judged.batch(rows))
                 continue
-            chosen = wanted_rows(rows, self.selection)
+            chosen = wanted_rows(rows, self.plan.selection)
             events = defects_of(chosen, chunk, reported)
             yield from _with_events(self.format.of_rows(chosen, judged), events)
 
@@ -148,6 +149,8 @@ class RecordWork:
         """See `Work`."""
         for defect in crc_defects(batch):
             yield Part(None, 0, 0, (Event(0, defect),))
+        if self.plan.selection.sound and batch.crc_valid is False:
+            return
         found = decode_records(source, batch)
         failure: Defect | None = None
         begins, is_over = True, False
@@ -155,7 +158,7 @@ class RecordWork:
             records: list[Record] = []
             try:
                 for record in found:
-                    if record_matches(record, self.selection):
+                    if record_matches(record, self.plan.selection):
                         records.append(record)
                         if len(records) == self.format.rows_max:
                             break

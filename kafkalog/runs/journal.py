@@ -22,6 +22,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from kafkalog.errors import CorruptDataError, NotFoundError
+from kafkalog.places import require_local
 from kafkalog.runs.listing import FileStatus, Listing
 from kafkalog.source import read_file
 
@@ -183,6 +184,7 @@ def journal_path(path: str) -> str:
     Raises:
         NotFoundError: there is none.
     """
+    require_local(path)
     if os.path.isdir(path):
         path = os.path.join(path, JOURNAL_NAME)
     if not os.path.lexists(path):

@@ -10,6 +10,7 @@ from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, Step, StepKind
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
+    free_space,
     require_outside,
     require_space,
     require_vacant,
@@ -18,20 +19,28 @@ from kafkalog.storage.directories import (
 from kafkalog.storage.early_sync import written
 from kafkalog.storage.files import NewFile
 from kafkalog.storage.locks import LogDirLock
+from kafkalog.storage.spool import spooled
+from kafkalog.storage.staging import Attempt, StagingDirectory
+from kafkalog.storage.trees import FileTree
 
 __all__ = [
     "BUILDING_SUFFIX",
     "TEMPORARY_SUFFIX",
     "AppendedFile",
+    "Attempt",
     "Changes",
+    "FileTree",
     "LogDirLock",
     "NewDirectory",
     "NewFile",
+    "StagingDirectory",
     "Step",
     "StepKind",
+    "free_space",
     "require_outside",
     "require_space",
     "require_vacant",
     "require_writable",
+    "spooled",
     "written",
 ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import shutil
 import stat
@@ -11,7 +9,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
 from kafkalog.errors import DestinationExistsError, UnwritableError, UsageError
-from kafkalog.storage.system import NO_LOCKS, sync_directory, unwritable
+from kafkalog.storage.locks import lock_directory
+from kafkalog.storage.system import sync_directory, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,7 +50,7 @@ class NewDirectory:
         try:
             self.left_over_removed = _remove_left_over(self.building)
             os.mkdir(self.building)
-            self._lock = _locked(self.building)
+            self._lock = lock_directory(self.building)
         except (OSError, ValueError) as error:
             raise unwritable(error, path) from error
 
@@ -130,17 +129,21 @@ class NewDirectory:
 
 def require_space(path: str, size_bytes: int) -> None:
     """Raise `UnwritableError` unless there is room for so many bytes where `path` will be."""
-    place = os.path.dirname(os.path.realpath(path))
-    try:
-        free = shutil.disk_usage(place).free
-    except OSError as error:
-        raise unwritable(error, path) from error
+    free = free_space(path)
     if free < size_bytes:
         raise UnwritableError(
             f"It needs up to {size_bytes} bytes, the file system has {free} left.",
             path=path,
             hint="Free some space, or choose another file system.",
         )
+
+
+def free_space(path: str) -> int:
+    """Bytes that are left where `path` will be."""
+    try:
+        return shutil.disk_usage(os.path.dirname(os.path.realpath(path))).free
+    except OSError as error:
+        raise unwritable(error, path) from error
 
 
 def require_writable(path: str) -> None:
@@ -191,26 +194,9 @@ def _remove_left_over(path: str) -> bool:
     """Remove what a run that was killed left; whether there was anything."""
     if not os.path.lexists(path):
         return False
-    lock = _locked(path)
+    lock = lock_directory(path)
     try:
         shutil.rmtree(path)
     finally:
         os.close(lock)
     return True
-
-
-def _locked(path: str) -> int:
-    """A directory, open and locked against other runs of ours."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in NO_LOCKS:
-            return directory
-        os.close(directory)
-        if error.errno != errno.EWOULDBLOCK:
-            raise
-        raise DestinationExistsError(
-            "Another run is writing it.", path=path, hint="Wait for it, or choose another name."
-        ) from error
-    return directory

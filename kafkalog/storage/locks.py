@@ -1,12 +1,13 @@
-"""The lock of a log directory, as the JVM takes it: POSIX record locks."""
+"""Locks: that of a log directory, as the JVM takes it, and those of directories that we write."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from typing import Self
 
-from kafkalog.errors import LogDirInUseError, UnreadableError
+from kafkalog.errors import DestinationExistsError, LogDirInUseError, UnreadableError
 from kafkalog.storage.system import NO_LOCKS, unwritable
 
 
@@ -84,3 +85,25 @@ class LogDirLock:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def lock_directory(path: str) -> int:
+    """A descriptor of a directory that is locked against other runs of ours until it is closed.
+
+    Raises:
+        DestinationExistsError: another run has it.
+        OSError: it cannot be opened.
+    """
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return directory
+        os.close(directory)
+        if error.errno != errno.EWOULDBLOCK:
+            raise
+        raise DestinationExistsError(
+            "Another run is writing it.", path=path, hint="Wait for it, or choose another name."
+        ) from error
+    return directory

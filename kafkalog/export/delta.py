@@ -1,0 +1,92 @@
+"""The files of an export as a Delta table: its log names them, they stay as they are.
+
+The log is written by the package `deltalake`, which is not of kafkalog: one commit, that makes the
+table and adds all files, with topic and partition as the partition's values.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.errors import DestinationExistsError, UnsupportedError, UnwritableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.export.model import ExportedPart
+
+_BY_PATH = ["topic", "partition"]
+
+
+def delta_schema(schema: Any) -> Any:
+    """The schema of the table with these columns (`pyarrow.Schema`, topic and partition too).
+
+    Raises:
+        UnsupportedError: `deltalake` is not installed, or Delta has no such type.
+    """
+    try:
+        from deltalake import Schema
+    except ImportError as error:
+        raise UnsupportedError(
+            "Delta tables are written by deltalake, which is not installed.",
+            hint="pip install 'kafkalog[delta]'",
+        ) from error
+    try:
+        return Schema.from_arrow(schema)
+    except Exception as error:  # deltalake and arro3 raise kinds of their own, some of them bare
+        words = " ".join(str(error).split())
+        raise UnsupportedError(
+            f"Delta cannot have these columns: {words}.", hint="--columns chooses others."
+        ) from error
+
+
+def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None:
+    """Make a directory a Delta table of the files of these parts; once made it stays.
+
+    On disk after a crash: no table, or the whole of it.
+
+    Args:
+        place: a local directory.
+        schema: of `delta_schema`.
+        parts: of an export, all written.
+
+    Raises:
+        DestinationExistsError: there is a table of other files.
+        UnwritableError: its log cannot be written or read.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+    from deltalake.transaction import AddAction, create_table_with_add_actions
+
+    files = {part.file: part for part in parts if part.file is not None}
+    try:
+        if DeltaTable.is_deltatable(place):
+            found = {os.path.relpath(uri, place) for uri in _local(DeltaTable(place).file_uris())}
+            if found != set(files):
+                raise DestinationExistsError("There is a Delta table of other files.", path=place)
+            return
+        create_table_with_add_actions(
+            place,
+            schema,
+            [
+                AddAction(
+                    file,  # as it is: deltalake encodes it
+                    part.size_bytes,
+                    {"topic": part.topic, "partition": str(part.partition)},
+                    os.stat(os.path.join(place, file)).st_mtime_ns // 1_000_000,
+                    True,
+                    json.dumps({"numRecords": part.rows}),
+                )
+                for file, part in files.items()
+            ],
+            partition_by=_BY_PATH,
+        )
+    except (DeltaError, OSError) as error:
+        words = " ".join(str(error).split()).rstrip(".")
+        raise UnwritableError(f"The Delta table cannot be made: {words}.", path=place) from error
+
+
+def _local(uris: Sequence[str]) -> list[str]:
+    return [uri.removeprefix("file://") for uri in uris]

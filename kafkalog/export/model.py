@@ -1,0 +1,229 @@
+"""What an export is asked for, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kafkalog.errors import UsageError
+from kafkalog.model import Defect, Severity
+from kafkalog.tables.model import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.typed import TypedColumn
+
+
+class FileFormat(StrEnum):
+    """What the files are."""
+
+    PARQUET = "parquet"
+    NDJSON = "ndjson"
+    CSV = "csv"
+    ARROW = "arrow"
+
+
+class TableFormat(StrEnum):
+    """What makes the files a table."""
+
+    FILES = "files"
+    """The names of their directories."""
+    DELTA = "delta"
+    """The log of a Delta table, too."""
+
+
+class Codec(StrEnum):
+    """How they are compressed."""
+
+    NONE = "none"
+    SNAPPY = "snappy"
+    ZSTD = "zstd"
+    LZ4 = "lz4"
+    GZIP = "gzip"
+
+
+class BytesForm(StrEnum):
+    """What keys and values are in files of text."""
+
+    BASE64 = "base64"
+    """What Spark makes of a binary column, and reads as one."""
+    HEX = "hex"
+    UTF8 = "utf8"
+    """Bytes that are not UTF-8 become U+FFFD."""
+
+
+CODECS: Final = {
+    FileFormat.PARQUET: (Codec.SNAPPY, Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.NONE),
+    FileFormat.ARROW: (Codec.NONE, Codec.LZ4, Codec.ZSTD),
+    FileFormat.NDJSON: (Codec.NONE, Codec.GZIP, Codec.ZSTD),
+    FileFormat.CSV: (Codec.NONE, Codec.GZIP, Codec.ZSTD),
+}
+"""What each format can have; the first is the usual one."""
+GROUP_ROWS: Final = 1 << 17
+GROUP_SIZE: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How files are written.
+
+    Attributes:
+        form: what they are.
+        codec: how they are compressed.
+        row_group_rows: most rows of a row group of Parquet, of a record batch of Arrow.
+        row_group_size: a row group ends with the row that brings it to so many bytes, uncompressed.
+        bytes_form: what keys and values are in files of text.
+
+    Raises:
+        UsageError: the format has no such codec, or a row group would be empty.
+    """
+
+    form: FileFormat = FileFormat.PARQUET
+    codec: Codec | None = None
+    row_group_rows: int = GROUP_ROWS
+    row_group_size: int = GROUP_SIZE
+    bytes_form: BytesForm = BytesForm.BASE64
+
+    def __post_init__(self) -> None:
+        known = CODECS[self.form]
+        if self.codec is None:
+            object.__setattr__(self, "codec", known[0])
+        elif self.codec not in known:
+            raise UsageError(
+                f"Files of {self.form} are not compressed with {self.codec}.",
+                hint=f"There are {', '.join(known)}.",
+            )
+        if self.row_group_rows < 1 or self.row_group_size < 1:
+            raise UsageError("A row group has at least one row.")
+
+    @property
+    def suffix(self) -> str:
+        """How the names of files end."""
+        if self.form in (FileFormat.NDJSON, FileFormat.CSV):
+            return f".{self.form}" + {"gzip": ".gz", "zstd": ".zst"}.get(self.codec or "", "")
+        return f".{self.form}"
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """What `asdict` gave."""
+        return cls(
+            FileFormat(fields["form"]),
+            Codec(fields["codec"]),
+            fields["row_group_rows"],
+            fields["row_group_size"],
+            BytesForm(fields["bytes_form"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """What is asked for.
+
+    Attributes:
+        paths: log directories, partition directories or logs.
+        request: which rows of which table.
+        columns: which columns; None: the usual ones. `topic` and `partition` are in the names of
+            directories, never in the files.
+        writing: how the files are written.
+        typed: columns of records to be made of keys and values, behind the others.
+        table_format: what makes the files a table.
+    """
+
+    paths: tuple[str, ...]
+    request: Request = field(default_factory=Request)
+    columns: tuple[str, ...] | None = None
+    writing: Writing = field(default_factory=Writing)
+    typed: tuple[TypedColumn, ...] = ()
+    table_format: TableFormat = TableFormat.FILES
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPart:
+    """A part of an export, as its manifest has it.
+
+    Attributes:
+        number: its ordinal in the plan.
+        file: relative to the destination, with slashes; None where there are no rows.
+        topic, partition, log_dir: where its rows are from.
+        rows: how many.
+        size_bytes: of the file.
+        crc32c: of the file.
+        first_offset, last_offset: of its rows; None for tables whose rows have none, and without
+            rows.
+        undecoded_keys, undecoded_values: of typed columns those that did not decode.
+        defect_count: damage that was passed over.
+        defects: the first thousand of that.
+    """
+
+    number: int
+    file: str | None
+    topic: str
+    partition: int
+    log_dir: str
+    rows: int
+    size_bytes: int
+    crc32c: int | None
+    first_offset: int | None
+    last_offset: int | None
+    undecoded_keys: int
+    undecoded_values: int
+    defect_count: int
+    defects: tuple[Defect, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields, of which `from_json` makes it again."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """The part of `as_json`."""
+        defects = tuple(
+            Defect(**{**one, "severity": Severity(one["severity"])}) for one in fields["defects"]
+        )
+        return cls(**{**fields, "defects": defects})
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSummary:
+    """What an export came to.
+
+    Attributes:
+        destination: where it is, without credentials.
+        parts: all of them, by number.
+        written: how many were written by this run; the others were there.
+        was_complete: whether an earlier run had done everything.
+        swept: left-overs of killed runs that were removed.
+    """
+
+    destination: str
+    parts: tuple[ExportedPart, ...]
+    written: int
+    was_complete: bool
+    swept: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of all parts."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(part.size_bytes for part in self.parts)
+
+    @property
+    def defect_count(self) -> int:
+        """Damage that was passed over."""
+        return sum(part.defect_count for part in self.parts)
+
+    @property
+    def undecoded_keys(self) -> int:
+        """Keys that did not decode."""
+        return sum(part.undecoded_keys for part in self.parts)
+
+    @property
+    def undecoded_values(self) -> int:
+        """Values that did not decode."""
+        return sum(part.undecoded_values for part in self.parts)

@@ -1,0 +1,179 @@
+"""One part of an export: rows of some splits into one file; what every engine runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog.export.files import CountedFile, table_writer
+from kafkalog.export.layout import entry_name
+from kafkalog.export.model import ExportedPart, Writing
+from kafkalog.export.plan import Part
+from kafkalog.export.row_groups import row_groups
+from kafkalog.export.targets import open_target
+from kafkalog.tables import TableName, read_split
+from kafkalog.tables.schemas import SCHEMAS, table_schema
+from kafkalog.typed import TypedColumn
+from kafkalog.typed.columns import typed_column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kafkalog.export.model import ExportRequest
+    from kafkalog.export.targets import Target
+    from kafkalog.model import Defect
+    from kafkalog.typed.model import Decoder
+
+DEFECTS_KEPT: Final = 1000
+_RANGE_COLUMNS: Final = {
+    TableName.RECORDS: ("offset", "offset"),
+    TableName.BATCHES: ("base_offset", "last_offset"),
+}
+
+
+def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the files of some parts, and beside each what is known of it.
+
+    Args:
+        task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
+            `fail_fast`; `parts`. All as JSON has them.
+
+    Returns:
+        `parts`: the `ExportedPart`s as JSON has them.
+
+    Raises:
+        CorruptDataError: something is damaged, with `fail_fast`.
+        UnreadableError, NotFoundError: a source cannot be read.
+        UnwritableError: a file cannot be written.
+
+    Cost:
+        What `read_split` needs, and three times a row group, which is no larger than
+        `row_group_size` and one record; seven times the largest record where that is more. A file
+        of an object store is on the local disk meanwhile.
+
+    On disk after a crash: each file whole or not at all; a part whose file is there and whose entry
+    is not is written again, with the same bytes.
+    """
+    target = open_target(task["to"])
+    writing = Writing.from_json(task["writing"])
+    typed = [TypedColumn.from_json(one) for one in task["typed"]]
+    decoders = {one: one.decoder() for one in typed}
+    done = []
+    for fields in task["parts"]:
+        part = Part.from_json(fields)
+        rows = _Rows(part, task["columns"], decoders, fail_fast=task["fail_fast"])
+        written = rows.write(target, writing)
+        entry = {"plan": task["plan"], **written.as_json()}
+        with target.create(entry_name(part.number)) as file:
+            file.write(json.dumps(entry).encode())
+        done.append(written.as_json())
+    return {"parts": done}
+
+
+@dataclass
+class _Rows:
+    """The rows of a part on their way into its file, and what is noted of them."""
+
+    part: Part
+    columns: list[str]
+    decoders: dict[TypedColumn, Decoder]
+    fail_fast: bool
+    count: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+    undecoded: dict[str, int] = field(default_factory=lambda: {"key": 0, "value": 0})
+    defect_count: int = 0
+    defects: list[Defect] = field(default_factory=list)
+
+    def write(self, target: Target, writing: Writing) -> ExportedPart:
+        """Write the file, unless there are no rows."""
+        groups = row_groups(self._batches(), writing.row_group_rows, writing.row_group_size)
+        first = next(groups, None)
+        if first is None:
+            return self._told(None, 0, None)
+        schema = file_schema(self.part.splits[0].table, self.columns, self.decoders)
+        with target.create(self.part.file) as file:
+            counted = CountedFile(file)
+            with table_writer(counted, schema, writing) as write:
+                write(first)
+                del first
+                for group in groups:
+                    write(group)
+                    del group  # before the next one is made
+        return self._told(self.part.file, counted.size_bytes, counted.crc32c)
+
+    def _batches(self) -> Iterator[Any]:
+        """The rows with the columns of the file; offsets are read for what is noted."""
+        table = self.part.splits[0].table
+        needed = _RANGE_COLUMNS.get(table, ())
+        raw = [one.source for one in self.decoders]
+        schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
+        for split in self.part.splits:
+            for batch in read_split(split, schema, defects=None if self.fail_fast else self._tell):
+                self._note(batch, needed)
+                yield self._with_typed(batch)
+
+    def _with_typed(self, batch: Any) -> Any:
+        """The columns of the file, typed ones last."""
+        found = batch.select(self.columns)
+        for column, decoder in self.decoders.items():
+            array, failures = typed_column(column, decoder, batch.column(column.source))
+            self.undecoded[column.source] += failures
+            found = found.append_column(pa.field(column.name, decoder.type), array)
+        return found
+
+    def _note(self, batch: Any, needed: tuple[str, ...]) -> None:
+        self.count += batch.num_rows
+        if needed and batch.num_rows:
+            first = pc.min(batch.column(needed[0])).as_py()
+            last = pc.max(batch.column(needed[1])).as_py()
+            old = self.first_offset, self.last_offset
+            self.first_offset = first if old[0] is None else min(old[0], first)
+            self.last_offset = last if old[1] is None else max(old[1], last)
+
+    def _tell(self, defect: Defect) -> None:
+        self.defect_count += 1
+        if len(self.defects) < DEFECTS_KEPT:
+            self.defects.append(defect)
+
+    def _told(self, file: str | None, size_bytes: int, checksum: int | None) -> ExportedPart:
+        split = self.part.splits[0]
+        return ExportedPart(
+            self.part.number, file, split.topic, split.partition, split.log_dir, self.count,
+            size_bytes, checksum, self.first_offset, self.last_offset,
+            self.undecoded["key"], self.undecoded["value"], self.defect_count, tuple(self.defects),
+        )  # fmt: skip
+
+
+def file_schema(
+    table: TableName, columns: Sequence[str], decoders: Mapping[TypedColumn, Decoder]
+) -> Any:
+    """The `pyarrow.Schema` of the files: columns of the table, then typed ones."""
+    schema = table_schema(table, columns)
+    for column, decoder in decoders.items():
+        schema = schema.append(pa.field(column.name, decoder.type))
+    return schema
+
+
+def full_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
+    """The `pyarrow.Schema` of the table that the files make, those of the path last."""
+    table = asked.request.table
+    schema = file_schema(table, columns, {one: one.decoder() for one in asked.typed})
+    for name in ("topic", "partition"):
+        schema = schema.append(SCHEMAS[table].field(name))
+    return schema
+
+
+def column_types(asked: ExportRequest, columns: Sequence[str]) -> list[dict[str, str]]:
+    """Names and types of the columns of the table that the files make, those of the path first."""
+    table = asked.request.table
+    by_path = [{"name": name, "type": str(SCHEMAS[table].field(name).type), "in": "path"}
+               for name in ("topic", "partition")]  # fmt: skip
+    schema = file_schema(table, columns, {one: one.decoder() for one in asked.typed})
+    return by_path + [
+        {"name": field.name, "type": str(field.type), "in": "files"} for field in schema
+    ]

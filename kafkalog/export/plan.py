@@ -1,0 +1,284 @@
+"""The plan of an export: everything that decides its bytes, before the first of them is written."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Self
+
+from kafkalog import places
+from kafkalog.errors import ChangedSinceError, UnreadableError, UsageError
+from kafkalog.export.layout import file_name
+from kafkalog.export.model import FileFormat, TableFormat
+from kafkalog.tables import Split, plan_splits
+from kafkalog.tables.model import OF_LOGS, TableName
+from kafkalog.tables.schemas import table_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafkalog.export.model import ExportRequest
+
+VERSION = 1
+_BY_PATH = ("topic", "partition")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file.
+
+    Attributes:
+        number: its ordinal.
+        file: relative to the destination.
+        splits: neighbours of one partition directory.
+    """
+
+    number: int
+    file: str
+    splits: tuple[Split, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes to read."""
+        return sum(split.size_bytes for split in self.splits)
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields, of which `from_json` makes it again."""
+        splits = [split.as_json() for split in self.splits]
+        return {"number": self.number, "file": self.file, "splits": splits}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """The part of `as_json`."""
+        splits = tuple(Split.from_json(one) for one in fields["splits"])
+        return cls(fields["number"], fields["file"], splits)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is done.
+
+    Attributes:
+        options: what was asked for, as JSON has it.
+        columns: of the files.
+        sources: the files that are read, with their sizes at that time.
+        parts: the files that are written.
+    """
+
+    options: dict[str, Any]
+    columns: tuple[str, ...]
+    sources: dict[str, int]
+    parts: tuple[Part, ...]
+
+    @property
+    def table(self) -> TableName:
+        """Which table."""
+        return TableName(self.options["table"])
+
+    @property
+    def id(self) -> str:
+        """The same for the same plan alone."""
+        return sha256(self.as_bytes()).hexdigest()
+
+    def as_bytes(self) -> bytes:
+        """As JSON."""
+        fields = {
+            "version": VERSION,
+            "options": self.options,
+            "columns": self.columns,
+            "sources": self.sources,
+            "parts": [part.as_json() for part in self.parts],
+        }
+        return json.dumps(fields, indent=1).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, place: str) -> Self:
+        """The plan of `as_bytes`, found at a place.
+
+        Raises:
+            UnreadableError: it is none, or one of another release.
+        """
+        try:
+            fields = json.loads(data)
+            if fields["version"] != VERSION:
+                raise UnreadableError(
+                    f"This plan has version {fields['version']}; version {VERSION} is known.",
+                    path=place,
+                    hint="Go on with the release that began, or begin in another directory.",
+                )
+            return cls(
+                fields["options"],
+                tuple(fields["columns"]),
+                fields["sources"],
+                tuple(Part.from_json(one) for one in fields["parts"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise UnreadableError("This is no plan of an export.", path=place) from error
+
+
+def make_plan(asked: ExportRequest) -> Plan:
+    """The plan for what is asked for.
+
+    Raises:
+        UsageError: a column is unknown, none is left, bounds do not go with the table, a partition
+            directory is meant twice, or a schema of a typed column is malformed.
+        UnsupportedError: a package for a typed column is missing.
+        NotFoundError, UnreadableError, NotAKafkaFileError: as `plan_splits`.
+
+    Cost:
+        That of `plan_splits`, and a look at the size of each file.
+    """
+    request = asked.request
+    _require_what_applies(asked)
+    for one in asked.typed:
+        one.decoder()
+    paths = [places.absolute(path) for path in asked.paths]
+    columns = [
+        name for name in table_schema(request.table, asked.columns).names if name not in _BY_PATH
+    ]
+    if not columns:
+        raise UsageError("The files would have no columns: topic and partition are in their names.")
+    splits = plan_splits(paths, request)
+    _require_each_once(splits)
+    return Plan(
+        options_of(asked),
+        tuple(columns),
+        _sources(splits),
+        tuple(_parts(splits, request.split_bytes, asked.writing.suffix)),
+    )
+
+
+def options_of(asked: ExportRequest) -> dict[str, Any]:
+    """What was asked for, as JSON has it: the same for the same export."""
+    request = asdict(asked.request)
+    bounds = request.pop("bounds")
+    for name in ("topics", "partitions"):
+        bounds[name] = None if bounds[name] is None else sorted(bounds[name])
+    return {
+        **request,
+        "paths": [places.absolute(path) for path in asked.paths],
+        "bounds": bounds,
+        "columns": None if asked.columns is None else list(asked.columns),
+        "writing": asdict(asked.writing),
+        "typed": [one.as_json() for one in asked.typed],
+        "table_format": asked.table_format,
+    }
+
+
+def require_unchanged(plan: Plan) -> None:
+    """Raise unless the files still have the bytes that a plan, made earlier, will read.
+
+    The last log of a partition may have grown: a plan says where it ends.
+
+    Raises:
+        ChangedSinceError: a file is gone, or has another size.
+    """
+    for path, size in plan.sources.items():
+        now = _size_of(path)
+        grows = plan.table in OF_LOGS and _is_last(path, plan.sources)
+        if now != size and not (grows and now is not None and now > size):
+            raise ChangedSinceError(
+                f"It had {size} bytes when the export began, "
+                + ("and is gone." if now is None else f"and has {now}."),
+                path=path,
+                hint="Export what is there now into another directory.",
+            )
+
+
+def _require_what_applies(asked: ExportRequest) -> None:
+    if asked.table_format == TableFormat.DELTA and asked.writing.form != FileFormat.PARQUET:
+        raise UsageError(f"Delta tables are made of Parquet files, not of {asked.writing.form}.")
+    request = asked.request
+    bounds, table = request.bounds, request.table
+    has_times = bounds.from_time is not None or bounds.to_time is not None
+    has_offsets = bounds.from_offset is not None or bounds.to_offset is not None
+    if has_times and table != TableName.RECORDS:
+        raise UsageError(f"Times select records; the table {table} has none.")
+    if asked.typed and table != TableName.RECORDS:
+        raise UsageError(f"Keys and values are those of records, not of {table}.")
+    if has_offsets and table not in OF_LOGS:
+        raise UsageError(f"Offsets select records, batches and defects, not rows of {table}.")
+
+
+def _parts(splits: list[Split], size: int, suffix: str) -> list[Part]:
+    """Neighbours of a partition directory in one file, as long as they are not too large."""
+    groups: list[list[Split]] = []
+    room = 0
+    for split in splits:
+        cost = max(split.size_bytes, size // 64)  # to open a file is not for nothing
+        if not groups or cost > room or _home(groups[-1][-1]) != _home(split):
+            groups.append([])
+            room = size
+        groups[-1].append(split)
+        room -= cost
+    replicas = _replicas(splits)
+    return [
+        Part(number, file_name(group, replicas[_home(group[0])], suffix), tuple(group))
+        for number, group in enumerate(groups)
+    ]
+
+
+def _require_each_once(splits: Iterable[Split]) -> None:
+    seen: set[tuple[str, int]] = set()
+    for split in splits:
+        if (split.path, split.start) in seen:
+            raise UsageError(
+                "This is meant twice.",
+                path=split.path,
+                hint="Name each log directory, partition or segment once.",
+            )
+        seen.add((split.path, split.start))
+
+
+def _home(split: Split) -> tuple[str, int, str]:
+    """The partition directory that a split is of."""
+    is_directory = split.table in (TableName.SEGMENTS, TableName.PRODUCERS)
+    return (
+        split.topic,
+        split.partition,
+        split.path if is_directory else os.path.dirname(split.path),
+    )
+
+
+def _replicas(splits: Iterable[Split]) -> dict[tuple[str, int, str], int | None]:
+    """Of each partition directory its ordinal among those of the partition; None: it is alone."""
+    places: dict[tuple[str, int], list[str]] = {}
+    for split in splits:
+        topic, partition, place = _home(split)
+        known = places.setdefault((topic, partition), [])
+        if place not in known:
+            known.append(place)
+    return {
+        (*name, place): number if len(known) > 1 else None
+        for name, known in places.items()
+        for number, place in enumerate(known)
+    }
+
+
+def _sources(splits: Iterable[Split]) -> dict[str, int]:
+    """The files that are read, with their sizes."""
+    paths = []
+    for split in splits:
+        if split.table in (TableName.SEGMENTS, TableName.PRODUCERS):
+            names = places.names(split.path)
+            paths += [os.path.join(split.path, name) for name in names]
+        else:
+            paths.append(split.path)
+    return {path: size for path in paths if (size := _size_of(path)) is not None}
+
+
+def _size_of(path: str) -> int | None:
+    try:
+        return places.stat(path).st_size
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableError(f"{error.strerror}.", path=path) from error
+
+
+def _is_last(path: str, sources: Mapping[str, int]) -> bool:
+    """Whether a log is the last one of its partition in the plan."""
+    place = os.path.dirname(path)
+    return not any(os.path.dirname(other) == place and other > path for other in sources)

@@ -1,0 +1,300 @@
+"""An export from its plan to its manifest; what was interrupted goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from kafkalog.errors import (
+    ChangedSinceError,
+    CorruptDataError,
+    DestinationExistsError,
+    UnreadableError,
+    UsageError,
+)
+from kafkalog.export.delta import commit_delta, delta_schema
+from kafkalog.export.layout import MANIFEST, OWN, PARTS, PLAN, SUCCESS, entry_name
+from kafkalog.export.model import ExportedPart, ExportSummary, TableFormat
+from kafkalog.export.part import column_types, full_schema, write_parts
+from kafkalog.export.plan import Plan, make_plan, options_of, require_unchanged
+from kafkalog.export.targets import LocalTarget, open_target
+from kafkalog.places import is_object, settle
+from kafkalog.storage import require_outside
+
+if TYPE_CHECKING:
+    from kafkalog.engine import Engine
+    from kafkalog.export.model import ExportRequest
+    from kafkalog.export.plan import Part
+
+_TASK_SIZE_MIN = 1 << 20
+
+
+class Export:
+    """An export into a destination; use it as a context manager, which keeps other runs off.
+
+    Args:
+        asked: what is wanted.
+        to: a local directory, or a URI of an object store.
+        fail_fast: whether damage ends it; else it is passed over, and told.
+
+    Attributes:
+        plan: what is done; of an export that was interrupted the plan that it began with.
+        missing: the parts that are not there yet.
+
+    Raises:
+        DestinationExistsError: something else is there, or another run is at it.
+        ChangedSinceError: the logs are not what they were when the export began, or was finished.
+        CorruptDataError: with `fail_fast`, an earlier run has met damage.
+        UsageError: as `make_plan`, or the destination lies in a source.
+        UnwritableError, UnreadableError: the destination cannot be.
+
+    On disk after a crash: files of the plan, each whole or not at all, and below `_kafkalog` the
+    plan and what is known of each of them; the manifest and `_SUCCESS`, in that order, when all
+    are there. The next run removes what was half-written.
+    """
+
+    def __init__(self, asked: ExportRequest, to: str, *, fail_fast: bool = False) -> None:
+        self._asked = asked
+        self._to = to
+        self._fail_fast = fail_fast
+        self._target = open_target(to)
+        sources = [settle(path) for path in asked.paths]
+        if isinstance(self._target, LocalTarget):
+            require_outside(self._target.shown, (path for path in sources if not is_object(path)))
+        elif asked.table_format == TableFormat.DELTA:
+            raise UsageError(
+                "Delta tables are made in directories of this machine.",
+                path=self._target.shown,
+                hint="Make it there and copy it, with _delta_log last.",
+            )
+        elif any(f"{self._target.shown}/".startswith(f"{path}/") for path in sources):
+            raise UsageError(
+                "The result would lie inside what it is made from.",
+                path=self._target.shown,
+                hint="Name another prefix.",
+            )
+        self._delta: Any = None
+        self._swept = 0
+        self._found: dict[int, ExportedPart] = {}
+        self._is_complete = False
+
+    def __enter__(self) -> Self:
+        self._refuse_what_is_not_ours()
+        now = make_plan(self._asked)
+        if self._asked.table_format == TableFormat.DELTA:
+            self._delta = delta_schema(full_schema(self._asked, now.columns))
+        with ExitStack() as held:
+            held.enter_context(self._target.locked())
+            self._take_up(now)
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    @property
+    def missing(self) -> list[Part]:
+        """The parts that are not there yet."""
+        return [part for part in self.plan.parts if part.number not in self._found]
+
+    def run(self, engine: Engine | None) -> None:
+        """Write what is missing, then the manifest.
+
+        Args:
+            engine: what runs the tasks; None where nothing is missing.
+
+        Raises:
+            CorruptDataError: something is damaged, with `fail_fast`.
+            KafkaLogError: what `write_parts` raises.
+        """
+        if self._is_complete:
+            return
+        tasks = self._tasks()
+        if tasks:
+            assert engine is not None, "something is missing"
+            for _, result in engine.run(write_parts, tasks):
+                for fields in result["parts"]:
+                    part = ExportedPart.from_json(fields)
+                    self._found[part.number] = part
+                    self._written += 1
+        self._finish()
+
+    def summary(self) -> ExportSummary:
+        """What came of it."""
+        parts = tuple(self._found[number] for number in sorted(self._found))
+        return ExportSummary(
+            self._target.shown, parts, self._written, self._was_complete, self._swept
+        )
+
+    # What is there ---------------------------------------------------------------------------
+
+    def _refuse_what_is_not_ours(self) -> None:
+        """Raise unless the destination is empty, or holds an export."""
+        names = self._target.sizes()
+        if names and not any(name.startswith(f"{OWN}/") for name in names):
+            raise self._is_something_else()
+
+    def _is_something_else(self) -> DestinationExistsError:
+        return DestinationExistsError(
+            "There is something, and it is no export of kafkalog.",
+            path=self._target.shown,
+            hint="Choose another directory, or empty it.",
+        )
+
+    def _take_up(self, now: Plan) -> None:
+        """Find out what is there; write the plan where there is none yet."""
+        self._written = 0
+        self._was_complete = False
+        self._swept = self._target.sweep()
+        sizes = self._target.sizes()
+        if MANIFEST in sizes and (SUCCESS in sizes or PLAN not in sizes):
+            self._take_complete(now, sizes)
+        elif PLAN in sizes:
+            self._take_interrupted(sizes)
+        elif any(not name.startswith(f"{OWN}/") for name in sizes):
+            raise self._is_something_else()
+        else:
+            self.plan = now
+            with self._target.create(PLAN) as file:
+                file.write(now.as_bytes())
+        self._stop_at_known_damage()
+
+    def _take_interrupted(self, sizes: dict[str, int]) -> None:
+        """Go on with the plan that is there, after the parts that are."""
+        self.plan = Plan.from_bytes(self._target.read(PLAN) or b"", f"{self._target.shown}/{PLAN}")
+        self._require_same_options(self.plan.options)
+        require_unchanged(self.plan)
+        for part in self.plan.parts:
+            entry = self._entry(part, sizes)
+            if entry is not None:
+                self._found[part.number] = entry
+
+    def _take_complete(self, now: Plan, sizes: dict[str, int]) -> None:
+        """An earlier run has done everything: what was taken away since is written again."""
+        place = f"{self._target.shown}/{MANIFEST}"
+        try:
+            manifest = json.loads(self._target.read(MANIFEST) or b"")
+            self._require_same_options(manifest["options"])
+            parts = [ExportedPart.from_json(one) for one in manifest["parts"]]
+            is_same = manifest["plan"] == now.id
+        except (ValueError, KeyError, TypeError) as error:
+            raise UnreadableError("This is no manifest of an export.", path=place) from error
+        if not is_same:
+            raise ChangedSinceError(
+                "The logs have changed since this export was made.",
+                path=self._target.shown,
+                hint="Export them into another directory; with --from-offset what is new: the "
+                f"last offsets are in {MANIFEST}.",
+            )
+        self.plan = now
+        self._found = {
+            part.number: part
+            for part in parts
+            if part.file is None or sizes.get(part.file) == part.size_bytes
+        }
+        self._is_complete = self._was_complete = SUCCESS in sizes and not self.missing
+        if self._is_complete:
+            self._clear_up(sizes)
+        else:
+            self._target.remove(SUCCESS)
+
+    def _require_same_options(self, stored: dict[str, Any]) -> None:
+        wanted = json.loads(json.dumps(options_of(self._asked)))
+        if stored == wanted:
+            return
+        names = [name for name in wanted if stored.get(name) != wanted[name]]
+        raise DestinationExistsError(
+            f"Another export is there: it has other {', '.join(names) or 'options'}.",
+            path=self._target.shown,
+            hint="Choose another directory, or ask for the same as before.",
+        )
+
+    def _entry(self, part: Part, sizes: dict[str, int]) -> ExportedPart | None:
+        """What is known of a part, if its file is as it was written."""
+        name = entry_name(part.number)
+        data = self._target.read(name) if name in sizes else None
+        if data is None:
+            return None
+        try:
+            fields = json.loads(data)
+            if fields.pop("plan") != self.plan.id:
+                return None
+            entry = ExportedPart.from_json(fields)
+        except (ValueError, KeyError, TypeError):
+            return None  # it is written again
+        if entry.file is None:
+            return entry
+        if sizes.get(entry.file) != entry.size_bytes:
+            return None
+        found = self._target.checksum(entry.file)
+        return entry if found in (None, entry.crc32c) else None
+
+    def _stop_at_known_damage(self) -> None:
+        if not self._fail_fast:
+            return
+        for part in self._found.values():
+            for defect in part.defects:
+                raise CorruptDataError(
+                    defect.detail,
+                    reference=defect.reference,
+                    path=defect.path,
+                    position=defect.position,
+                    note="An earlier run without --fail-fast has passed it over.",
+                )
+
+    # What is done ----------------------------------------------------------------------------
+
+    def _tasks(self) -> list[dict[str, Any]]:
+        """What is missing, small parts together."""
+        groups: list[list[Part]] = []
+        room = 0
+        size = max(self._asked.request.split_bytes, _TASK_SIZE_MIN)
+        for part in self.missing:
+            cost = max(part.size_bytes, size // 64)
+            if not groups or cost > room:
+                groups.append([])
+                room = size
+            groups[-1].append(part)
+            room -= cost
+        common = {
+            "to": self._to,
+            "plan": self.plan.id,
+            "columns": list(self.plan.columns),
+            "typed": self.plan.options["typed"],
+            "writing": self.plan.options["writing"],
+            "fail_fast": self._fail_fast,
+        }
+        return [{**common, "parts": [part.as_json() for part in group]} for group in groups]
+
+    def _finish(self) -> None:
+        summary = self.summary()
+        manifest = {
+            "version": 1,
+            "plan": self.plan.id,
+            "table": self.plan.table,
+            "columns": column_types(self._asked, self.plan.columns),
+            "options": self.plan.options,
+            "sources": self.plan.sources,
+            "rows": summary.rows,
+            "size_bytes": summary.size_bytes,
+            "undecoded_keys": summary.undecoded_keys,
+            "undecoded_values": summary.undecoded_values,
+            "defects": summary.defect_count,
+            "parts": [part.as_json() for part in summary.parts],
+        }
+        if self._delta is not None:
+            commit_delta(self._target.shown, self._delta, summary.parts)
+        with self._target.create(MANIFEST) as file:
+            file.write(json.dumps(manifest, indent=1).encode() + b"\n")
+        with self._target.create(SUCCESS):
+            pass
+        self._is_complete = True
+        self._clear_up(self._target.sizes())
+
+    def _clear_up(self, sizes: dict[str, int]) -> None:
+        """The manifest says what the plan and the entries said."""
+        for name in sizes:
+            if name == PLAN or name.startswith(f"{PARTS}/"):
+                self._target.remove(name)
+        self._target.sweep()

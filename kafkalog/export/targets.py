@@ -1,0 +1,189 @@
+"""Where an export goes: a local directory, or a prefix of an object store by way of pyarrow."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
+
+from kafkalog.checksums import crc32c
+from kafkalog.errors import UnreadableError, UnwritableError, UsageError
+from kafkalog.export.layout import BUILDING
+from kafkalog.objects import failures
+from kafkalog.places import SCHEMES, without_credentials, words_of
+from kafkalog.storage import FileTree, spooled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+_AT_ONCE: Final = 8 << 20
+
+
+class Target(Protocol):
+    """Files by name, relative and with slashes. Each appears whole, or not at all."""
+
+    shown: str
+    """What it is called in messages: no credentials."""
+
+    def create(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """A file to write, which replaces one of that name when the block ends well."""
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a small file; None where there is none."""
+
+    def sizes(self) -> dict[str, int]:
+        """Name to bytes of all files."""
+
+    def checksum(self, name: str) -> int | None:
+        """CRC-32C of a file; None where it is not worth reading it again."""
+
+    def remove(self, name: str) -> None:
+        """Take a file away, where there is one."""
+
+    def sweep(self) -> int:
+        """Remove what killed runs left half-written; how many files."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other runs off, as far as that can be done."""
+
+
+def open_target(uri: str) -> Target:
+    """The target that a path or a URI names.
+
+    Raises:
+        UsageError: the URI is of another scheme, or malformed.
+    """
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
+        return LocalTarget(uri)
+    if scheme == "file":
+        return LocalTarget(rest)
+    if scheme not in SCHEMES:
+        raise UsageError(
+            f"An export cannot go to {scheme}://.",
+            hint=f"A local directory, or {', '.join(f'{one}://' for one in SCHEMES)}.",
+        )
+    return ObjectTarget(uri)
+
+
+class LocalTarget:
+    """A local directory, or one of a file system that all workers see."""
+
+    def __init__(self, path: str) -> None:
+        self.shown = path
+        self._tree = FileTree(path, BUILDING)
+        self.create = self._tree.create
+        self.read = self._tree.read
+        self.sizes = self._tree.sizes
+        self.remove = self._tree.remove
+        self.sweep = self._tree.sweep
+        self.locked = self._tree.locked
+
+    def checksum(self, name: str) -> int | None:
+        """CRC-32C of a file; None where there is none."""
+        pieces = self._tree.pieces(name)
+        if pieces is None:
+            return None
+        result = 0
+        for piece in pieces:
+            result = crc32c(piece, result)
+        return result
+
+
+class ObjectTarget:
+    """A prefix of an object store.
+
+    A file is made on the local disk, below `TMPDIR`, and sent when it is whole, in parts: an object
+    appears when the last of them is there. Nothing keeps two runs from writing at the same time;
+    what they write is the same. Parts of an upload that was killed are not seen by anybody, and
+    kept by some stores until a rule of the bucket removes them.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self.shown = without_credentials(uri)
+        from pyarrow import fs
+
+        try:
+            self._files, self._root = fs.FileSystem.from_uri(uri)
+        except failures() as error:
+            raise UsageError(
+                f"This is no place for an export: {self._words(error)}.", path=self.shown
+            ) from None  # the cause would show the URI
+        self._root = self._root.rstrip("/")
+        if not self._root:
+            raise UsageError(
+                "No bucket is named.", path=self.shown, hint="Such as s3://bucket/lake."
+            )
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[BinaryIO]:
+        """A file to write, which replaces one of that name when the block ends well."""
+        with spooled() as file:
+            yield file
+            file.seek(0)
+            try:
+                with self._files.open_output_stream(self._path(name)) as stream:
+                    shutil.copyfileobj(file, stream, _AT_ONCE)
+            except failures() as error:
+                raise UnwritableError(
+                    f"It cannot be written: {self._words(error)}.",
+                    path=f"{self.shown}/{name}",
+                ) from None
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a small file; None where there is none."""
+        try:
+            with self._files.open_input_stream(self._path(name), compression=None) as stream:
+                data: bytes = stream.read()
+                return data
+        except FileNotFoundError:
+            return None
+        except failures() as error:
+            raise self._unreadable(error) from None
+
+    def sizes(self) -> dict[str, int]:
+        """Name to bytes of all files."""
+        from pyarrow import fs
+
+        chosen = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
+        try:
+            found = self._files.get_file_info(chosen)
+        except failures() as error:
+            raise self._unreadable(error) from None
+        skipped = len(self._root) + 1
+        return {one.path[skipped:]: one.size for one in found if one.type == fs.FileType.File}
+
+    def checksum(self, name: str) -> int | None:  # noqa: ARG002 # the protocol's
+        """None: an object is whole, and its size tells which one it is."""
+        return None
+
+    def remove(self, name: str) -> None:
+        """Take a file away, where there is one."""
+        try:
+            self._files.delete_file(self._path(name))
+        except FileNotFoundError:
+            return
+        except failures() as error:
+            raise UnwritableError(
+                f"It cannot be removed: {self._words(error)}.", path=f"{self.shown}/{name}"
+            ) from None
+
+    def sweep(self) -> int:
+        """Nothing is half-written."""
+        return 0
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Object stores have no locks."""
+        yield
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _words(self, error: Exception) -> str:
+        return words_of(error, self._uri)
+
+    def _unreadable(self, error: Exception) -> UnreadableError:
+        return UnreadableError(f"It cannot be read: {self._words(error)}.", path=self.shown)

@@ -1,0 +1,250 @@
+"""What is counted of one piece of a log: mergeable, and such that JSON can carry it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog.profile.sketches import DistinctCount, FrequentKeys, text_of
+from kafkalog.tables import Split, TableName, read_split
+from kafkalog.tables.schemas import table_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafkalog.model import Defect
+
+BUCKETS_MAX: Final = 4096
+_KEYS_AT_ONCE: Final = 32 << 20
+_OF_RECORDS: Final = ("key", "value", "headers", "offset", "timestamp_ms", "compression")
+_OF_BATCHES: Final = (
+    "count", "size", "compression", "producer_id", "base_sequence", "is_control",
+    "is_transactional",
+)  # fmt: skip
+
+
+class Part:
+    """What was counted.
+
+    Attributes:
+        counts: sums, by name; of a codec as `codec/lz4/batches`.
+        largest, smallest: by name; a name is missing where nothing was seen.
+        keys, producers: how many different ones.
+        frequent: keys.
+        histogram: records and bytes by time.
+    """
+
+    def __init__(self, bucket_ms: int) -> None:
+        self.counts: Counter[str] = Counter()
+        self.largest: dict[str, int] = {}
+        self.smallest: dict[str, int] = {}
+        self.keys = DistinctCount()
+        self.producers = DistinctCount()
+        self.frequent = FrequentKeys()
+        self.histogram = Histogram(bucket_ms)
+        self._waiting: list[Any] = []
+
+    def add_records(self, batch: Any) -> None:
+        """Count records: the columns `_OF_RECORDS`."""
+        keys, values = batch.column("key"), batch.column("value")
+        sizes = {
+            "key_bytes": _sizes(keys),
+            "value_bytes": _sizes(values),
+            "header_bytes": _header_sizes(batch.column("headers")),
+        }
+        self.counts["records"] += batch.num_rows
+        self.counts["null_keys"] += keys.null_count
+        tombstones = pc.and_(pc.is_valid(keys), pc.is_null(values))
+        self.counts["tombstones"] += pc.sum(tombstones).as_py() or 0
+        for name, column in sizes.items():
+            self.counts[name] += pc.sum(column).as_py() or 0
+        data = pc.add(pc.add(sizes["key_bytes"], sizes["value_bytes"]), sizes["header_bytes"])
+        self._add_range("offset", batch.column("offset"))
+        times = batch.column("timestamp_ms")
+        known = pc.greater_equal(times, 0)
+        self._add_range("timestamp", times.filter(known))
+        self.histogram.add(times.filter(known), data.filter(known))
+        by_codec = pa.table({"codec": batch.column("compression"), "data": data})
+        for row in (
+            by_codec.group_by("codec", use_threads=False).aggregate([("data", "sum")]).to_pylist()
+        ):
+            self.counts[f"codec/{row['codec']}/data_bytes"] += row["data_sum"]
+        self._waiting.append(keys)
+        if sum(some.nbytes for some in self._waiting) > _KEYS_AT_ONCE:
+            self._add_keys()
+
+    def add_batches(self, batch: Any) -> None:
+        """Count batches: the columns `_OF_BATCHES`."""
+        self.counts["batches"] += batch.num_rows
+        controls = batch.column("is_control")
+        self.counts["control_batches"] += pc.sum(controls).as_py() or 0
+        for name, flags in (
+            ("transactional_batches", batch.column("is_transactional")),
+            ("idempotent_batches", pc.greater_equal(batch.column("base_sequence"), 0)),
+        ):
+            self.counts[name] += pc.sum(pc.and_(flags, pc.invert(controls))).as_py() or 0
+        self._add_range("batch_records", batch.column("count").filter(pc.invert(controls)))
+        self._add_range("batch_size", batch.column("size"))
+        producers = pc.unique(batch.column("producer_id"))
+        self.producers.add(producers.filter(pc.greater_equal(producers, 0)).to_pylist())
+        by_codec = pa.table({"codec": batch.column("compression"), "size": batch.column("size")})
+        grouped = by_codec.group_by("codec", use_threads=False).aggregate(
+            [("size", "sum"), ("size", "count")]
+        )
+        for row in grouped.to_pylist():
+            self.counts[f"codec/{row['codec']}/batches"] += row["size_count"]
+            self.counts[f"codec/{row['codec']}/size_bytes"] += row["size_sum"]
+
+    def merge(self, other: Self) -> None:
+        """Add what another one has counted."""
+        self.counts.update(other.counts)
+        for name, value in other.largest.items():
+            self.largest[name] = max(value, self.largest.get(name, value))
+        for name, value in other.smallest.items():
+            self.smallest[name] = min(value, self.smallest.get(name, value))
+        self.keys.merge(other.keys)
+        self.producers.merge(other.producers)
+        self.frequent.merge(other.frequent)
+        self.histogram.merge(other.histogram)
+
+    def as_json(self) -> dict[str, Any]:
+        """What `from_json` makes it of again."""
+        self._add_keys()
+        return {
+            "counts": dict(self.counts),
+            "largest": self.largest,
+            "smallest": self.smallest,
+            "keys": self.keys.as_text(),
+            "producers": self.producers.as_text(),
+            "frequent": self.frequent.as_text(),
+            "bucket_ms": self.histogram.bucket_ms,
+            "histogram": [[start, *both] for start, both in self.histogram.buckets.items()],
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """That of `as_json`."""
+        part = cls(fields["bucket_ms"])
+        part.counts.update(fields["counts"])
+        part.largest, part.smallest = dict(fields["largest"]), dict(fields["smallest"])
+        part.keys = DistinctCount(fields["keys"])
+        part.producers = DistinctCount(fields["producers"])
+        part.frequent = FrequentKeys(fields["frequent"])
+        part.histogram.buckets = {one[0]: (one[1], one[2]) for one in fields["histogram"]}
+        return part
+
+    def _add_range(self, name: str, column: Any) -> None:
+        if len(column):
+            both = pc.min_max(column).as_py()
+            self.smallest[name] = min(both["min"], self.smallest.get(name, both["min"]))
+            self.largest[name] = max(both["max"], self.largest.get(name, both["max"]))
+
+    def _add_keys(self) -> None:
+        """Show the keys that wait to the sketches, each once with its count: that is faster."""
+        counted = pc.value_counts(pa.chunked_array(self._waiting, pa.binary()).drop_null())
+        texts = [text_of(key) for key in counted.field("values").to_pylist()]
+        self._waiting.clear()
+        self.keys.add(texts)
+        self.frequent.add(zip(texts, counted.field("counts").to_pylist(), strict=True))
+
+
+class Histogram:
+    """Records and bytes in stretches of time, which double in length where they become too many.
+
+    So it is the same in whatever order its parts are merged.
+    """
+
+    def __init__(self, bucket_ms: int) -> None:
+        self.bucket_ms = bucket_ms
+        self.buckets: dict[int, tuple[int, int]] = {}
+
+    def add(self, times: Any, sizes: Any) -> None:
+        """Count records: their times, in milliseconds, and their sizes."""
+        starts = pc.multiply(pc.divide(times, self.bucket_ms), self.bucket_ms)
+        table = pa.table({"start": starts, "size": sizes})
+        grouped = table.group_by("start", use_threads=False).aggregate(
+            [("size", "count"), ("size", "sum")]
+        )
+        for row in grouped.to_pylist():
+            self._count(row["start"], row["size_count"], row["size_sum"])
+        self._shorten()
+
+    def merge(self, other: Histogram) -> None:
+        """Add another one."""
+        while self.bucket_ms < other.bucket_ms:
+            self._double()
+        for start, (records, size) in other.buckets.items():
+            self._count(start // self.bucket_ms * self.bucket_ms, records, size)
+        self._shorten()
+
+    def _count(self, start: int, records: int, size: int) -> None:
+        before = self.buckets.get(start, (0, 0))
+        self.buckets[start] = (before[0] + records, before[1] + size)
+
+    def _shorten(self) -> None:
+        while len(self.buckets) > BUCKETS_MAX:
+            self._double()
+
+    def _double(self) -> None:
+        self.bucket_ms *= 2
+        buckets, self.buckets = self.buckets, {}
+        for start, (records, size) in buckets.items():
+            self._count(start // self.bucket_ms * self.bucket_ms, records, size)
+
+
+def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
+    """What is in some splits: a task of an engine.
+
+    Args:
+        task: `splits` of the table of records, as JSON, and `bucket_ms`.
+
+    Returns:
+        A `Part` as JSON.
+
+    Cost:
+        Reads the splits twice: for the records, and for the headers with their checksums.
+    """
+    part = Part(task["bucket_ms"])
+    for split in map(Split.from_json, task["splits"]):
+        for batch in _read(split, _OF_RECORDS):
+            part.add_records(batch)
+        found: list[Defect] = []
+        of_batches = replace(
+            split, table=TableName.BATCHES, from_offset=None, to_offset=None, committed=False
+        )
+        for batch in _read(of_batches, _OF_BATCHES, found):
+            part.add_batches(batch)
+        part.counts["defects"] += len(found)
+    return part.as_json()
+
+
+def _read(
+    split: Split, columns: tuple[str, ...], defects: list[Defect] | None = None
+) -> Iterable[Any]:
+    found = [] if defects is None else defects
+    return read_split(split, table_schema(split.table, columns), defects=found.append)
+
+
+def _sizes(column: Any) -> Any:
+    """Bytes of each value; of null none."""
+    return pc.fill_null(pc.binary_length(column).cast(pa.int64()), 0)
+
+
+def _header_sizes(column: Any) -> Any:
+    """Bytes of the keys and values of all headers of each record."""
+    flat = column.flatten()
+    if not len(flat):
+        return pa.repeat(pa.scalar(0, pa.int64()), len(column))
+    keys = _sizes(flat.field("key").cast(pa.binary()))
+    sums = pa.table({"record": pc.list_parent_indices(column),
+                     "size": pc.add(keys, _sizes(flat.field("value")))})  # fmt: skip
+    grouped = sums.group_by("record", use_threads=False).aggregate([("size", "sum")])
+    indices = pc.index_in(
+        pa.array(range(len(column)), pa.int64()),
+        grouped["record"].combine_chunks().cast(pa.int64()),
+    )
+    return pc.fill_null(grouped["size_sum"].combine_chunks().take(indices), 0)

@@ -1,0 +1,161 @@
+"""Profiles of partitions and topics: planned here, counted by an engine, merged here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.profile.model import CodecUse, Profile, TimeBucket
+from kafkalog.profile.part import Part, profile_part
+from kafkalog.tables.planning import plan_splits, wanted_partitions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kafkalog.engine import Engine
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.tables import Request
+
+HOUR_MS: Final = 3_600_000
+HOT_KEYS: Final = 10
+
+
+def profile_logs(
+    engine: Engine,
+    paths: Sequence[str],
+    request: Request,
+    *,
+    bucket_ms: int = HOUR_MS,
+    hot_keys: int = HOT_KEYS,
+    done: Callable[[int], None] | None = None,
+) -> list[Profile]:
+    """The profiles of all partitions, each topic's behind those of its partitions.
+
+    Args:
+        engine: what counts.
+        paths: log directories, partition directories or logs.
+        request: which records; its table is that of records.
+        bucket_ms: how long the stretches of the histogram are, at least.
+        hot_keys: how many of them.
+        done: called with the number of tasks that ended.
+
+    Raises:
+        KafkaLogError: as `plan_splits` and the engine.
+
+    Cost:
+        Memory here: some 300 KiB a partition, and the keys that are frequent.
+    """
+    partitions = {one.path: one for one in wanted_partitions(paths, request)}
+    tasks = []
+    owners = []
+    for path in partitions:
+        splits = plan_splits([path], replace(request, internal=True))
+        for some in _grouped(splits, request.split_bytes):
+            tasks.append({"splits": some, "bucket_ms": bucket_ms})
+            owners.append(path)
+    parts = {path: Part(bucket_ms) for path in partitions}
+    for number, result in _in_order(engine.run(profile_part, tasks, done=done)):
+        parts[owners[number]].merge(Part.from_json(result))
+    return list(_profiles(partitions, parts, bucket_ms, hot_keys))
+
+
+def _grouped(splits: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Splits as JSON, neighbours together as long as they are not larger than one may be."""
+    some: list[Any] = []
+    room = size
+    for split in splits:
+        if some and split.size_bytes > room:
+            yield some
+            some, room = [], size
+        some.append(split.as_json())
+        room -= split.size_bytes
+    if some:
+        yield some
+
+
+def _in_order(results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """Results by number: sketches are the same only where they are merged in the same order."""
+    waiting: dict[int, Any] = {}
+    following = 0
+    for number, result in results:
+        waiting[number] = result
+        while following in waiting:
+            yield following, waiting.pop(following)
+            following += 1
+
+
+def _profiles(
+    partitions: dict[str, PartitionDir], parts: dict[str, Part], bucket_ms: int, hot_keys: int
+) -> Iterator[Profile]:
+    by_topic: dict[str, dict[int | None, list[str]]] = {}
+    for path, one in partitions.items():
+        by_topic.setdefault(one.topic, {}).setdefault(one.partition, []).append(path)
+    for topic, found in by_topic.items():
+        for number, paths in found.items():
+            chosen = [partitions[path] for path in paths]
+            merged = _merged([parts[path] for path in paths], bucket_ms)
+            yield _profile(topic, number, chosen, merged, hot_keys)
+        if len(found) > 1:
+            paths = [path for some in found.values() for path in some]
+            chosen = [partitions[path] for path in paths]
+            merged = _merged([parts[path] for path in paths], bucket_ms)
+            yield _profile(topic, None, chosen, merged, hot_keys)
+
+
+def _merged(parts: Sequence[Part], bucket_ms: int) -> Part:
+    if len(parts) == 1:
+        return parts[0]
+    whole = Part(bucket_ms)
+    for part in parts:
+        whole.merge(part)
+    return whole
+
+
+def _profile(
+    topic: str, number: int | None, partitions: Sequence[PartitionDir], part: Part, hot_keys: int
+) -> Profile:
+    counts, largest, smallest = part.counts, part.largest, part.smallest
+    producers, keys = part.producers.bounds, part.keys.bounds
+    sums = {
+        name: counts[name]
+        for name in (
+            "batches", "control_batches", "transactional_batches", "idempotent_batches", "records",
+            "null_keys", "tombstones", "key_bytes", "value_bytes", "header_bytes", "defects",
+        )
+    }  # fmt: skip
+    return Profile(
+        topic=topic,
+        partition=number,
+        logs=len(partitions),
+        segments=sum(len(one.segments) for one in partitions),
+        size_bytes=sum(one.size_bytes for one in partitions),
+        first_offset=smallest.get("offset"),
+        last_offset=largest.get("offset"),
+        earliest=smallest.get("timestamp"),
+        latest=largest.get("timestamp"),
+        batch_records_max=largest.get("batch_records", 0),
+        batch_size_max=largest.get("batch_size", 0),
+        codecs=tuple(_codecs(counts)),
+        producers=producers[0],
+        producers_at_least=producers[1],
+        producers_at_most=producers[2],
+        keys=keys[0],
+        keys_at_least=keys[1],
+        keys_at_most=keys[2],
+        hot_keys=part.frequent.most(hot_keys),
+        bucket_ms=part.histogram.bucket_ms,
+        histogram=tuple(
+            TimeBucket(start, *both) for start, both in sorted(part.histogram.buckets.items())
+        ),
+        **sums,
+    )
+
+
+def _codecs(counts: dict[str, int]) -> Iterator[CodecUse]:
+    names = {name.split("/")[1] for name in counts if name.startswith("codec/")}
+    for name in sorted(names):
+        batches, size, data = (
+            counts.get(f"codec/{name}/{what}", 0)
+            for what in ("batches", "size_bytes", "data_bytes")
+        )
+        yield CodecUse(name, batches, size, data)

@@ -1,0 +1,182 @@
+"""A directory beside partitions in which tasks write files, until a driver puts them in place.
+
+Tasks may run twice, even at the same time, and be killed; so may the driver. A task writes in a
+directory of its own, which gets its final name when all in it is written: the first one to end is
+the one whose files count, and what lies under the final name never changes.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Self
+
+from kafkalog.errors import DestinationExistsError
+from kafkalog.names import is_staging, staging_name
+from kafkalog.storage.system import NO_LOCKS, sync_directory, unwritable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from types import TracebackType
+
+_ATTEMPT: Final = "attempt-"
+
+
+class StagingDirectory:
+    """The driver's part; use it as a context manager, within the lock of the log directory.
+
+    What a driver that was killed left is there again. At the end, good or bad, all of it goes: a
+    task that still runs can write no new file then. After a crash all of it may be left.
+
+    Args:
+        around: the log directory, in which it is made where there is none.
+
+    Raises:
+        DestinationExistsError: another run has it.
+        UnwritableError: it cannot be made or removed.
+    """
+
+    def __init__(self, around: str) -> None:
+        self.path = os.path.join(around, staging_name())
+        self._around = around
+        self._file = -1
+
+    def __enter__(self) -> Self:
+        try:
+            for name in os.listdir(self._around):
+                if is_staging(name) and name != staging_name():
+                    shutil.rmtree(os.path.join(self._around, name))  # it was being removed
+            with suppress(FileExistsError):
+                os.mkdir(self.path)
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(self.path, flags)
+            self._lock()
+        except OSError as error:
+            self._close()
+            raise unwritable(error, self.path) from error
+        return self
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in NO_LOCKS:
+                return
+            if error.errno != errno.EWOULDBLOCK:
+                raise
+            self._close()
+            raise DestinationExistsError(
+                "Another run is using it.", path=self.path, hint="Wait until it has ended."
+            ) from error
+
+    def keep(self, names: Collection[str]) -> None:
+        """Remove what earlier runs left, but for results that begin with one of these names."""
+        try:
+            for name in os.listdir(self.path):
+                place = os.path.join(self.path, name)
+                if name.split("-")[0] not in names:
+                    _remove(place, _doomed(place))
+        except OSError as error:
+            raise unwritable(error, self.path) from error
+
+    def remove(self, name: str) -> None:
+        """Take a result away, and those whose names begin with its own and a dash."""
+        try:
+            for found in os.listdir(self.path):
+                if found == name or found.startswith(f"{name}-"):
+                    place = os.path.join(self.path, found)
+                    _remove(place, _doomed(place))
+        except OSError as error:
+            raise unwritable(error, self.path) from error
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            _remove(self.path, os.path.join(self._around, staging_name(uuid.uuid4().hex)))
+            sync_directory(self._around)
+        except OSError as failure:
+            raise unwritable(failure, self.path) from failure
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class Attempt:
+    """A task's part: a directory for files that becomes `result` when the block ends well.
+
+    Else it is removed. Where another attempt ends first, its files count, and these are removed.
+
+    Args:
+        staging: the staging directory, which must be there.
+        result: the name of the result.
+
+    Attributes:
+        path: where to write; files must be synced when the block ends.
+
+    Raises:
+        UnwritableError: it cannot be made, or the staging directory is gone: the run has ended.
+    """
+
+    def __init__(self, staging: str, result: str) -> None:
+        self._staging = staging
+        self._result = os.path.join(staging, result)
+        self.path = os.path.join(staging, _ATTEMPT + secrets.token_hex(8))
+
+    def __enter__(self) -> Self:
+        try:
+            os.mkdir(self.path)
+        except OSError as error:
+            raise unwritable(error, self.path) from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                sync_directory(self.path)
+                self._publish()
+                sync_directory(self._staging)
+        except OSError as failure:
+            raise unwritable(failure, self._result) from failure
+        finally:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def _publish(self) -> None:
+        try:
+            os.rename(self.path, self._result)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+
+
+def _remove(path: str, doomed: str) -> None:
+    """Remove a tree or a file.
+
+    It gets another name first, so that who still writes in it adds nothing.
+    """
+    os.rename(path, doomed)
+    if os.path.isdir(doomed) and not os.path.islink(doomed):
+        shutil.rmtree(doomed)
+    else:
+        os.unlink(doomed)  # a broker that took the directory for a partition made files in it
+
+
+def _doomed(path: str) -> str:
+    return f"{path}.{secrets.token_hex(4)}"

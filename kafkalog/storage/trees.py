@@ -1,0 +1,148 @@
+"""Directories that fill file by file, each of which appears whole."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from kafkalog.errors import UnreadableError
+from kafkalog.storage.locks import lock_directory
+from kafkalog.storage.system import sync_directory, unwritable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_AT_ONCE: Final = 1 << 20
+
+
+class FileTree:
+    """A directory with files below it; each of them is there whole, or not at all.
+
+    A file's bytes go to `<root>/<building>/<random>`, are synced, then get their name by a rename,
+    then the directory around it is synced. After a crash files may be left in `building`, and
+    nowhere else; `sweep` removes them. Several processes may write, also the same file: the last
+    one's stays.
+
+    Not guaranteed: what a file system does that ignores syncs.
+
+    Args:
+        root: made when the first file is, if it is not there.
+        building: where files are until they are whole, relative to it.
+    """
+
+    def __init__(self, root: str, building: str) -> None:
+        self.root = os.path.abspath(root)
+        self._building = building
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[BinaryIO]:
+        """A file, in place of one of that name when the block ends well; else nothing happened.
+
+        Raises:
+            UnwritableError: it cannot be written.
+        """
+        path = self._path(name)
+        temporary = self._path(f"{self._building}/{secrets.token_hex(8)}")
+        try:
+            self._make(os.path.dirname(temporary))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            try:
+                with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                self._make(os.path.dirname(path))
+                os.replace(temporary, path)
+            except BaseException:  # raised again: Ctrl-C leaves no half of a file either
+                with suppress(OSError):
+                    os.unlink(temporary)
+                raise
+            sync_directory(os.path.dirname(path))
+        except OSError as error:
+            raise unwritable(error, path) from error
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a small file; None where there is none."""
+        return b"".join(pieces) if (pieces := self.pieces(name)) is not None else None
+
+    def pieces(self, name: str) -> Iterator[bytes] | None:
+        """The bytes of a file, one after the other; None where there is none."""
+        try:
+            file = open(self._path(name), "rb")  # noqa: SIM115 # closed when it was read
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UnreadableError(f"{error.strerror}.", path=self._path(name)) from error
+        return _pieces(file)
+
+    def sizes(self) -> dict[str, int]:
+        """Name to bytes of all files, relative to the root, with slashes."""
+        found = {}
+        for place, _, names in os.walk(self.root):
+            for name in names:
+                path = os.path.join(place, name)
+                found[os.path.relpath(path, self.root)] = os.lstat(path).st_size
+        return found
+
+    def remove(self, name: str) -> None:
+        """Take a file away, where there is one, and the directory it was in, if that is empty."""
+        path = self._path(name)
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        except OSError as error:
+            raise unwritable(error, path) from error
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(path))
+
+    def sweep(self) -> int:
+        """Remove what killed runs left; how many files."""
+        place = self._path(self._building)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            names = os.listdir(place)
+            for name in names:
+                self.remove(f"{self._building}/{name}")
+            with suppress(OSError):
+                os.rmdir(place)
+            return len(names)
+        return 0
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs off while the block runs; makes the root.
+
+        Raises:
+            DestinationExistsError: another run is at it.
+            UnwritableError: the root cannot be made.
+        """
+        try:
+            self._make(self.root)
+            lock = lock_directory(self.root)
+        except OSError as error:
+            raise unwritable(error, self.root) from error
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.root, name)
+
+    def _make(self, path: str) -> None:
+        """A directory with those on the way to it, each of which lasts."""
+        missing = []
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for one in reversed(missing):
+            with suppress(FileExistsError):
+                os.mkdir(one)
+            sync_directory(os.path.dirname(one))
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(_AT_ONCE):
+            yield piece

@@ -1,0 +1,137 @@
+"""Tables, what is wanted of them, and the splits they are read in."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kafkalog.model import Isolation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SPLIT_SIZE: Final = 128 << 20
+
+
+class TableName(StrEnum):
+    """The tables of a log directory."""
+
+    RECORDS = "records"
+    BATCHES = "batches"
+    OFFSET_INDEX = "offset_index"
+    TIME_INDEX = "time_index"
+    TRANSACTIONS = "transactions"
+    SEGMENTS = "segments"
+    PRODUCERS = "producers"
+    DEFECTS = "defects"
+
+
+OF_LOGS: Final = (TableName.RECORDS, TableName.BATCHES, TableName.DEFECTS)
+"""The tables that are read from the logs themselves, which are cut into several splits."""
+
+
+class Replicas(StrEnum):
+    """What is done where several log directories hold the same partition."""
+
+    ALL = "all"
+    BEST = "best"
+    """Only the one that knows most: the latest leader epoch, then the largest log end offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Which rows are wanted, as far as names, indexes and headers tell; None leaves a bound open.
+
+    Rows that are not wanted can be left in: whoever asks for exactly these filters them.
+
+    Attributes:
+        topics: these topics only.
+        partitions: these partitions only.
+        from_offset, to_offset: first offset, inclusive, and last, exclusive.
+        from_time, to_time: earliest and latest record timestamp, as offsets; milliseconds.
+        disorder_ms: no record is older than the newest before it by more than this; None: nothing
+            is known of that. With it a log is not read behind the first record that is so much
+            later than `to_time`.
+        begin_time, end_time: of each log from the offset on that a broker's lookup gives for this
+            timestamp, up to that for the other; where it gives none, the end of the log.
+    """
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_time: int | None = None
+    to_time: int | None = None
+    disorder_ms: int | None = None
+    begin_time: int | None = None
+    end_time: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for.
+
+    Attributes:
+        table: which table.
+        bounds: which rows.
+        isolation: of records: what consumers of this isolation level are given. Neither is given
+            control records, nor what lies below the log start offset.
+        replicas: which of several replicas of a partition.
+        internal: whether topics that brokers keep for themselves are wanted, too.
+        split_bytes: splits of logs are about so large.
+    """
+
+    table: TableName = TableName.RECORDS
+    bounds: Bounds = field(default_factory=Bounds)
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    replicas: Replicas = Replicas.ALL
+    internal: bool = False
+    split_bytes: int = SPLIT_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A piece of work: some bytes of one log, one index, or what is small of one partition.
+
+    Attributes:
+        table: which table it is a part of.
+        log_dir: the directory that the partition directory is in.
+        topic, partition: of the rows; the partition -1 where the directory's name tells none.
+        path: the file; of what is small the partition directory.
+        base_offset: of the segment.
+        start, end: positions in the file, at boundaries of batches.
+        from_offset, to_offset, from_time, to_time: as in `Bounds`.
+        committed: whether only what was committed is wanted.
+        aborted: the aborted transactions that can lie in it: producer id, first and last offset.
+    """
+
+    table: TableName
+    log_dir: str
+    topic: str
+    partition: int
+    path: str
+    base_offset: int = 0
+    start: int = 0
+    end: int = 0
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_time: int | None = None
+    to_time: int | None = None
+    committed: bool = False
+    aborted: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes to read."""
+        return self.end - self.start
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields, of which `from_json` makes it again."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """The split of `as_json`."""
+        aborted = tuple((one[0], one[1], one[2]) for one in fields["aborted"])
+        return cls(**{**fields, "table": TableName(fields["table"]), "aborted": aborted})

@@ -1,0 +1,295 @@
+"""The rows of a split as Arrow record batches, straight from the kernels."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog.columnar.scan import scan
+from kafkalog.errors import CorruptDataError
+from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.log_dir import FileEntry, Segment, open_partition
+from kafkalog.model import AbortedTransaction
+from kafkalog.names import FileKind, parse_file_name
+from kafkalog.payloads import decode, payload_kind
+from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.reader import ReadPlan, Selection
+from kafkalog.tables.model import TableName
+from kafkalog.tables.schemas import DATA, SCHEMAS, TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog.model import Defect
+    from kafkalog.tables.model import Split
+
+ROWS_AT_ONCE: Final = 1 << 16
+_TIMESTAMP_TYPES: Final = {"CreateTime": 0, "LogAppendTime": 1}
+_MILLISECONDS_MAX: Final = (1 << 63) // 1000 - 1
+_DECODED: Final = "decoded"
+# Columns of a table that a scan has under another name.
+_OF_SCAN: Final = {
+    "timestamp_ms": "timestamp",
+    "timestampType": "timestamp_type",
+    "leader_epoch": "partition_leader_epoch",
+}
+
+
+def read_split(
+    split: Split,
+    schema: Any,
+    *,
+    threads: int = 1,
+    defects: Callable[[Defect], object] | None = None,
+) -> Iterator[Any]:
+    """The rows of a split as `pyarrow.RecordBatch`es of at most 65,536 rows.
+
+    Args:
+        split: which rows.
+        schema: what `table_schema` gave.
+        threads: how many decode.
+        defects: is called with what is damaged; None: damage stops the reading. The table of
+            defects is made of them.
+
+    Raises:
+        CorruptDataError: something is damaged, and nobody is told of defects.
+        UnreadableError: the file cannot be read.
+
+    Cost:
+        Some 20 MB a thread and what is decompressed at a time.
+    """
+    if split.table == TableName.DEFECTS:
+        yield from _defects(split, schema, threads)
+    elif split.table in (TableName.RECORDS, TableName.BATCHES):
+        wanted = [_OF_SCAN.get(name, name) for name in schema.names if name != _DECODED]
+        wanted += DATA if _DECODED in schema.names else ()
+        of_scan = list(dict.fromkeys(name for name in wanted if name not in _CONSTANT))
+        for batch in _scan(split, of_scan, threads, defects or _refuse):
+            yield _converted(batch, split, schema)
+    else:
+        rows = iter(_SMALL[split.table](split))
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            yield _of_rows(some, split, schema)
+
+
+def _refuse(defect: Defect) -> None:
+    raise CorruptDataError(
+        defect.detail,
+        reference=defect.reference,
+        path=defect.path,
+        position=defect.position,
+        hint="In permissive mode damage is passed over, and told by the table of defects.",
+    )
+
+
+def _scan(
+    split: Split, columns: list[str], threads: int, defects: Callable[[Defect], object]
+) -> Iterator[Any]:
+    name = parse_file_name(split.path.rpartition("/")[2])
+    segment = Segment(
+        split.base_offset, FileEntry(split.path, name, split.end), None, None, None, None
+    )
+    is_records = split.table != TableName.BATCHES
+    selection = Selection(
+        from_offset=split.from_offset,
+        to_offset=split.to_offset,
+        from_time=split.from_time,
+        to_time=split.to_time if is_records else None,
+        from_position=split.start,
+        max_bytes=split.end,
+        data=is_records,
+        sound=is_records,
+        read_committed=split.committed,
+    )
+    aborted: dict[int, list[AbortedTransaction]] = {}
+    for producer_id, first, last in split.aborted:
+        one = AbortedTransaction(0, producer_id, first, last, last)
+        aborted.setdefault(producer_id, []).append(one)
+    plan = ReadPlan((segment,), selection, aborted)
+    return scan(
+        plan,
+        columns=columns,
+        batches=not is_records,
+        batch_rows=ROWS_AT_ONCE,
+        threads=threads,
+        defects=defects,
+    )
+
+
+def _converted(batch: Any, split: Split, schema: Any) -> Any:
+    arrays = []
+    for field in schema:
+        constant = _CONSTANT.get(field.name)
+        if constant is not None:
+            value = pa.scalar(constant(split), field.type)
+            arrays.append(pa.repeat(value, batch.num_rows))
+            continue
+        if field.name == _DECODED:
+            arrays.append(_decoded(split.topic, batch))
+            continue
+        column = batch.column(_OF_SCAN.get(field.name, field.name))
+        convert = _CONVERSIONS.get(field.name)
+        if convert is not None and not field.type.equals(column.type):
+            column = convert(column)
+        elif pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        # Whether something inside of it can be null may be said otherwise.
+        arrays.append(column if column.type.equals(field.type) else column.cast(field.type))
+    if not arrays:
+        return batch
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _time(column: Any) -> Any:
+    """Milliseconds as a timestamp; null where there are no microseconds that say it."""
+    fits = pc.and_(
+        pc.less_equal(column, _MILLISECONDS_MAX), pc.greater_equal(column, -_MILLISECONDS_MAX)
+    )
+    column = pc.if_else(fits, column, pa.scalar(None, pa.int64()))
+    return pc.multiply(column, 1000).cast(TIME)
+
+
+def _timestamp_type(column: Any) -> Any:
+    """As Kafka numbers them: -1 where a message has none."""
+    codes = [_TIMESTAMP_TYPES.get(name, -1) for name in column.dictionary.to_pylist()]
+    return pa.array(codes, pa.int32()).take(column.indices)
+
+
+def _as_text(column: Any) -> Any:
+    """Bytes as text; what is no UTF-8 in them becomes U+FFFD, as Kafka's consumer has it."""
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [
+            None if one is None else one.decode("utf-8", "replace") for one in column.to_pylist()
+        ]
+        return pa.array(texts, pa.string())
+
+
+def _decoded(topic: str, batch: Any) -> Any:
+    """What records of Kafka's own topics say, as JSON; null for those of other topics."""
+    kind = payload_kind(topic)
+    if kind is None:
+        return pa.nulls(batch.num_rows, pa.string())
+    pairs = zip(*(batch.column(name).to_pylist() for name in DATA), strict=True)
+    texts = [json.dumps(asdict(decode(kind, key, value))) for key, value in pairs]
+    return pa.array(texts, pa.string())
+
+
+def _headers(column: Any) -> Any:
+    """Pairs of text and bytes."""
+    flat = column.values
+    keys, values = _as_text(flat.field("key")), flat.field("value")
+    kind = SCHEMAS[TableName.RECORDS].field("headers").type
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(column.offsets, pairs, type=kind)
+
+
+_CONVERSIONS: Final = {
+    "timestamp": _time,
+    "timestampType": _timestamp_type,
+    "headers": _headers,
+    "key": _as_text,
+    "value": _as_text,
+}
+_CONSTANT: Final[dict[str, Callable[[Split], object]]] = {
+    "topic": lambda split: split.topic,
+    "partition": lambda split: split.partition,
+    "path": lambda split: _text(split.path),
+    "log_dir": lambda split: _text(split.log_dir),
+    "segment": lambda split: split.base_offset,
+}
+
+
+def _text(path: str) -> str:
+    """File names need not be text."""
+    return path.encode("utf-8", "replace").decode("utf-8")
+
+
+def _of_rows(rows: list[Any], split: Split, schema: Any) -> Any:
+    arrays = []
+    for field in schema:
+        constant = _CONSTANT.get(field.name)
+        if constant is not None and field.name != "path":
+            arrays.append(pa.repeat(pa.scalar(constant(split), field.type), len(rows)))
+        else:
+            arrays.append(pa.array([_value(row, field.name) for row in rows], field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _value(row: Any, name: str) -> Any:
+    value = row[name] if isinstance(row, dict) else getattr(row, name)
+    return _text(value) if name == "path" else value
+
+
+def _with_path(rows: Iterable[Any], path: str, *names: str) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        yield {"path": path, **{name: getattr(row, name) for name in names}}
+
+
+def _offset_index(split: Split) -> Iterator[Any]:
+    with OffsetIndex(split.path, split.base_offset) as index:
+        yield from _with_path(index.entries(), split.path, "entry", "offset", "position")
+
+
+def _time_index(split: Split) -> Iterator[Any]:
+    with TimeIndex(split.path, split.base_offset) as index:
+        yield from _with_path(index.entries(), split.path, "entry", "timestamp", "offset")
+
+
+def _transactions(split: Split) -> Iterator[Any]:
+    names = ("version", "producer_id", "first_offset", "last_offset", "last_stable_offset")
+    yield from _with_path(read_aborted_transactions(split.path), split.path, *names)
+
+
+def _segments(split: Split) -> Iterator[Any]:
+    for segment in open_partition(split.path).segments:
+        sizes = {
+            name: None if entry is None else entry.size_bytes
+            for name, entry in (
+                ("offset_index_size", segment.offset_index),
+                ("time_index_size", segment.time_index),
+                ("transaction_index_size", segment.transaction_index),
+            )
+        }
+        yield {
+            "base_offset": segment.base_offset,
+            "next_base_offset": segment.next_base_offset,
+            "is_active": segment.is_active,
+            "log_size": segment.log.size_bytes,
+            "modified": segment.log.mtime_ms * 1000,
+            "path": segment.log.path,
+            **sizes,
+        }
+
+
+def _producers(split: Split) -> Iterator[Any]:
+    names = ("producer_id", "producer_epoch", "last_sequence", "last_offset", "last_timestamp",
+             "coordinator_epoch", "current_txn_first_offset")  # fmt: skip
+    for entry in open_partition(split.path).live(FileKind.PRODUCER_SNAPSHOT):
+        for row in _with_path(read_producer_snapshot(entry.path), entry.path, *names):
+            yield {"snapshot_offset": entry.name.offset, **row}
+
+
+def _defects(split: Split, schema: Any, threads: int) -> Iterator[Any]:
+    found: list[Defect] = []
+    for _ in _scan(split, [], threads, found.append):
+        if len(found) >= ROWS_AT_ONCE:
+            yield _of_rows(found, split, schema)
+            found.clear()
+    if found:
+        yield _of_rows(found, split, schema)
+
+
+_SMALL: Final = {
+    TableName.OFFSET_INDEX: _offset_index,
+    TableName.TIME_INDEX: _time_index,
+    TableName.TRANSACTIONS: _transactions,
+    TableName.SEGMENTS: _segments,
+    TableName.PRODUCERS: _producers,
+}

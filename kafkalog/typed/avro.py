@@ -1,0 +1,120 @@
+"""Avro's binary encoding by a schema, with fastavro."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from decimal import DecimalException
+from typing import Any, Final
+
+import fastavro
+import pyarrow as pa
+
+from kafkalog.errors import UsageError
+
+_PRIMITIVES: Final = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL: Final = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("string", "uuid"): pa.string(),
+}
+# What fastavro lets through from bytes that are no such value.
+_DAMAGE: Final = (
+    ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, StopIteration,
+    RecursionError, MemoryError, struct.error, DecimalException,
+)  # fmt: skip
+
+
+class AvroDecoder:
+    """Records become structs, enums strings, unions of null and one type that type.
+
+    Bytes behind the value are damage. Logical types: decimal, date, times and timestamps of
+    milliseconds and microseconds, uuid; others are as their types without.
+
+    Raises:
+        UsageError: the schema is malformed, recursive, or has unions of several types.
+        ModuleNotFoundError: fastavro is missing.
+    """
+
+    def __init__(self, schema: bytes) -> None:
+        try:
+            self._schema = fastavro.parse_schema(json.loads(schema))
+            tree = fastavro.schema.expand_schema(json.loads(schema))
+        except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
+            raise UsageError(f"This is no schema of Avro: {error}.") from error
+        self.type = _type(tree, "#")
+
+    def decode(self, data: bytes) -> Any:
+        """The value."""
+        file = io.BytesIO(data)
+        try:
+            value = fastavro.schemaless_reader(file, self._schema, None)
+        except _DAMAGE as error:
+            raise ValueError(str(error)) from error
+        if file.tell() != len(data):
+            raise ValueError("more bytes than the value has")
+        return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """What Arrow takes."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return str(value) if type(value).__name__ == "UUID" else value
+
+
+def _type(node: Any, place: str) -> Any:
+    if isinstance(node, list):
+        wanted = [one for one in node if one not in ("null", {"type": "null"})]
+        if len(wanted) != 1:
+            raise _unknown(place, "a union of several types")
+        return _type(wanted[0], place)
+    if isinstance(node, str):
+        node = {"type": node}
+    kind = node["type"]
+    if not isinstance(kind, str):
+        return _type(kind, place)
+    if kind in ("bytes", "fixed") and node.get("logicalType") == "decimal":
+        return pa.decimal128(node["precision"], node.get("scale", 0))
+    if kind in _PRIMITIVES:
+        return _LOGICAL.get((kind, node.get("logicalType", "")), _PRIMITIVES[kind])
+    if kind == "fixed":
+        return pa.binary(node["size"])
+    if kind == "enum":
+        return pa.string()
+    if kind in ("record", "error") and node["fields"]:
+        fields = [(one["name"], _type(one["type"], f"{place}/{one['name']}"))
+                  for one in node["fields"]]  # fmt: skip
+        return pa.struct(fields)
+    if kind == "array":
+        # Items without bytes could be any number: a few bytes would never end.
+        return pa.list_(_type(_with_bytes(node["items"], place), f"{place}/items"))
+    if kind == "map":
+        return pa.map_(pa.string(), _type(node["values"], f"{place}/values"))
+    raise _unknown(place, f"{kind!r}")
+
+
+def _with_bytes(items: Any, place: str) -> Any:
+    """Items of an array; raises where they can be without a byte."""
+    kind = items["type"] if isinstance(items, dict) else items
+    if kind == "null" or (kind == "fixed" and not items["size"]):
+        raise _unknown(place, "an array of nothing")
+    return items
+
+
+def _unknown(place: str, what: str) -> UsageError:
+    return UsageError(f"The schema of Avro has {what} at {place}, which no column can hold.")

@@ -1,0 +1,135 @@
+"""JSON by a JSON Schema: the part of it that says types."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from kafkalog.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_KNOWN: Final = "type, properties, items, additionalProperties as a schema, and enum of strings"
+_NOT_TYPES: Final = ("$ref", "oneOf", "anyOf", "allOf", "not", "if", "prefixItems")
+_INT64: Final = (-(1 << 63), (1 << 63) - 1)
+
+
+class JsonDecoder:
+    """Objects become structs, of the properties that the schema names; what is missing is null.
+
+    `integer` becomes int64, `number` float64, `string` a string, whatever its format; an object
+    without properties, with a schema as `additionalProperties`, a map. A value of another type than
+    the schema's, a number out of range, and JSON that is none do not decode. That properties are
+    required, patterns and ranges are not looked at.
+
+    Raises:
+        UsageError: the schema is no JSON, or says something else than types.
+    """
+
+    def __init__(self, schema: bytes) -> None:
+        try:
+            tree = json.loads(schema)
+        except ValueError as error:
+            raise UsageError(f"The schema is no JSON: {error}.") from error
+        self.type, self._convert = _node(tree, "#")
+
+    def decode(self, data: bytes) -> Any:
+        """The value."""
+        try:
+            return self._convert(json.loads(data, parse_constant=_refuse))
+        except RecursionError as error:
+            raise ValueError("too deep") from error
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _node(node: Any, place: str) -> tuple[Any, Callable[[Any], Any]]:
+    """The Arrow type of a schema, and what checks a value and makes it one of that type."""
+    if not isinstance(node, dict) or any(name in node for name in _NOT_TYPES):
+        raise _unknown(node, place)
+    kinds = node.get("type")
+    if kinds is None and all(isinstance(one, str) for one in node.get("enum", [0])):
+        kinds = "string"
+    names = [kinds] if isinstance(kinds, str) else kinds
+    if not isinstance(names, list):
+        raise _unknown(node, place)
+    wanted = [name for name in names if name != "null"]
+    if len(wanted) != 1:
+        raise _unknown(node, place)
+    kind, convert = _typed(wanted[0], node, place)
+    return kind, lambda value: None if value is None else convert(value)
+
+
+def _typed(name: Any, node: Any, place: str) -> tuple[Any, Callable[[Any], Any]]:
+    if name in _SCALARS:
+        return _SCALARS[name]
+    if name == "array" and "items" in node:
+        item, convert = _node(node["items"], f"{place}/items")
+        return pa.list_(item), lambda value: [convert(one) for one in _of(list, value)]
+    if name == "object" and node.get("properties"):
+        fields = {
+            key: _node(one, f"{place}/properties/{key}") for key, one in node["properties"].items()
+        }
+        kind = pa.struct([pa.field(key, one) for key, (one, _) in fields.items()])
+
+        def struct(value: Any) -> Any:
+            found = _of(dict, value)
+            return {key: convert(found.get(key)) for key, (_, convert) in fields.items()}
+
+        return kind, struct
+    if name == "object" and isinstance(node.get("additionalProperties"), dict):
+        item, convert = _node(node["additionalProperties"], f"{place}/additionalProperties")
+        return pa.map_(pa.string(), item), lambda value: [
+            (key, convert(one)) for key, one in _of(dict, value).items()
+        ]
+    raise _unknown(node, place)
+
+
+def _of(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise ValueError(f"{value!r:.40} is no {kind.__name__}")
+    return value
+
+
+def _integer(value: Any) -> int:
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    if not _INT64[0] <= _of(int, value) <= _INT64[1]:
+        raise ValueError("out of range")
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if type(value) is int:
+        try:
+            value = float(value)
+        except OverflowError as error:
+            raise ValueError("out of range") from error
+    return float(_of(float, value))
+
+
+def _text(value: Any) -> str:
+    """JSON can hold halves of characters, which no text has."""
+    text: str = _of(str, value)
+    text.encode()
+    return text
+
+
+_SCALARS: Final[dict[str, tuple[Any, Callable[[Any], Any]]]] = {
+    "string": (pa.string(), _text),
+    "integer": (pa.int64(), _integer),
+    "number": (pa.float64(), _number),
+    "boolean": (pa.bool_(), lambda value: _of(bool, value)),
+}
+
+
+def _unknown(node: Any, place: str) -> UsageError:
+    return UsageError(
+        f"The schema at {place} says no type that a column can have: {json.dumps(node)[:80]}.",
+        hint=f"Known are {_KNOWN}; one type each, beside null.",
+    )
