@@ -126,7 +126,7 @@ def _values(
         for record in read_records(target, selection):
             if isinstance(record, Defect) or record.batch.is_control or record.value is None:
                 continue
-            value = decode(PayloadKind.CLUSTER_METADATA, record).value
+            value = decode(PayloadKind.CLUSTER_METADATA, record.key, record.value).value
             if value is not None:
                 yield value["type"], value["data"]
     except KafkaLogError:

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog import places
 from kafkalog.errors import NotAKafkaFileError
 from kafkalog.model import Level
 
@@ -119,4 +120,4 @@ class History:
 
 
 def _key(path: str) -> str:
-    return os.path.abspath(path)
+    return places.absolute(path)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from kafkalog import places
 from kafkalog.check.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
@@ -160,7 +161,7 @@ def _topic_id(
 ) -> Iterator[Defect]:
     topic, path = partition.directory.topic, partition.directory.path
     path = os.path.join(path, _PARTITION_METADATA)
-    if not os.path.lexists(path):
+    if not places.exists(path):
         has_batches = any(segment.log.size_bytes for segment in partition.directory.segments)
         if has_batches and found.properties is not None and found.properties.version:
             detail = "The partition has batches, and no file that says which topic it is of."

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats.constants import INT64_MAX
+from kafkalog import places
 from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
 from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.columnar import header_table as h
@@ -88,7 +89,7 @@ class EpochsMatchFile(PartitionCheck):
     @cached_property
     def _entries(self) -> Sequence[EpochEntry] | None:
         """The entries of the file, None where it is malformed, which is told elsewhere."""
-        if not os.path.lexists(self._path):
+        if not places.exists(self._path):
             return ()
         try:
             return read_leader_epochs(self._path)
@@ -219,9 +220,9 @@ class EpochsMatchFile(PartitionCheck):
     def _no_entries(self) -> Iterator[Defect]:
         """Segments that were copied out of their log directory may well come without the file."""
         yield from self._falling_epochs()
-        log_dir = os.path.dirname(os.path.abspath(self.partition.directory.path))
-        is_copy = not os.path.lexists(os.path.join(log_dir, "meta.properties"))
-        is_missing = not os.path.lexists(self._path)
+        log_dir = os.path.dirname(places.absolute(self.partition.directory.path))
+        is_copy = not places.exists(os.path.join(log_dir, "meta.properties"))
+        is_missing = not places.exists(self._path)
         if self._runs and self._runs[-1].epoch >= 0 and not (is_copy and is_missing):
             yield make_defect(
                 "leader-epochs-missing",

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from math import ceil
 from typing import TYPE_CHECKING
 
+from kafkalog import places
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
 from kafkalog.model import Level
 from kafkalog.names import FileKind, FileState
@@ -69,6 +70,7 @@ class Schedule:
         targets: all that is checked in the run.
         level: at which segments are read.
         sample: segments outside it are read at the level quick.
+        left_out: absolute paths of logs that are outside a sample which was chosen before.
         history: what earlier runs checked; what was checked longest ago comes first.
         duration_s: seconds after which nothing more is begun.
         clock: seconds, rising.
@@ -81,6 +83,7 @@ class Schedule:
         level: Level = Level.STANDARD,
         *,
         sample: Sample | None = None,
+        left_out: Iterable[str] = (),
         history: History | None = None,
         duration_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -95,11 +98,11 @@ class Schedule:
         self._duration_s = duration_s
         self._has_read = False
         self._read_bytes = 0
-        self._left_out: frozenset[str] = frozenset()
+        self._left_out = frozenset(left_out)
         self.segments_in_all = 0
         self.segments_chosen = 0
         if sample is not None:
-            paths = {os.path.abspath(path) for target in targets for path in _logs_of(target)}
+            paths = {places.absolute(path) for target in targets for path in _logs_of(target)}
             chosen = sample.choose(paths)
             self.segments_in_all, self.segments_chosen = len(paths), len(chosen)
             self._left_out = frozenset(paths - set(chosen))
@@ -107,7 +110,7 @@ class Schedule:
 
     def level_of(self, segment: Segment) -> Level:
         """The level at which a segment is read, whatever earlier runs did."""
-        is_left_out = os.path.abspath(segment.log.path) in self._left_out
+        is_left_out = places.absolute(segment.log.path) in self._left_out
         return Level.QUICK if is_left_out else self.level
 
     def in_order(self, partitions: Sequence[PartitionDir]) -> list[PartitionDir]:

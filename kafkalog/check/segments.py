@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import constants as c
+from kafkalog import places
 from kafkalog.check.batch_checks import PartitionCheck, SegmentCheck
 from kafkalog.check.headers_alone import defect_at
 from kafkalog.check.offset_order import (
@@ -157,7 +158,7 @@ def _has_compact_policy(directory: PartitionDir) -> bool:
     """Whether the metadata log beside a partition says that its topic is compacted."""
     from kafkalog.configs import ConfigSources
 
-    around = os.path.dirname(os.path.abspath(directory.path))
+    around = os.path.dirname(places.absolute(directory.path))
     try:
         configs = ConfigSources().in_log_dir(around).of_topic(directory.topic)
         return "compact" in configs.words("cleanup.policy")

@@ -7,13 +7,14 @@ every record.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from kafkalog import places
 from kafkalog.check.index_files import ENTRY_SIZES, size_is_multiple
 from kafkalog.check.schedule import Reading, Schedule
+from kafkalog.check.summary import Summary
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import KafkaLogError
@@ -36,28 +37,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
+    from kafkalog.check.elsewhere import Elsewhere, Walked
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.columnar.headers import Look, Stretch
     from kafkalog.recovery import NextStart
 
+    Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
 
-@dataclass
-class Summary:
-    """What a run looked at and found; complete when the walk has ended.
-
-    `bytes_deferred` and `segments_deferred` were put off because the time was up: they are not
-    among `bytes_expected`.
-    """
-
-    files: int = 0
-    batches: int = 0
-    records: int = 0
-    bytes_expected: int = 0
-    bytes_checked: int = 0
-    bytes_deferred: int = 0
-    segments_deferred: int = 0
-    defects: Counter[Severity] = field(default_factory=Counter)
-    levels: set[Level] = field(default_factory=set)
+T = TypeVar("T")
 
 
 _READERS: dict[FileKind, Callable[[str], object]] = {
@@ -91,6 +78,9 @@ class Verification:
         schedule: what is read at which level, and what is put off; its level counts.
         threads: how many check; as many as there are processors, up to 8, where None.
         watch: is shown the batches of the logs.
+        stretches: gives the batches and the damage of a log as `header_stretches` does, which it is
+            where None. Without `watch`.
+        elsewhere: walks over the partitions; without a history or a duration in `schedule`.
 
     Attributes:
         summary: what was looked at and found so far.
@@ -108,6 +98,8 @@ class Verification:
         schedule: Schedule | None = None,
         threads: int | None = None,
         watch: Watch | None = None,
+        stretches: Stretches | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self.schedule = schedule or Schedule(level=level)
         self.level = self.schedule.level
@@ -117,6 +109,8 @@ class Verification:
         self._progress = progress
         self._threads = threads
         self._watch = watch
+        self._stretches = stretches or self._read
+        self._elsewhere = elsewhere
         self._log_dirs: list[CheckedLogDir] = []
 
     def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
@@ -128,7 +122,20 @@ class Verification:
         """
         if not isinstance(target, LogDir | PartitionDir | FileEntry):
             target = open_path(str(target))
-        for defect in self._checks(target):
+        yield from self._counted(self._checks(target))
+
+    def verify_partition(self, directory: PartitionDir) -> Generator[Defect, None, int]:
+        """As `verify`; returns the offset behind the batches."""
+        partition = yield from self._counted(self._partition(directory))
+        return partition.end_offset
+
+    def _counted(self, defects: Generator[Defect, None, T]) -> Generator[Defect, None, T]:
+        while True:
+            try:
+                defect = next(defects)
+            except StopIteration as end:
+                found: T = end.value
+                return found
             self.summary.defects[defect.severity] += 1
             yield defect
 
@@ -149,7 +156,7 @@ class Verification:
             self.summary.defects[defect.severity] += 1
             yield defect
 
-    def _checks(self, target: LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+    def _checks(self, target: LogDir | PartitionDir | FileEntry) -> Generator[Defect, None, None]:
         if isinstance(target, FileEntry):
             yield from self._single_file(target)
         elif isinstance(target, PartitionDir):
@@ -188,7 +195,7 @@ class Verification:
         """A file named on its own: its segment's log and indexes are checked together."""
         kinds = (FileKind.LOG, *ENTRY_SIZES)
         if entry.name.kind in kinds and entry.name.state == FileState.LIVE:
-            parent = open_path(os.path.dirname(os.path.abspath(entry.path)))
+            parent = open_path(os.path.dirname(places.absolute(entry.path)))
             if isinstance(parent, PartitionDir):
                 was_closed = _was_closed(parent)
                 for segment in parent.segments:
@@ -212,6 +219,11 @@ class Verification:
 
         before = self._grave
         partition = CheckedPartition(directory)
+        if self._elsewhere is not None:
+            walked = yield from self._elsewhere.walk(directory)
+            if walked is not None:
+                self._take(partition, walked)
+                return partition
         if not self.schedule.has_time_for(directory.size_bytes):
             self._put_off(directory.path, directory.files, len(directory.segments))
             return partition
@@ -245,6 +257,14 @@ class Verification:
             )
         self.schedule.partition_read(directory)
         return partition
+
+    def _take(self, partition: CheckedPartition, walked: Walked) -> None:
+        """A partition was walked over elsewhere."""
+        partition.end_offset = walked.end_offset
+        self.summary.add_looked_at(walked.summary)
+        self.next_starts += walked.next_starts
+        if self._progress is not None:
+            self._progress(walked.summary.bytes_checked)
 
     def _next_start(
         self, start: NextStart, state: DirectoryState | None = None, *, is_explained: bool
@@ -364,7 +384,6 @@ class Verification:
         from kafkalog.check.batch_checks import defects_of_stretch
         from kafkalog.check.registry import segment_checks
         from kafkalog.columnar.header_table import COUNT, LAST_OFFSET
-        from kafkalog.columnar.headers import header_stretches
         from kafkalog.columnar.record_facts import FOUND
 
         end = log.base_offset or 0
@@ -373,9 +392,7 @@ class Verification:
         for check in checks_of_partition:
             check.begin(log)
         with Source(log.path) as source:
-            watch = self._watch
-            look = None if watch is None else watch.look
-            for found in header_stretches(source, level, self._threads, look=look):
+            for found in self._stretches(log, source, level):
                 if isinstance(found, Defect):
                     yield found
                 else:
@@ -384,12 +401,18 @@ class Verification:
                     self.summary.records += int(counts.clip(0).sum())
                     end = max(end, int(found.headers[LAST_OFFSET].max()) + 1)
                     yield from defects_of_stretch([*alone, *checks_of_partition], found)
-                    if watch is not None:
-                        watch.take(log.path, found)
+                    if self._watch is not None:
+                        self._watch.take(log.path, found)
                 self._checked(found.size_bytes or 0)
             for ended in alone:
                 yield from ended.end()
         return end
+
+    def _read(self, _log: CheckedLog, source: Source, level: Level) -> Iterator[Stretch | Defect]:
+        from kafkalog.columnar.headers import header_stretches
+
+        look = None if self._watch is None else self._watch.look
+        return header_stretches(source, level, self._threads, look=look)
 
     def _checked(self, size_bytes: int) -> None:
         self.summary.bytes_checked += size_bytes

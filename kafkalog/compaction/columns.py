@@ -23,6 +23,7 @@ from kafkalog.compaction.cleanable import segments_between
 from kafkalog.compaction.cleaning import group_segments
 from kafkalog.compaction.map_building import MapBuilding, discardable_among
 from kafkalog.compaction.model import Dropped, Tally
+from kafkalog.compaction.superseded import SupersededByMap
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.source import Source
 
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.columnar.chunks import Chunk
-    from kafkalog.columnar.compacting import Opened
     from kafkalog.compaction.cleaning import LastRecord
     from kafkalog.compaction.model import Cleanable, CompactionConfig
+    from kafkalog.compaction.superseded import Superseded
     from kafkalog.log_dir import Segment
     from kafkalog.model import AbortedTransaction
     from kafkalog.unified_log import UnifiedLog
@@ -64,7 +65,10 @@ class ColumnPass:
     One thread reads chunks and gives the new batches back in order; others decode and rewrite.
 
     Args:
-        building: has seen all of the dirty part; None: it is read now.
+        superseded: tells which records are not the last of their keys; None: the dirty part is
+            read now to know.
+        transactions: open ones where the first group begins that is cleaned; None: at the log's
+            beginning.
     """
 
     def __init__(
@@ -75,7 +79,8 @@ class ColumnPass:
         cleanable: Cleanable,
         producers: Mapping[int, LastRecord],
         progress: Callable[[int], None] | None = None,
-        building: MapBuilding | None = None,
+        superseded: Superseded | None = None,
+        transactions: TransactionState | None = None,
     ) -> None:
         self.tally = Tally()
         self.config = config
@@ -83,16 +88,14 @@ class ColumnPass:
         self._log = log
         self._producers = producers
         self._upper = cleanable.first_uncleanable_offset
-        self._first = cleanable.first_dirty_offset
         self._progress = progress
-        if building is None:
+        if superseded is None:
             building = MapBuilding(log, cleanable)
             building.read(progress)
-        self.map = building.map
-        self.map.settle()
-        self._starts = building.starts
+            superseded = SupersededByMap(building, cleanable)
+        self._superseded = superseded
         self._rule = Rule(now_ms, self._upper - 1, now_ms + config.delete_retention_ms)
-        self._transactions = TransactionState()
+        self._transactions = transactions or TransactionState()
         self._buffers = Buffers()
         self._passed = 0  # records of this segment in front of the chunk that comes
 
@@ -117,7 +120,7 @@ class ColumnPass:
         self._transactions.expect(
             collect_aborted(self._log.segments, segment.base_offset, lower, upper)
         )
-        self._passed = self._starts.get(segment.log.path, 0)
+        self._passed = self._superseded.begin(segment.log.path)
         with Source(segment.log.path) as source:
             conveyor = Conveyor(ChunkReader(source, 0, source.size_bytes), lanes, self._work)
             try:
@@ -148,7 +151,7 @@ class ColumnPass:
             counters = np.zeros(r.COUNTERS, np.int64)
             data = rewrite(
                 part,
-                self._superseded(part, starts[part.first : part.last]),
+                self._superseded.among(part, starts[part.first : part.last]),
                 fate.part(part.first, part.last),
                 self._rule,
                 counters,
@@ -156,25 +159,6 @@ class ColumnPass:
             )
             dropped = fate.drop_all[part.first : part.last]
             yield _Piece(data, part.headers.copy(), dropped, counters)
-
-    def _superseded(self, part: Opened, starts: Table) -> Mask:
-        """Which records of a part are followed by one with the same key."""
-        rows = part.rows
-        count = rows.table.shape[1]
-        counts = part.headers[k.COUNT]
-        total = int(counts.sum())
-        is_dirty = part.chunk.path in self._starts
-        is_early = int(part.headers[k.BASE_OFFSET, 0]) < self._first
-        # What the map took for aborted can be kept all the same: then it has no bit of its own.
-        is_plain = not (part.headers[k.ATTRIBUTES] & c.TRANSACTIONAL_MASK).any()
-        if is_dirty and is_plain and not is_early:
-            bits = self.map.superseded(int(starts[0]), total)
-            return bits if count == total else bits[np.repeat(part.bodies[0] >= 0, counts)]
-        numbers = np.full(count, -1)
-        if is_dirty:
-            numbers = np.arange(starts[0], starts[0] + total)
-            numbers = numbers[np.repeat(part.bodies[0] >= 0, counts)]
-        return self.map.latest(self.map.keys(rows)) > numbers
 
     def _told(self, piece: _Piece) -> memoryview:
         """The bytes of a piece that is counted."""
@@ -196,7 +180,7 @@ class ColumnPass:
     @property
     def keys(self) -> int:
         """How many keys are in the map."""
-        return len(self.map)
+        return self._superseded.keys
 
     @property
     def aborted(self) -> list[AbortedTransaction]:

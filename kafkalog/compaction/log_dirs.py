@@ -13,7 +13,7 @@ from kafkalog.compaction.compact import require_compactable
 from kafkalog.compaction.soundness import require_known_layout
 from kafkalog.errors import KafkaLogError, RefusedError
 from kafkalog.log_dir import LogDir, PartitionDir, open_path
-from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
+from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, is_staging
 from kafkalog.runs.requirements import log_dir_around
 from kafkalog.storage import LogDirLock, NewDirectory, require_outside, require_space
 from kafkalog.unified_log import UnifiedLog
@@ -50,6 +50,8 @@ def find_candidates(
     """
     found = []
     for partition in partitions:
+        if is_staging(os.path.basename(partition.path)):
+            continue  # a run was killed; the next one goes on with it, or removes it
         try:
             found.append(find_candidate(partition, configs_of(partition.topic), request))
         except KafkaLogError as error:
@@ -94,6 +96,7 @@ def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[Lo
     log_dir = log_dir_around(target)
     require_outside(destination, [target.path, *([] if log_dir is None else [log_dir])])
     partitions = target.partitions if isinstance(target, LogDir) else (target,)
+    partitions = tuple(one for one in partitions if not is_staging(os.path.basename(one.path)))
     if isinstance(target, LogDir):
         _require_whole(target)
     with nullcontext() if log_dir is None else LogDirLock(log_dir):

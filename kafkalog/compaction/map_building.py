@@ -7,7 +7,7 @@ and of each the map notes whether one with its key followed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from kafkalog.columnar.chunks import ChunkReader, Rows, Workspace
 from kafkalog.columnar.headers import Stretch, header_stretches
 from kafkalog.columnar.key_map import KeyMap
 from kafkalog.compaction.cleanable import segments_between
+from kafkalog.compaction.model import MapOutgrownError
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.model import Level
 from kafkalog.source import Source
@@ -48,25 +49,43 @@ class _Seen:
     ordinals: Table | None
 
 
-class MapBuilding:
-    """The map of the dirty part of a log of magic 2, of all its keys.
+class KeySink(Protocol):
+    """Takes the keys of records, in the order of the log: `KeyMap`, or a spill to disk."""
+
+    rows: int
+
+    def keys(self, rows: Rows, wanted: Mask | None = None) -> Keys:
+        """The keys of some rows, of which those wanted count (None: all); in any thread."""
+
+    def put(self, keys: Keys) -> None:
+        """Rows with these keys follow."""
+
+
+class DirtyKeys:
+    """Gives the keys of the dirty part of a log of magic 2 to whoever takes them.
 
     Args:
         log: the partition.
         cleanable: which part is dirty.
+        sink: takes the keys.
+        takes_clean: whether it is given the clean part as well, none of whose keys count.
 
     Attributes:
-        map: the keys; records are counted from the first of the first dirty segment on.
-        starts: path of a dirty segment's log to the number of its first record.
+        starts: path of a segment's log to the number of its first record; they are counted from the
+            first that is given.
     """
 
-    def __init__(self, log: UnifiedLog, cleanable: Cleanable) -> None:
-        self.map = KeyMap()
+    def __init__(
+        self, log: UnifiedLog, cleanable: Cleanable, sink: KeySink, *, takes_clean: bool = False
+    ) -> None:
         self.starts: dict[str, int] = {}
+        self._sink = sink
         self._first = cleanable.first_dirty_offset
         upper = cleanable.first_uncleanable_offset
+        below = [one for one in log.segments if one.base_offset < upper]
         dirty = segments_between(log.segments, self._first, upper)
         self._paths = [segment.log.path for segment in dirty]
+        self._clean = {one.log.path for one in below if takes_clean} - {*self._paths}
         self._log = log
         self._dirty = dirty
         self._start = 0  # position in this log from which on transactions are looked at
@@ -77,6 +96,8 @@ class MapBuilding:
 
     def look(self, chunk: Chunk, rows: Rows) -> object:
         """Hash the keys of some records; in any thread."""
+        if chunk.path in self._clean:
+            return _Seen(self._sink.keys(rows, np.zeros(rows.table.shape[1], np.bool_)), None)
         if chunk.path not in self._paths:
             return None
         attributes = chunk.headers[k.ATTRIBUTES]
@@ -88,21 +109,21 @@ class MapBuilding:
             late = rows.table[k.OFFSET] >= self._first
             wanted = late if wanted is None else wanted & late
         has_odd = bool((attributes & _ODD).any())
-        return _Seen(self.map.keys(rows, wanted), ordinals.copy() if has_odd else None)
+        return _Seen(self._sink.keys(rows, wanted), ordinals.copy() if has_odd else None)
 
     def take(self, path: str, stretch: Stretch) -> None:
         """Put the records of some batches into the map; in the order of the log."""
-        if path not in self._paths:
+        if path not in self._paths and path not in self._clean:
             return
         if path not in self.starts:
-            self.starts[path] = self.map.rows
-            self._start = self._position_to_begin(path)
+            self.starts[path] = self._sink.rows
+            self._start = 0 if path in self._clean else self._position_to_begin(path)
         if stretch.seen is None:
             first = int(stretch.headers[h.POSITION, 0])
             self._read(path, first, first + stretch.size_bytes)
             return
         odd = bool((stretch.headers[h.ATTRIBUTES] & _ODD).any())
-        if not odd:
+        if not odd or path in self._clean:
             self._put(stretch.seen, None)
             return
         with Source(path) as source:
@@ -123,7 +144,7 @@ class MapBuilding:
 
     def read(self, progress: Callable[[int], None] | None = None) -> None:
         """Read the dirty part, which is known to be sound; `progress` is called with bytes."""
-        for path in self._paths:
+        for path in (*sorted(self._clean), *self._paths):
             with Source(path) as source:
                 for found in header_stretches(source, Level.DEEP, look=self.look):
                     assert isinstance(found, Stretch), "the log was checked"
@@ -139,9 +160,11 @@ class MapBuilding:
                 chunk = reader.read(space)
                 assert chunk is not None, "the log was checked"
                 headers = chunk.headers
-                discardable = discardable_among(
-                    self._transactions, chunk, headers, path, self._start
-                )
+                discardable = None
+                if path not in self._clean:
+                    discardable = discardable_among(
+                        self._transactions, chunk, headers, path, self._start
+                    )
                 for rows in chunk.decode(np.ones(chunk.count, np.bool_)):
                     assert isinstance(rows, Rows), "no batch is left over"
                     self._put(((0, self.look(chunk, rows)),), discardable)
@@ -151,7 +174,35 @@ class MapBuilding:
             assert isinstance(one, _Seen), "it is of a dirty segment"
             if discardable is not None and one.ordinals is not None:
                 one.keys.leave_out(discardable[first + one.ordinals])
-            self.map.put(one.keys)
+            self._sink.put(one.keys)
+
+
+class MapBuilding(DirtyKeys):
+    """The map of the dirty part of a log of magic 2, of all its keys.
+
+    Args:
+        log: the partition.
+        cleanable: which part is dirty.
+        size_max: bytes of memory that the map may take; None: as many as it needs.
+
+    Attributes:
+        map: the keys; records are counted from the first of the first dirty segment on.
+
+    Raises:
+        MapOutgrownError: while keys are taken: it would need more memory.
+    """
+
+    def __init__(self, log: UnifiedLog, cleanable: Cleanable, size_max: int | None = None) -> None:
+        self.map = KeyMap()
+        self._size_max = size_max
+        super().__init__(log, cleanable, self.map)
+
+    def take(self, path: str, stretch: Stretch) -> None:
+        """Put the records of some batches into the map; in the order of the log."""
+        if self._size_max is not None and self.map.size_bytes > self._size_max:
+            self.map.settle()
+            raise MapOutgrownError("The keys do not fit into the memory that a task may take.")
+        super().take(path, stretch)
 
 
 def discardable_among(

@@ -106,6 +106,13 @@ class Cleanable:
         return self.cleanable_bytes / total if total else 0.0
 
 
+class MapOutgrownError(Exception):
+    """The map of all keys takes more memory than it may: it has to be done in another way.
+
+    No error of the log: what judges that, and goes on past its errors, lets it through.
+    """
+
+
 class Dropped(StrEnum):
     """Why a record is not kept."""
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkalog.columnar.headers import Stretch
-    from kafkalog.compaction.map_building import MapBuilding
+    from kafkalog.compaction.map_building import DirtyKeys
     from kafkalog.compaction.model import Candidate, CompactionRequest
     from kafkalog.log_dir import PartitionDir
 
@@ -76,7 +76,7 @@ def require_sound(
     candidate: Candidate,
     request: CompactionRequest,
     progress: Callable[[int], None] | None = None,
-    building: MapBuilding | None = None,
+    building: DirtyKeys | None = None,
 ) -> SoundLog:
     """Read all of a partition, and refuse it where anything is damaged.
 
@@ -151,7 +151,7 @@ def _index_sizes(partition: PartitionDir) -> list[int]:
 class _Watch:
     """Looks on while a partition is verified: the map is built, or why it cannot be is noted."""
 
-    def __init__(self, candidate: Candidate, building: MapBuilding | None) -> None:
+    def __init__(self, candidate: Candidate, building: DirtyKeys | None) -> None:
         assert candidate.cleanable is not None, "there is something to clean"
         upper = candidate.cleanable.first_uncleanable_offset
         segments = candidate.partition.segments

@@ -6,17 +6,19 @@ Follows `CleanedTransactionMetadata` and `LocalLog.collectAbortedTransactions` o
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.control_records import control_record
 from kafkalog.indexes import read_aborted_transactions
+from kafkalog.model import AbortedTransaction
 from kafkalog.records import decode_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.log_dir import Segment
-    from kafkalog.model import AbortedTransaction, Batch
+    from kafkalog.model import Batch
     from kafkalog.source import Readable
 
 
@@ -45,7 +47,25 @@ class TransactionState:
         self._with_data: set[int] = set()
         self._committed: set[int] = set()
 
-    def expect(self, entries: Iterator[AbortedTransaction]) -> None:
+    def to_json(self) -> dict[str, Any]:
+        """All but what is kept, so that another can go on from here."""
+        return {
+            "pending": [asdict(entry) for _, _, entry in sorted(self._pending)],
+            "aborted": [[who, asdict(entry)] for who, entry in self._aborted.items()],
+            "with_data": sorted(self._with_data),
+            "committed": sorted(self._committed),
+        }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Self:
+        """What `to_json` said."""
+        state = cls()
+        state.expect(AbortedTransaction(**one) for one in given["pending"])
+        state._aborted = {who: AbortedTransaction(**one) for who, one in given["aborted"]}
+        state._with_data, state._committed = {*given["with_data"]}, {*given["committed"]}
+        return state
+
+    def expect(self, entries: Iterable[AbortedTransaction]) -> None:
         """Aborted transactions that will come; told twice, they do no harm."""
         for entry in entries:
             self._count += 1

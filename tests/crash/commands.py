@@ -6,8 +6,15 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
+from kafkalog.compaction import (
+    CompactionRequest,
+    compact_partition,
+    compact_partitions,
+    find_candidate,
+)
 from kafkalog.configs import ConfigSources
+from kafkalog.engine import LocalEngine
+from kafkalog.errors import KafkaLogError
 from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
@@ -199,6 +206,8 @@ class Compaction:
     now_ms: int
     configs: tuple[tuple[str, str], ...]
     has_backup: bool = True
+    memory: int | None = None
+    """Of an engine's tasks; None: it is done in one process."""
 
     def __call__(self, root: Path, observe: Callable[[Step], None] | None = None) -> None:
         """All that can be cleaned, once more from the start of the log."""
@@ -211,7 +220,16 @@ class Compaction:
             if run.is_done(partition):
                 return
             configs = ConfigSources(given).in_log_dir(log_dir).of_topic("orders")
-            done = compact_partition(find_candidate(partition, configs, request), request, run)
+            candidate = find_candidate(partition, configs, request)
+            if self.memory is None:
+                done = compact_partition(candidate, request, run)
+            else:
+                engine = LocalEngine(2)
+                [(_, found)] = compact_partitions(
+                    [candidate], request, engine, run, task_memory=self.memory
+                )
+                assert not isinstance(found, KafkaLogError), found
+                done = found
             assert done.groups
 
     def prepare(self, root: Path) -> None:
@@ -234,6 +252,14 @@ COMPACTIONS = {
     "aborted-transactions-go": Compaction(
         "compaction/txn_commit_abort/before", 1_700_001_000_000,
         (("delete.retention.ms", "50000"),), has_backup=False,
+    ),
+    "by-tasks": Compaction(
+        "compaction/txn_span_separate_groups/before", 1_700_003_600_000,
+        (("segment.bytes", "300"), ("delete.retention.ms", "50000")), has_backup=False,
+        memory=1 << 30,
+    ),
+    "by-tasks-in-buckets": Compaction(
+        "compaction/tail_gap_some/before", 1_700_003_600_000, (), has_backup=False, memory=1,
     ),
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kafkalog.names import is_staging
 from kafkalog.storage import Step, StepKind
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Recorder:
         assert step.new_path is not None
         parent, new_name = self._parent(step.new_path)
         if step.kind == StepKind.LINK:
-            inode = self._inode(step.path) if self._is_ours(step.path) else inode_of(step.path)
+            inode = self._linked(step.path)
             parent.change({new_name: inode})
             return
         old_parent, name = self._parent(step.path)
@@ -125,6 +126,12 @@ class Recorder:
         else:
             assert step.kind == StepKind.EXCHANGE
             parent.change({new_name: parent.names[name], name: parent.names[new_name]})
+
+    def _linked(self, path: str) -> Inode:
+        """A file that gets a second name; one that a task staged lasts, though no step told it."""
+        if self._is_ours(path) and not any(map(is_staging, path.split(os.sep))):
+            return self._inode(path)
+        return inode_of(path)
 
     def _is_ours(self, path: str) -> bool:
         path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))

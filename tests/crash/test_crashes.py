@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["harness"]
 
-STATES_OF_OURS = 100
-STATES_OF_KAFKA = 40
+STATES_OF_OURS = 40
+STATES_OF_KAFKA = 15
 
 
 class Enumeration:

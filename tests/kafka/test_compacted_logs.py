@@ -15,19 +15,29 @@ import pytest
 
 from kafkalog.check.verify import Verification
 from kafkalog.checkpoints import read_offset_checkpoint
-from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
+from kafkalog.compaction import (
+    Compaction,
+    CompactionRequest,
+    compact_partition,
+    compact_partitions,
+    find_candidate,
+)
 from kafkalog.configs import ConfigSources
+from kafkalog.engine import LocalEngine
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.model import Level, Severity
+from kafkalog.names import staging_name
 from kafkalog.runs import Run, undo
 from tests.kafka import broker_data
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.test_salvaged_logs import served
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from kafkalog.compaction import Compaction
+    from kafkalog.engine import Engine
+    from kafkalog.engine.model import Task, Work
     from tests.kafka.broker_data import BrokerData
 
 pytestmark = pytest.mark.kafka
@@ -114,6 +124,70 @@ def check_undo(closed: Path, before: BrokerData, root: Path) -> None:
     for name in compacted:
         assert data_of(after, name) == data_of(before, name), name
         assert after.lookups[name] == before.lookups[name], name
+
+
+class Stopped(BaseException):  # what stands for SIGKILL
+    """The driver ends here."""
+
+
+class StoppedEngine(LocalEngine):
+    """Ends the driver when all tasks have ended; what they staged is kept elsewhere."""
+
+    def __init__(self, staging: Path, kept: Path) -> None:
+        super().__init__(2)
+        self._staging = staging
+        self._kept = kept
+
+    def run(self, work: Work, tasks: Sequence[Task], **more: Any) -> Any:
+        assert all("error" not in answer for _, answer in super().run(work, tasks, **more))
+        shutil.copytree(self._staging, self._kept)
+        raise Stopped
+
+
+def compact_by_tasks(log_dir: Path, engine: Engine) -> None:
+    """Compact each partition of users from its beginning on."""
+    target = open_path(str(log_dir))
+    assert isinstance(target, LogDir)
+    sources = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(log_dir))
+    request = CompactionRequest(NOW_MS, first_dirty_offset=0)
+    candidates = [
+        find_candidate(one, sources.of_topic(one.topic), request)
+        for one in target.partitions
+        if not one.topic.startswith("__")
+    ]
+    with Run(str(log_dir), command="compact") as run:
+        found = [found for _, found in compact_partitions(candidates, request, engine, run)]
+    assert sum(isinstance(one, Compaction) and one.is_done for one in found) >= 4
+
+
+def leave_staged(log_dir: Path, kept: Path) -> None:
+    """What a driver leaves that is killed before it swaps anything in."""
+    staging = log_dir / staging_name()
+    with pytest.raises(Stopped):
+        compact_by_tasks(log_dir, StoppedEngine(staging, kept))
+    (log_dir / ".lock").unlink()
+    shutil.move(kept, staging)
+    assert len(list(staging.glob("*/result.json"))) >= 4
+
+
+@pytest.mark.usefixtures("harness")
+def test_a_broker_starts_on_what_a_killed_driver_left(tmp_path: Path) -> None:
+    """It takes the staging directory for a deleted partition, and serves all others as before."""
+    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    print("seed", seed)
+    [closed] = broker_data.run_broker_lives(tmp_path, seed, ["closed"]).values()
+    shutil.copytree(closed, tmp_path / "served")
+    before = served(tmp_path / "served", tmp_path / "before")
+    left = tmp_path / "left"
+    shutil.copytree(closed, left)
+    leave_staged(left, tmp_path / "kept")
+    after = served(left, tmp_path / "after")
+    assert after.lookups == before.lookups
+    for name in before.partitions():
+        if not name.startswith("__"):
+            assert data_of(after, name) == data_of(before, name), name
+    compact_by_tasks(left, LocalEngine(2))
+    assert not list(left.glob("kafkalog-staging*"))
 
 
 @pytest.mark.usefixtures("harness")

@@ -36,7 +36,6 @@ EXPECTED: dict[str, set[str]] = {
     ("subject", "share", "cases"),
     [
         ("compactions", 1, 110),
-        ("compactions", 2, 110),
         ("retentions", 1, 40),
         ("rolls", 1, 60),
         ("starts", 1, 40),

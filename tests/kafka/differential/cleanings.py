@@ -152,7 +152,7 @@ class Judgement:
             self._judge_error(name)
             return
         outcome.compare(f"{name}: end offset", cleaning.end_offset, said["endOffset"])
-        outcome.compare(f"{name}: keys", len(cleaning.map), said["mapEntries"])
+        outcome.compare(f"{name}: keys", cleaning.keys, said["mapEntries"])
         self._compare_tally(cleaning.tally, name)
         self._compare_files(ours, name)
         for why, count in cleaning.tally.dropped.items():

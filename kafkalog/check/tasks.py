@@ -1,0 +1,277 @@
+"""The walk over partitions as tasks for an engine, each with what it is to tell.
+
+A task walks over some partitions with `Verification` itself. A partition that is large beside the
+others has its logs read in pieces, which are tasks of their own; the one that walks over it takes
+their columns in place of a reading.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import socket
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog import places
+from kafkalog.check.elsewhere import Walked
+from kafkalog.check.schedule import Schedule
+from kafkalog.check.verify import Verification
+from kafkalog.cuts import cut_positions
+from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition
+from kafkalog.model import Defect, Level
+from kafkalog.segment import OpenSegment
+from kafkalog.source import read_file, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from kafkalog.check.verify import Stretches
+    from kafkalog.log_dir import Segment
+
+    Target = LogDir | PartitionDir | FileEntry
+
+SPLIT_BYTES: Final = 128 << 20
+"""Up to this size a partition is read by one task; small ones share one."""
+
+_TASKS_PER_WORKER: Final = 4
+_COST_OF_A_PARTITION: Final = 4 << 20  # bytes that are read in the time which its small files take
+_DEFECTS_AT_ONCE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How tasks read.
+
+    Attributes:
+        threads: how many check in each task; as many as there are processors where None.
+        rate_limit: bytes a second of each task, None for no limit.
+        leaves_cache: as that of `source.reading`.
+    """
+
+    threads: int | None = 1
+    rate_limit: int | None = None
+    leaves_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """A partition directory that is not there for a task, or is that of another log directory.
+
+    Attributes:
+        host: where the task ran.
+        reason: what it found.
+    """
+
+    host: str
+    reason: str
+
+
+Told = list[Defect] | Walked | Unseen
+"""What tasks tell of a partition: its defects, and at the end one of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The tasks of a run.
+
+    Attributes:
+        tasks: each with `partitions` and, where its partition is read in pieces, with `pieces`.
+        partitions: those of the targets, as they are numbered in what tasks tell.
+    """
+
+    tasks: tuple[Mapping[str, Any], ...]
+    partitions: tuple[PartitionDir, ...]
+
+
+def plan_tasks(
+    schedule: Schedule, workers: int, manner: Manner, split_bytes: int = SPLIT_BYTES
+) -> Plan:
+    """The tasks for the partitions of a schedule's targets, in the order of the walk.
+
+    Args:
+        schedule: says what is read at which level; without a history.
+        workers: how many tasks run at the same time.
+        manner: how they read.
+        split_bytes: how large a partition is at least that is read in pieces, and a piece; one
+            that is no larger than a quarter of what each worker has to do never is.
+
+    Cost:
+        A few reads for each piece. The plan holds the paths of all partitions, and of the segments
+        of those that are read in pieces.
+    """
+    partitions: list[PartitionDir] = []
+    for target in schedule.targets:
+        if isinstance(target, PartitionDir):
+            partitions.append(target)
+        elif isinstance(target, LogDir):
+            partitions += schedule.in_order(target.partitions)
+    total = sum(map(_cost, partitions))
+    share = total // (_TASKS_PER_WORKER * workers) + 1
+    how = {
+        "level": schedule.level,
+        "threads": manner.threads,
+        "rate_limit": manner.rate_limit,
+        "leaves_cache": manner.leaves_cache,
+    }
+    large = max(split_bytes, share)
+    tasks: list[dict[str, Any]] = []
+    room = 0
+    for number, partition in enumerate(partitions):
+        cost, described = _cost(partition), _described(number, partition, schedule)
+        if cost > large:
+            pieces = [{**how, "parts": parts} for parts in _pieces(partition, schedule, large)]
+            tasks.append({**how, "partitions": [described], "pieces": pieces})
+            room = 0
+            continue
+        if cost > room:
+            tasks.append({**how, "partitions": []})
+            room = min(split_bytes, share)
+        tasks[-1]["partitions"].append(described)
+        room -= cost
+    return Plan(tuple(tasks), tuple(partitions))
+
+
+def walk_partitions(task: Mapping[str, Any], made: Iterator[bytes]) -> Iterator[bytes]:
+    """What a task tells, as `told_of` reads it; `made`: what its pieces made, in their order."""
+    with _reading(task):
+        for described in task["partitions"]:
+            for told in _walk(task, described, made if "pieces" in task else None):
+                yield pickle.dumps((described["number"], told), pickle.HIGHEST_PROTOCOL)
+
+
+def read_piece(piece: Mapping[str, Any]) -> Iterator[bytes]:
+    """The sound batches of some parts of logs, as columns."""
+    from kafkalog.check.made_stretches import read_range
+
+    with _reading(piece):
+        for part in piece["parts"]:
+            yield from read_range(part, piece["threads"])
+
+
+def told_of(row: bytes) -> tuple[int, Told]:
+    """The number of a partition, and what a task tells of it."""
+    number, told = pickle.loads(row)  # noqa: S301 # made by `walk_partitions`
+    return number, told
+
+
+def identity_of(partition: str) -> str:
+    """Tells log directories at the same path on several machines from each other.
+
+    By the meta.properties of the log directory, in which brokers differ, and the topic id.
+
+    Args:
+        partition: path of a partition directory.
+    """
+    digest = blake2b(digest_size=16)
+    log_dir = os.path.dirname(places.absolute(partition))
+    for path in (
+        os.path.join(log_dir, "meta.properties"),
+        os.path.join(partition, "partition.metadata"),
+    ):
+        try:
+            content = read_file(path, 1 << 20)
+        except KafkaLogError as error:
+            content = error.reference.encode()
+        digest.update(len(content).to_bytes(8, "big") + content)
+    return digest.hexdigest()
+
+
+def _cost(partition: PartitionDir) -> int:
+    return _COST_OF_A_PARTITION + partition.size_bytes
+
+
+def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict[str, Any]:
+    path = places.absolute(partition.path)
+    return {
+        "number": number,
+        "path": path,
+        "identity": identity_of(path),
+        "left_out": [
+            places.absolute(segment.log.path)
+            for segment in partition.segments
+            if schedule.level_of(segment) != schedule.level
+        ],
+    }
+
+
+def _pieces(
+    partition: PartitionDir, schedule: Schedule, split_bytes: int
+) -> Iterator[list[dict[str, Any]]]:
+    """Parts of logs that follow one another, so many together that a task has enough to do."""
+    piece: list[dict[str, Any]] = []
+    size_bytes = 0
+    for segment in partition.segments:
+        level = schedule.level_of(segment)
+        for start, end in itertools.pairwise(_bounds(segment, split_bytes)):
+            is_last = end >= segment.log.size_bytes
+            piece.append(
+                {
+                    "path": places.absolute(segment.log.path),
+                    "base_offset": segment.base_offset,
+                    "start": start,
+                    "end": None if is_last else end,
+                    "level": level,
+                }
+            )
+            size_bytes += end - start
+            if size_bytes >= split_bytes:
+                yield piece
+                piece, size_bytes = [], 0
+    if piece:
+        yield piece
+
+
+def _bounds(segment: Segment, split_bytes: int) -> list[int]:
+    size_bytes = segment.log.size_bytes
+    try:
+        with OpenSegment(segment) as opened:
+            return [0, *cut_positions(opened, 0, size_bytes, split_bytes), size_bytes]
+    except KafkaLogError:
+        return [0, size_bytes]
+
+
+def _walk(
+    task: Mapping[str, Any], described: Mapping[str, Any], made: Iterator[bytes] | None
+) -> Iterator[Told]:
+    path = described["path"]
+    try:
+        directory = list_partition(path)
+    except KafkaLogError as error:
+        yield Unseen(socket.gethostname(), error.message)
+        return
+    if identity_of(path) != described["identity"]:
+        reason = "Its meta.properties or partition.metadata is not the one that the driver reads."
+        yield Unseen(socket.gethostname(), reason)
+        return
+    run = Verification(
+        schedule=Schedule(level=Level(task["level"]), left_out=described["left_out"]),
+        threads=task["threads"],
+        stretches=None if made is None else _put_together(made, task["threads"]),
+    )
+    walk = run.verify_partition(directory)
+    found: list[Defect] = []
+    while True:
+        try:
+            found.append(next(walk))
+        except StopIteration as end:
+            yield found
+            yield Walked(end.value, run.summary, run.next_starts)
+            return
+        if len(found) == _DEFECTS_AT_ONCE:
+            yield found
+            found = []
+
+
+def _put_together(made: Iterator[bytes], threads: int | None) -> Stretches:
+    from kafkalog.check.made_stretches import MadeStretches
+
+    return MadeStretches(made, threads).stretches
+
+
+def _reading(task: Mapping[str, Any]) -> AbstractContextManager[None]:
+    return reading(rate_limit=task["rate_limit"], leaves_cache=task["leaves_cache"])

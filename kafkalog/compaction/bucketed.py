@@ -1,0 +1,168 @@
+"""The steps of a pass: new segments all at once, or by way of buckets of keys, group by group.
+
+With buckets the log is judged and its keys are written into buckets; of each bucket the numbers of
+superseded records are found; then each group is cleaned by itself, by these numbers and the
+transactions that are open where it begins. What a step gives is a directory with `result.json`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.compaction.cleanable import segments_between
+from kafkalog.compaction.cleaning import group_segments
+from kafkalog.compaction.passes import LocalPasses
+from kafkalog.compaction.plan import sound_from_json, sound_to_json
+from kafkalog.compaction.soundness import require_sound
+from kafkalog.compaction.staged import (
+    read_result,
+    segment_to_json,
+    tally_to_json,
+    write_result,
+)
+from kafkalog.compaction.transactions import TransactionState
+from kafkalog.storage import Changes
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.compaction.model import Candidate
+    from kafkalog.compaction.partition_work import CleaningPass
+    from kafkalog.compaction.plan import PassPlan
+    from kafkalog.compaction.soundness import SoundLog
+    from kafkalog.log_dir import Segment
+
+_NUMBERS: Final = "numbers"
+
+
+def keys_name(plan: PassPlan) -> str:
+    """What the result with the buckets is called."""
+    return f"{plan.digest}-keys"
+
+
+def numbers_name(plan: PassPlan, number: int) -> str:
+    """What the result of a bucket is called."""
+    return f"{plan.digest}-bucket-{number}"
+
+
+def group_name(plan: PassPlan, number: int) -> str:
+    """What the result of a group is called."""
+    return f"{plan.digest}-group-{number}"
+
+
+def planned_groups(plan: PassPlan, candidate: Candidate) -> list[list[Segment]]:
+    """The segments as a pass without a limit of keys puts them together."""
+    upper = plan.cleanable.first_uncleanable_offset
+    segments = segments_between(candidate.partition.segments, 0, upper)
+    return group_segments(segments, plan.config, upper)
+
+
+def count_of_buckets(plan: PassPlan, memory: int) -> int:
+    """How many buckets there are for tasks of so much memory."""
+    from kafkalog.compaction.buckets import bucket_count
+
+    return bucket_count(plan.cleanable.first_uncleanable_offset - plan.log_start_offset, memory)
+
+
+def write_new_segments(
+    plan: PassPlan,
+    sound: SoundLog,
+    cleaning: CleaningPass,
+    groups: Sequence[Sequence[Segment]],
+    changes: Changes,
+) -> None:
+    """Write the new segments of some groups, each read back, and the result.
+
+    Raises:
+        RefusedError: the partition has changed meanwhile.
+    """
+    made = [segment_to_json(cleaning.put(group, changes), group) for group in groups]
+    plan.candidate()
+    result = {
+        "plan": plan.to_json(),
+        "sound": sound_to_json(sound),
+        "keys": cleaning.keys,
+        "end_offset": cleaning.end_offset,
+        "tally": tally_to_json(cleaning.tally),
+        "groups": made,
+    }
+    write_result(result, changes)
+
+
+def write_keys(plan: PassPlan, candidate: Candidate, changes: Changes, memory: int) -> None:
+    """Judge a partition, and write the keys of all that is cleaned into buckets.
+
+    Raises:
+        What `require_sound` raises.
+        RefusedError: the partition has changed meanwhile.
+    """
+    from kafkalog.compaction.buckets import SpilledLog, spilling
+
+    log = UnifiedLog(candidate.partition, high_watermark=candidate.high_watermark)
+    with spilling(changes, count_of_buckets(plan, memory)) as spill:
+        spilled = SpilledLog(log, plan.cleanable, spill)
+        sound = require_sound(candidate, plan.request, building=spilled)
+        spilled.close()
+    plan.candidate()
+    result = {
+        "plan": plan.to_json(),
+        "sound": sound_to_json(sound),
+        "rows": spill.rows,
+        "starts": spilled.firsts,
+        "transactions": spilled.states,
+        "buckets": count_of_buckets(plan, memory),
+        "groups": len(planned_groups(plan, candidate)),
+    }
+    write_result(result, changes)
+
+
+def write_numbers(plan: PassPlan, source: str, number: int, changes: Changes) -> None:
+    """Write the numbers of the superseded records of a bucket in the directory `source`."""
+    from kafkalog.compaction.buckets import NUMBER, bucket_name, superseded_in
+
+    keys, columns = superseded_in(os.path.join(source, bucket_name(number)))
+    with changes.create(_NUMBERS) as file:
+        for column in columns:
+            file.write(column.astype(NUMBER).data)
+    write_result({"plan": plan.to_json(), "keys": keys}, changes)
+
+
+def passes_from(plan: PassPlan, candidate: Candidate, staging: str, first: Segment) -> LocalPasses:
+    """Passes over a partition whose buckets were gone through, from the group of a segment on."""
+    from kafkalog.compaction.superseded import SupersededByNumbers
+
+    said = read_result(os.path.join(staging, keys_name(plan)))
+    places = [os.path.join(staging, numbers_name(plan, i)) for i in range(said["buckets"])]
+    keys = sum(read_result(place)["keys"] for place in places)
+    paths = [os.path.join(place, _NUMBERS) for place in places]
+    return LocalPasses(
+        candidate,
+        plan.request,
+        sound_from_json(said["sound"]),
+        superseded=SupersededByNumbers(paths, said["starts"], said["rows"], keys),
+        transactions=TransactionState.from_json(said["transactions"][first.log.path]),
+    )
+
+
+def bucketed_passes(plan: PassPlan, candidate: Candidate, place: str, memory: int) -> LocalPasses:
+    """All steps up to the groups in this process, one bucket after the other.
+
+    Args:
+        plan: of the pass.
+        candidate: the partition.
+        place: an empty directory.
+        memory: bytes that the map of a bucket may take.
+    """
+    around = Changes(place)
+    around.make_directory(keys_name(plan))
+    source = around.path(keys_name(plan))
+    write_keys(plan, candidate, Changes(source), memory)
+    sound = sound_from_json(read_result(source)["sound"])
+    if not sound.suits_kernels:
+        return LocalPasses(candidate, plan.request, sound)
+    for number in range(count_of_buckets(plan, memory)):
+        around.make_directory(numbers_name(plan, number))
+        write_numbers(plan, source, number, Changes(around.path(numbers_name(plan, number))))
+    return passes_from(plan, candidate, place, candidate.partition.segments[0])

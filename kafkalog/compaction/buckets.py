@@ -1,0 +1,240 @@
+"""Keys of a log on disk, in buckets by their hash, for partitions whose keys no task can hold.
+
+A row is three numbers of 64 bits, little-endian: the hash of the key, LOW and HIGH, and the number
+of the record, counted from the first of the log. Of a record whose key does not count (it is clean,
+aborted or a marker's) it is the complement of the number: whether it is superseded is asked as
+well. Rows of a bucket come in the order of the log; all rows of a key are in one bucket.
+"""
+
+from __future__ import annotations
+
+import secrets
+from bisect import bisect_left
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import numpy as np
+
+from kafkalog.columnar.key_map import KeyMap, Keys
+from kafkalog.compaction.map_building import DirtyKeys, discardable_among
+from kafkalog.compaction.transactions import TransactionState, collect_aborted
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from kafkalog.columnar.chunks import Rows
+    from kafkalog.columnar.headers import Stretch
+    from kafkalog.compaction.model import Cleanable
+    from kafkalog.storage import Changes
+    from kafkalog.unified_log import UnifiedLog
+
+    Table = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+NUMBER: Final = np.dtype("<i8")
+_FIELDS: Final = 3
+_ROWS_WAITING: Final = 1 << 20
+_ROWS_AT_ONCE: Final = 1 << 18
+_KEY_SIZE: Final = 64  # memory that a key takes in a map, and its number beside
+_BUCKETS_MIN: Final = 4
+_BUCKETS_MAX: Final = 256
+_MEMORY_MIN: Final = 1 << 20
+
+
+def bucket_count(offsets: int, memory: int) -> int:
+    """How many buckets a log of so many offsets needs, for a task to hold the keys of one.
+
+    There are never more keys than offsets. More than 256 buckets there are never: then a task takes
+    what it takes.
+    """
+    wanted = -(-offsets * _KEY_SIZE // max(memory, _MEMORY_MIN))
+    return min(max(wanted, _BUCKETS_MIN), _BUCKETS_MAX)
+
+
+def bucket_name(number: int) -> str:
+    """What the file of a bucket is called."""
+    return f"bucket-{number}"
+
+
+class SpilledKeys(Keys):
+    """Hashes of the keys of some rows, and which of them count."""
+
+    def __init__(self, rows: Rows, wanted: Mask | None, seed: tuple[int, int]) -> None:
+        super().__init__(rows, None, seed)
+        self.counts = np.ones(len(self), np.bool_) if wanted is None else wanted.copy()
+
+    def leave_out(self, rows: Mask) -> None:
+        """Rows whose keys do not count after all."""
+        self.counts[rows] = False
+
+
+class KeySpill:
+    """Writes keys into buckets: a `KeySink`.
+
+    Args:
+        files: one for each bucket, open for writing.
+
+    Attributes:
+        rows: how many records were put, those without a key as well.
+        failure: what kept it from writing, whatever was made of that by whoever judges the log.
+
+    Cost:
+        Some 100 MB of memory; 24 bytes on the disk for each record with a key.
+    """
+
+    def __init__(self, files: Sequence[BinaryIO]) -> None:
+        self.rows = 0
+        self.failure: OSError | None = None
+        self._seed = secrets.randbits(63), secrets.randbits(63)
+        self._files = files
+        self._waiting: list[Table] = []
+        self._waiting_rows = 0
+
+    def keys(self, rows: Rows, wanted: Mask | None = None) -> SpilledKeys:
+        """The keys of some rows, of which those wanted count."""
+        return SpilledKeys(rows, wanted, self._seed)
+
+    def put(self, keys: Keys) -> None:
+        """Rows with these keys follow."""
+        assert isinstance(keys, SpilledKeys), "they were made here"
+        numbers = np.arange(self.rows, self.rows + len(keys))
+        self.rows += len(keys)
+        found = (keys.low != 0) | (keys.high != 0)
+        numbers = np.where(keys.counts, numbers, ~numbers)
+        self._waiting.append(np.stack((keys.low, keys.high, numbers), axis=1)[found])
+        self._waiting_rows += len(self._waiting[-1])
+        if self._waiting_rows >= _ROWS_WAITING:
+            self.write()
+
+    def write(self) -> None:
+        """Give each bucket its rows of those that are waiting."""
+        if not self._waiting:
+            return
+        rows = np.concatenate(self._waiting).astype(NUMBER, copy=False)
+        self._waiting, self._waiting_rows = [], 0
+        buckets = (rows[:, 1] >> 20 & 0x7FFFFFFF) % len(self._files)  # the map goes by other bits
+        order = np.argsort(buckets, kind="stable")
+        ends = np.cumsum(np.bincount(buckets, minlength=len(self._files)))
+        rows, first = rows[order], 0
+        try:
+            for file, end in zip(self._files, ends.tolist(), strict=True):
+                file.write(rows[first:end].data)
+                first = end
+        except OSError as error:
+            self.failure = error
+            raise
+
+
+@contextmanager
+def spilling(changes: Changes, count: int) -> Iterator[KeySpill]:
+    """A spill into so many new files of a directory, which are synced when the block ends."""
+    with ExitStack() as held:
+        names = map(bucket_name, range(count))
+        spill = KeySpill([held.enter_context(changes.create(name)) for name in names])
+        yield spill
+        if spill.failure is not None:
+            raise spill.failure
+        spill.write()
+
+
+class SpilledLog(DirtyKeys):
+    """Gives the keys of all that is cleaned to a spill, while the log is judged.
+
+    Args:
+        log: the partition.
+        cleanable: which part is dirty.
+        sink: the spill.
+
+    Attributes:
+        firsts: path of each log that is cleaned to the number of its first record.
+        states: path of each to the open transactions where it begins, as a cleaner knows them.
+    """
+
+    def __init__(self, log: UnifiedLog, cleanable: Cleanable, sink: KeySpill) -> None:
+        super().__init__(log, cleanable, sink, takes_clean=True)
+        self.firsts: dict[str, int] = {}
+        self.states: dict[str, dict[str, Any]] = {}
+        self._rows = sink
+        self._all = log.segments
+        self._lower = log.log_start_offset
+        upper = cleanable.first_uncleanable_offset
+        self._coming = [one for one in log.segments if one.base_offset < upper]
+        self._open = TransactionState()
+
+    def take(self, path: str, stretch: Stretch) -> None:
+        """Note where the log begins, and put the records of some batches into the spill."""
+        if path not in self.firsts:
+            self._begin(path)
+        with Source(path) as source:
+            discardable_among(self._open, source, stretch.headers, path)
+        super().take(path, stretch)
+
+    def close(self) -> None:
+        """All was given; what is left are empty logs."""
+        self._begin(None)
+
+    def _begin(self, path: str | None) -> None:
+        """The next log begins, after those that are empty."""
+        while self._coming and path not in self.firsts:
+            segment = self._coming.pop(0)
+            here = segment.log.path
+            self.firsts[here] = self._rows.rows
+            self.states[here] = self._open.to_json()
+            upper = segment.next_base_offset
+            assert upper is not None, "the active segment is not cleaned"
+            self._open.expect(collect_aborted(self._all, segment.base_offset, self._lower, upper))
+
+
+def superseded_in(path: str) -> tuple[int, Iterator[Table]]:
+    """How many keys a bucket has, and the numbers of its records that another follows, rising.
+
+    Args:
+        path: of the bucket.
+
+    Cost:
+        A map of its keys, 8 bytes for each of its records that count, and 6 MB at a time.
+    """
+    keys = KeyMap()
+    numbers = [np.zeros(0, np.int64)]
+    for rows in _rows_of(path):
+        counted = rows[rows[:, 2] >= 0]
+        keys.put(Keys.of(counted[:, 0].copy(), counted[:, 1].copy()))
+        numbers.append(counted[:, 2].copy())
+    keys.settle()
+    return len(keys), _superseded(path, keys, np.concatenate(numbers))
+
+
+def _superseded(path: str, keys: KeyMap, numbers: Table) -> Iterator[Table]:
+    for rows in _rows_of(path):
+        own = np.where(rows[:, 2] >= 0, rows[:, 2], ~rows[:, 2])
+        last = keys.latest(Keys.of(rows[:, 0].copy(), rows[:, 1].copy()))
+        is_known = last >= 0
+        is_followed = np.zeros(len(rows), np.bool_)
+        is_followed[is_known] = numbers[last[is_known]] > own[is_known]
+        yield own[is_followed]
+
+
+def _rows_of(path: str) -> Iterator[Table]:
+    size = _FIELDS * NUMBER.itemsize
+    with Source(path) as source:
+        for at in range(0, source.size_bytes, _ROWS_AT_ONCE * size):
+            data = source.read(at, min(_ROWS_AT_ONCE * size, source.size_bytes - at))
+            yield np.frombuffer(data, NUMBER).astype(np.int64).reshape(-1, _FIELDS)
+
+
+def numbers_between(path: str, first: int, end: int) -> Table:
+    """Those of a file of rising numbers that lie in a range; no more than they are read."""
+    size = NUMBER.itemsize
+    with Source(path) as source:
+
+        def number(at: int) -> int:
+            return int.from_bytes(source.read(at * size, size), "little", signed=True)
+
+        places = range(source.size_bytes // size)
+        start, stop = (bisect_left(places, wanted, key=number) for wanted in (first, end))
+        data = source.read(start * size, (stop - start) * size)
+    return np.frombuffer(data, NUMBER).astype(np.int64)

@@ -1,0 +1,277 @@
+"""Compactions of many partitions by the tasks of an engine; only the driver changes a log.
+
+The driver plans. A task judges a partition and writes its new segments into a staging directory on
+the same disk. The driver compares them with their checksums and swaps them in, as a compaction in
+one process does: after a crash at any moment there is the old log or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.compaction import tasks
+from kafkalog.compaction.partition_work import PartitionWork, left_as_it_is
+from kafkalog.compaction.plan import PassPlan
+from kafkalog.compaction.soundness import require_known_layout
+from kafkalog.compaction.staged import StagedPass, plan_of_result
+from kafkalog.compaction.staging import Staging
+from kafkalog.engine.errors import told_error
+from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import LogDir, PartitionDir
+from kafkalog.names import staging_name
+from kafkalog.storage import StagingDirectory, free_space, require_writable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.compaction.model import Candidate, Cleanable, Compaction, CompactionRequest
+    from kafkalog.compaction.staging import Staged
+    from kafkalog.engine import Engine
+    from kafkalog.runs.run import Run
+
+    Found = Compaction | KafkaLogError
+
+_READ_TIMES: Final = 3  # judged, cleaned, read back
+_RESUMED_FOR_MS: Final = 86_400_000
+
+
+def compact_partitions(
+    candidates: Sequence[Candidate],
+    request: CompactionRequest,
+    engine: Engine,
+    run: Run | None = None,
+    done: Callable[[int], None] | None = None,
+    *,
+    task_memory: int | None = None,
+) -> Iterator[tuple[Candidate, Found]]:
+    """Compact partitions of one log directory, or say exactly what would come of it.
+
+    The results are those of `compact_partition`, byte for byte. A run that was killed is gone on
+    with: what its tasks had ended is not done again, as far as the partition and what decides the
+    result (the clock as well) are the same.
+
+    Args:
+        candidates: the partitions, as `find_candidate` gave them.
+        request: as for `find_candidate`.
+        engine: runs a task for each partition.
+        run: holds the lock of the log directory, if there is one; its workers see the same files.
+            None: nothing is written.
+        done: called with the number of bytes read of the logs, as tasks end.
+        task_memory: bytes that the map of a task may take. A partition with more keys is judged by
+            one task that writes their hashes into buckets, then has a task for each bucket and one
+            for each new segment. None: a map takes what it needs.
+
+    Returns:
+        Each candidate in order with what came of it, or with the error that stopped the work on it.
+
+    Raises:
+        DestinationExistsError: another run is using the staging directory.
+        UnwritableError: that cannot be made.
+
+    Cost:
+        A task takes the memory of `compact_partition`; with `task_memory` that and some 200 MB, and
+        a byte for each record of the segment that it cleans. Buckets take 24 bytes of disk for each
+        record with a key, in a plan of the worker's temporary directory. New segments are on the
+        disk beside the old ones: of as many partitions as there is room for, the rest afterwards.
+    """
+    found: dict[str, Found] = {}
+    work = [one for one in candidates if one.skip is None and one.cleanable is not None]
+    waiting = list(_planned(work, request, found, writes=run is not None))
+    with ExitStack() as held:
+        if run is None or not waiting:
+            ended = _said(waiting, engine, done, task_memory)
+        else:
+            staging = held.enter_context(StagingDirectory(_around(work[0].partition)))
+            ended = _Driver(request, engine, run, staging, done, task_memory).perform(waiting)
+        for candidate, one in ended:
+            found[candidate.partition.path] = one
+    for candidate in candidates:
+        yield candidate, found.get(candidate.partition.path) or left_as_it_is(candidate)
+
+
+def clock_of_stopped_run(target: LogDir | PartitionDir, now_ms: int) -> int | None:
+    """The clock of a run that was killed and can be gone on with, None without one.
+
+    One that is a day old, or of the future, is none.
+    """
+    place = os.path.join(_around(target), staging_name())
+    clocks = []
+    with suppress(OSError):
+        for name in os.listdir(place):
+            with suppress(KafkaLogError):
+                clocks.append(plan_of_result(os.path.join(place, name)).request.now_ms)
+    return max((one for one in clocks if 0 <= now_ms - one < _RESUMED_FOR_MS), default=None)
+
+
+def _around(target: LogDir | PartitionDir) -> str:
+    """The directory in which new segments are staged: the one that holds the partitions."""
+    if isinstance(target, LogDir):
+        return target.path
+    return os.path.dirname(os.path.abspath(target.path))
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A partition with the plan of its first pass."""
+
+    candidate: Candidate
+    plan: PassPlan
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the logs that are cleaned."""
+        upper = self.plan.cleanable.first_uncleanable_offset
+        segments = self.candidate.partition.segments
+        return sum(one.log.size_bytes for one in segments if one.base_offset < upper)
+
+    @property
+    def room(self) -> int:
+        """Bytes that the new segments may need, with their indexes; few records grow."""
+        return self.size_bytes + self.size_bytes // 8
+
+    def failed(self, error: KafkaLogError) -> KafkaLogError:
+        """An error of a task, with the path as it was given."""
+        path, given = self.plan.path, self.candidate.partition.path
+        if error.path is not None:
+            error.path = error.path.replace(path, given)
+        if error.hint is not None:
+            error.hint = error.hint.replace(path, given)
+        return error
+
+
+def _planned(
+    candidates: Sequence[Candidate],
+    request: CompactionRequest,
+    found: dict[str, Found],
+    *,
+    writes: bool,
+) -> Iterator[_Waiting]:
+    """The plans of the first passes; what cannot be planned is among what was found."""
+    for candidate in candidates:
+        assert candidate.cleanable is not None, "there is something to clean"
+        try:
+            require_known_layout(candidate.partition)
+            if writes:
+                require_writable(candidate.partition.path)
+            plan = PassPlan.of(candidate, request, candidate.partition, candidate.cleanable)
+        except KafkaLogError as error:
+            found[candidate.partition.path] = error
+        else:
+            yield _Waiting(candidate, plan)
+
+
+def _said(
+    waiting: Sequence[_Waiting],
+    engine: Engine,
+    done: Callable[[int], None] | None,
+    memory: int | None,
+) -> Iterator[tuple[Candidate, Found]]:
+    """What would come of each."""
+    given = [tasks.task_of(one.plan, memory) for one in waiting]
+    for number, answer in engine.run(tasks.plan_partition, given):
+        one = waiting[number]
+        if done is not None:
+            done(_READ_TIMES * one.size_bytes)
+        if "error" in answer:
+            yield one.candidate, one.failed(told_error(answer["error"]))
+        else:
+            yield one.candidate, tasks.said_compaction(answer, one.candidate)
+
+
+class _Driver:
+    """What is done under the lock of the log directory."""
+
+    def __init__(
+        self,
+        request: CompactionRequest,
+        engine: Engine,
+        run: Run,
+        staging: StagingDirectory,
+        done: Callable[[int], None] | None,
+        memory: int | None,
+    ) -> None:
+        self._request = request
+        self._run = run
+        self._staging = staging
+        self._done = done
+        self._steps = Staging(engine, staging, memory)
+
+    def perform(self, waiting: Sequence[_Waiting]) -> Iterator[tuple[Candidate, Found]]:
+        """Compact all, as many at once as there is room for."""
+        self._staging.keep({one.plan.digest for one in waiting})
+        left = list(waiting)
+        while left:
+            wave = self._wave(left)
+            left = left[len(wave) :]
+            by_digest = {one.plan.digest: one for one in wave}
+            for plan, staged in self._steps.stage([one.plan for one in wave]):
+                one = by_digest[plan.digest]
+                yield one.candidate, self._put(one, staged)
+
+    def stage(self, plan: PassPlan, partition: PartitionDir) -> StagedPass:
+        """Have a task make a pass by itself, and give what it made."""
+        [(_, staged)] = self._steps.stage([plan])
+        if isinstance(staged, KafkaLogError):
+            raise staged
+        return _whole(staged, partition)
+
+    def _wave(self, left: Sequence[_Waiting]) -> list[_Waiting]:
+        free = free_space(os.path.join(self._staging.path, "new"))
+        count, room = 1, left[0].room
+        while count < len(left) and room + left[count].room <= free:
+            room += left[count].room
+            count += 1
+        return list(left[:count])
+
+    def _put(self, one: _Waiting, staged: Staged) -> Found:
+        """Put the new segments of a partition in place, when its first pass is staged."""
+        candidate = one.candidate
+        if self._done is not None:
+            self._done(_READ_TIMES * one.size_bytes)
+        try:
+            if isinstance(staged, KafkaLogError):
+                raise staged
+            one.plan.candidate()
+            first = _whole(staged, candidate.partition)
+            work = PartitionWork(
+                candidate, self._request, _StagedPasses(self, candidate, self._request, first)
+            )
+            with self._run.partition(candidate.partition, work.touched()) as changing:
+                work.perform(changing)
+            self._staging.remove(one.plan.digest)
+            return work.result(is_done=True)
+        except KafkaLogError as error:
+            return one.failed(error)
+
+
+def _whole(paths: Sequence[str], partition: PartitionDir) -> StagedPass:
+    staged = StagedPass(paths, partition)
+    staged.require_whole()
+    return staged
+
+
+class _StagedPasses:
+    """The passes over a partition: the first is staged, those that follow are when it is in place.
+
+    Only a limited map takes more than one.
+    """
+
+    def __init__(
+        self, driver: _Driver, candidate: Candidate, request: CompactionRequest, first: StagedPass
+    ) -> None:
+        self._driver = driver
+        self._candidate = candidate
+        self._request = request
+        self._sound = first.sound
+        self._first: StagedPass | None = first
+
+    def begin(self, partition: PartitionDir, cleanable: Cleanable) -> StagedPass:
+        """The next pass over the partition as it is listed."""
+        first, self._first = self._first, None
+        if first is not None:
+            return first
+        plan = PassPlan.of(self._candidate, self._request, partition, cleanable, self._sound)
+        return self._driver.stage(plan, partition)

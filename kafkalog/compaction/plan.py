@@ -1,0 +1,159 @@
+"""What decides every byte of a pass over a partition, as JSON; a task makes the pass from it.
+
+Two plans that are equal give the same files, wherever and however often they are carried out. The
+seed of the map's hash is no part of it: it decides nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
+
+from kafkalog.compaction.cleaning import LastRecord
+from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, CompactionRequest
+from kafkalog.compaction.soundness import SoundLog
+from kafkalog.errors import RefusedError
+from kafkalog.log_dir import PartitionDir, open_partition
+from kafkalog.source import reading_error
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class PassPlan:
+    """One pass over one partition.
+
+    Attributes:
+        path: of the partition directory, absolute.
+        files: each file a broker would read: its name, bytes, and time of modification in ns.
+        log_start_offset: of the log.
+        high_watermark: up to where the log is replicated.
+        cleanable: the dirty part.
+        config: what decides the result.
+        request: the clock, and which formats are allowed.
+        sound: what an earlier pass has found out; None: the task judges the log first.
+    """
+
+    path: str
+    files: tuple[tuple[str, int, int], ...]
+    log_start_offset: int
+    high_watermark: int | None
+    cleanable: Cleanable
+    config: CompactionConfig
+    request: CompactionRequest
+    sound: SoundLog | None = None
+
+    @classmethod
+    def of(
+        cls,
+        candidate: Candidate,
+        request: CompactionRequest,
+        partition: PartitionDir,
+        cleanable: Cleanable,
+        sound: SoundLog | None = None,
+    ) -> Self:
+        """The next pass over a partition, as it is listed now.
+
+        Raises:
+            UnreadableError: a file is not there any more.
+        """
+        log = UnifiedLog(partition, high_watermark=candidate.high_watermark)
+        return cls(
+            os.path.abspath(partition.path),
+            _files_of(partition),
+            log.log_start_offset,
+            candidate.high_watermark,
+            cleanable,
+            candidate.config,
+            request,
+            sound,
+        )
+
+    def candidate(self) -> Candidate:
+        """The partition it is for.
+
+        Raises:
+            RefusedError: it is not as it was when the plan was made.
+        """
+        partition = open_partition(self.path)
+        log = UnifiedLog(partition, high_watermark=self.high_watermark)
+        if (_files_of(partition), log.log_start_offset) != (self.files, self.log_start_offset):
+            raise RefusedError(
+                "It has changed since the plan was made.",
+                path=self.path,
+                note="Nothing was changed in this partition.",
+                hint="Keep others off the log directory. Workers elsewhere must see the same files "
+                "under the same paths.",
+            )
+        return Candidate(
+            partition,
+            self.config,
+            (),
+            high_watermark=self.high_watermark,
+            cleanable=self.cleanable,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As tasks are given it."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        found |= {name: asdict(found[name]) for name in ("cleanable", "config", "request")}
+        found["files"] = [list(one) for one in self.files]
+        found["sound"] = None if self.sound is None else sound_to_json(self.sound)
+        return found
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Self:
+        """What `to_json` said."""
+        sound = given["sound"]
+        return cls(
+            given["path"],
+            tuple((name, size, mtime_ns) for name, size, mtime_ns in given["files"]),
+            given["log_start_offset"],
+            given["high_watermark"],
+            Cleanable(**given["cleanable"]),
+            CompactionConfig(**given["config"]),
+            CompactionRequest(**given["request"]),
+            None if sound is None else sound_from_json(sound),
+        )
+
+    @property
+    def digest(self) -> str:
+        """Tells it from every other plan: 32 hexadecimal digits."""
+        text = json.dumps(self.to_json(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def sound_to_json(sound: SoundLog) -> dict[str, Any]:
+    """What is known of a log, as tasks tell it."""
+    return {
+        "producers": [
+            [who, last.last_data_offset, last.producer_epoch]
+            for who, last in sorted(sound.producers.items())
+        ],
+        "suits_kernels": sound.suits_kernels,
+    }
+
+
+def sound_from_json(given: Mapping[str, Any]) -> SoundLog:
+    """What `sound_to_json` said."""
+    producers = {who: LastRecord(offset, epoch) for who, offset, epoch in given["producers"]}
+    return SoundLog(producers, given["suits_kernels"])
+
+
+def _files_of(partition: PartitionDir) -> tuple[tuple[str, int, int], ...]:
+    """All files but those that go anyway."""
+    left_overs = {entry.name.name for entry in partition.left_overs}
+    found = []
+    for entry in partition.files:
+        if entry.name.name not in left_overs:
+            try:
+                status = os.stat(entry.path)
+            except OSError as error:
+                raise reading_error(error, entry.path) from error
+            found.append((entry.name.name, status.st_size, status.st_mtime_ns))
+    return tuple(found)

@@ -1,0 +1,205 @@
+"""New segments that a task has written elsewhere on the same disk, and how they get into place.
+
+A result is a directory: for each new segment its files, as `.cleaned`, and `result.json`, which
+says what they are. It is complete before it has its name, and never changes afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.checksums import crc32c
+from kafkalog.compaction.model import Dropped, Tally
+from kafkalog.compaction.new_files import CLEANED, NewFiles, file_name
+from kafkalog.compaction.plan import PassPlan, sound_from_json
+from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
+from kafkalog.source import Source, read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kafkalog.compaction.soundness import SoundLog
+    from kafkalog.log_dir import PartitionDir, Segment
+    from kafkalog.storage import Changes
+
+RESULT_NAME: Final = "result.json"
+_AT_ONCE: Final = 1 << 22
+_RESULT_SIZE_MAX: Final = 1 << 28
+
+
+def segment_to_json(files: NewFiles, group: Sequence[Segment]) -> dict[str, Any]:
+    """A new segment that was written, as `result.json` has it."""
+    return {
+        "sources": [segment.base_offset for segment in group],
+        "base_offset": files.base_offset,
+        "next_offset": files.next_offset,
+        "next_base_offset": files.next_base_offset,
+        "size_bytes": files.size_bytes,
+        "records": files.records,
+        "suffixes": list(files.suffixes),
+    }
+
+
+def write_result(result: Mapping[str, Any], changes: Changes) -> None:
+    """Say what is in a directory, with the sizes and checksums of its files."""
+    files = {name: _checksum(changes.path(name)) for name in sorted(os.listdir(changes.directory))}
+    with changes.create(RESULT_NAME) as file:
+        file.write(json.dumps({**result, "files": files}).encode())
+
+
+def tally_to_json(tally: Tally) -> dict[str, Any]:
+    """What was read and kept, as JSON says it."""
+    return {
+        "records_read": tally.records_read,
+        "records_kept": tally.records_kept,
+        "bytes_read": tally.bytes_read,
+        "bytes_written": tally.bytes_written,
+        "dropped": dict(tally.dropped),
+    }
+
+
+def tally_from_json(given: Mapping[str, Any]) -> Tally:
+    """What `tally_to_json` said."""
+    dropped = Counter({Dropped(why): count for why, count in given["dropped"].items()})
+    return Tally(**{**given, "dropped": dropped})
+
+
+class StagedPass:
+    """A pass whose new segments lie in the directories of results.
+
+    Args:
+        paths: of the results, in the order of the log.
+        partition: what the pass is of.
+
+    Raises:
+        KafkaLogError: the result cannot be read.
+    """
+
+    def __init__(self, paths: Sequence[str], partition: PartitionDir) -> None:
+        said = [read_result(path) for path in paths]
+        self.keys: int = said[0]["keys"]
+        self.end_offset: int = said[0]["end_offset"]
+        self.sound: SoundLog = sound_from_json(said[0]["sound"])
+        self.tally = Tally()
+        self._paths = paths
+        self._segments = {segment.base_offset: segment for segment in partition.segments}
+        self._made: dict[int, dict[str, Any]] = {}
+        self._places: dict[int, str] = {}
+        for path, one in zip(paths, said, strict=True):
+            self.tally.add(tally_from_json(one["tally"]))
+            for made in one["groups"]:
+                self._made[made["base_offset"]] = made
+                self._places[made["base_offset"]] = path
+
+    def require_whole(self) -> None:
+        """Raise as `require_whole` of each result."""
+        for path in self._paths:
+            require_whole(path)
+
+    def groups(self) -> list[list[Segment]]:
+        """The segments as they were put together."""
+        return [[self._segments[base] for base in one["sources"]] for one in self._made.values()]
+
+    def require_room(self, directory: str, sizes: Sequence[int]) -> None:
+        """They are on the disk already."""
+
+    def put(self, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
+        """Link the files of a new segment into the partition directory, as `.cleaned`."""
+        assert changes is not None, "what is staged is put into place"
+        said = self._made[group[0].base_offset]
+        base_offset = said["base_offset"]
+        for suffix in said["suffixes"]:
+            place = self._place(base_offset, suffix)
+            _require_ours(place, group[0].log.path)
+            changes.link(place, file_name(base_offset, suffix) + CLEANED)
+        indexes = [suffix for suffix in said["suffixes"] if suffix != ".log"]
+        return NewFiles(
+            base_offset,
+            said["next_offset"],
+            said["next_base_offset"],
+            said["size_bytes"],
+            said["records"],
+            {suffix: self._content(base_offset, suffix) for suffix in indexes},
+        )
+
+    def _place(self, base_offset: int, suffix: str) -> str:
+        return os.path.join(self._places[base_offset], file_name(base_offset, suffix) + CLEANED)
+
+    def _content(self, base_offset: int, suffix: str) -> bytes:
+        with Source(self._place(base_offset, suffix)) as source:
+            return source.read(0, source.size_bytes)
+
+
+def plan_of_result(path: str) -> PassPlan:
+    """The plan that a result was made by.
+
+    Raises:
+        KafkaLogError: it cannot be read.
+    """
+    return PassPlan.from_json(read_result(path)["plan"])
+
+
+def require_whole(path: str) -> None:
+    """Raise unless each file of a result has the bytes that were written.
+
+    Raises:
+        CorruptDataError: one has others.
+        NotFoundError, UnreadableError: one is missing.
+    """
+    for name, checksum in read_result(path)["files"].items():
+        if _checksum(os.path.join(path, name)) != checksum:
+            raise CorruptDataError(
+                "It is not what the task has written.",
+                path=os.path.join(path, name),
+                note="The old segments are untouched.",
+                hint="Look at the disk.",
+            )
+
+
+def is_whole(path: str, plan: PassPlan) -> bool:
+    """Whether what an earlier run left is a result of a plan, byte for byte."""
+    try:
+        if plan_of_result(path) != plan:
+            return False
+        require_whole(path)
+    except KafkaLogError:
+        return False
+    return True
+
+
+def read_result(path: str) -> dict[str, Any]:
+    """What the file of a result says.
+
+    Raises:
+        KafkaLogError: it cannot be read.
+    """
+    place = os.path.join(path, RESULT_NAME)
+    try:
+        said: dict[str, Any] = json.loads(read_file(place, _RESULT_SIZE_MAX))
+    except ValueError as error:
+        raise CorruptDataError("It is no result of a task.", path=place) from error
+    return said
+
+
+def _checksum(path: str) -> list[int]:
+    """Bytes of a file, and their CRC-32C."""
+    checksum = 0
+    with Source(path) as source:
+        for at in range(0, source.size_bytes, _AT_ONCE):
+            checksum = crc32c(source.read(at, min(_AT_ONCE, source.size_bytes - at)), checksum)
+        return [source.size_bytes, checksum]
+
+
+def _require_ours(path: str, like: str) -> None:
+    """Raise where a worker that is another user's has written what a broker could not append to."""
+    wanted, found = os.stat(like), os.stat(path)
+    if found.st_uid not in (wanted.st_uid, os.geteuid()):
+        raise RefusedError(
+            "The worker that wrote it belongs to another user than the log.",
+            path=path,
+            note="The old segments are untouched.",
+            hint="Run workers and driver as the user of the broker.",
+        )

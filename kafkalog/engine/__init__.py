@@ -1,0 +1,8 @@
+"""Many tasks at once: a pool of threads here, or Spark. Both run the same functions."""
+
+from __future__ import annotations
+
+from kafkalog.engine.local import LocalEngine
+from kafkalog.engine.model import Engine
+
+__all__ = ["Engine", "LocalEngine"]

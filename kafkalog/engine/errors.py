@@ -1,0 +1,34 @@
+"""Errors of ours as JSON says them: those of a task are raised where its result is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog import errors
+from kafkalog.errors import CorruptDataError, KafkaLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def told(error: KafkaLogError) -> dict[str, Any]:
+    """An error as a task returns it."""
+    return {
+        "class": type(error).__name__,
+        "message": error.message,
+        "reference": error.reference,
+        "path": error.path,
+        "position": error.position,
+        "note": error.note,
+        "hint": error.hint,
+    }
+
+
+def told_error(fields: Mapping[str, Any]) -> KafkaLogError:
+    """The error that `told` told."""
+    kind = getattr(errors, fields["class"], KafkaLogError)
+    more = {name: fields[name] for name in ("path", "position", "note", "hint")}
+    if issubclass(kind, CorruptDataError):
+        more["reference"] = fields["reference"]
+    error: KafkaLogError = kind(fields["message"], **more)
+    return error

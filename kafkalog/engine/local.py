@@ -1,0 +1,93 @@
+"""The engine without Spark: threads of this process. The kernels and codecs let others run."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+
+    from kafkalog.engine.model import Gathering, PieceWork, Task, Work
+
+_WORKERS_MAX = 8
+
+
+class LocalEngine:
+    """Runs tasks in threads.
+
+    Args:
+        workers: how many at the same time; as many as there are processors, up to 8, where None.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or min(len(os.sched_getaffinity(0)), _WORKERS_MAX)
+
+    def run(
+        self,
+        work: Work,
+        tasks: Sequence[Task],
+        *,
+        done: Callable[[int], None] | None = None,
+    ) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """As `Engine.run`; what is not begun when one fails is not begun any more."""
+        numbers = iter(range(len(tasks)))
+        running: dict[Future[Mapping[str, Any]], int] = {}
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="kafkalog") as pool:
+            while True:
+                for number in numbers:
+                    running[pool.submit(work, tasks[number])] = number
+                    if len(running) > self.workers:
+                        break
+                if not running:
+                    return
+                ended, _ = wait(running, return_when=FIRST_COMPLETED)
+                for one in ended:
+                    result = one.result()
+                    if done is not None:
+                        done(1)
+                    yield running.pop(one), result
+
+    def stream(
+        self,
+        work: Gathering,
+        tasks: Sequence[Task],
+        piece_work: PieceWork,
+        *,
+        done: Callable[[int], None] | None = None,
+    ) -> Generator[bytes, None, None]:
+        """As `Engine.stream`; a task does its pieces itself, as it takes what they make.
+
+        Cost:
+            Holds what as many tasks give as there are workers.
+        """
+
+        def give(task: Task) -> list[bytes]:
+            with closing(_made(task, piece_work)) as made:
+                return list(work(task, made))
+
+        numbers = iter(range(len(tasks)))
+        running: deque[Future[list[bytes]]] = deque()
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="kafkalog") as pool:
+            try:
+                while True:
+                    for number in islice(numbers, self.workers + 1 - len(running)):
+                        running.append(pool.submit(give, tasks[number]))
+                    if not running:
+                        return
+                    given = running.popleft().result()
+                    if done is not None:
+                        done(1)
+                    yield from given
+            finally:
+                for future in running:
+                    future.cancel()
+
+
+def _made(task: Task, piece_work: PieceWork) -> Generator[bytes, None, None]:
+    for piece in task.get("pieces", ()):
+        yield from piece_work(piece)

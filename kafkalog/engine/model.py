@@ -1,0 +1,67 @@
+"""What an engine is: it runs a function of ours for each of many tasks, here or elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+Task = Mapping[str, Any]
+"""A piece of work: what JSON can say, so that it looks the same wherever it is done."""
+
+Work = Callable[[Task], Mapping[str, Any]]
+"""A function of a module of ours, found by its name where a task is done. What it returns is what
+JSON can say, too. It can run twice for one task (a worker was lost), even at the same time."""
+
+
+Gathering = Callable[[Task, Iterator[bytes]], Iterator[bytes]]
+"""As `Work`, of a task that can have pieces: it is given what these made, in their order."""
+
+PieceWork = Callable[[Task], Iterator[bytes]]
+"""As `Work`, of a piece of a task; what it makes goes to the task."""
+
+
+class Engine(Protocol):
+    """Runs tasks."""
+
+    @property
+    def workers(self) -> int:
+        """How many tasks run at the same time."""
+
+    def run(
+        self,
+        work: Work,
+        tasks: Sequence[Task],
+        *,
+        done: Callable[[int], None] | None = None,
+    ) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """The numbers of tasks with their results, as they end.
+
+        Args:
+            work: what is done for each task.
+            tasks: the tasks, in the order in which they are begun.
+            done: called in this thread with the number of tasks done since the last call.
+
+        Raises:
+            KafkaLogError: what `work` raised for one of them; the others are stopped or let end.
+                An interrupt stops them, too.
+        """
+
+    def stream(
+        self,
+        work: Gathering,
+        tasks: Sequence[Task],
+        piece_work: PieceWork,
+        *,
+        done: Callable[[int], None] | None = None,
+    ) -> Generator[bytes, None, None]:
+        """All that tasks give, in the order of the tasks; closing it stops what is under way.
+
+        Args:
+            work: what is done for each task. It need not take all that the pieces made.
+            tasks: the tasks. One with `pieces`, a list of tasks, is done when these are.
+            piece_work: what is done for each piece, wherever there is room.
+            done: as that of `run`.
+
+        Raises:
+            KafkaLogError: what a task or a piece raised, in place of what it would have given.
+        """

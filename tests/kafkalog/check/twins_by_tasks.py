@@ -1,0 +1,63 @@
+"""One run of the checks as it is, and the same by tasks of an engine: they tell the same."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from kafkalog.check.on_engine import WalkedByTasks
+from kafkalog.check.schedule import Schedule
+from kafkalog.check.tasks import Manner
+from kafkalog.check.verify import Verification
+from kafkalog.engine import LocalEngine
+from kafkalog.log_dir import open_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+    from pathlib import Path
+
+    from kafkalog.check.schedule import Sample
+    from kafkalog.engine.model import Engine, Gathering, PieceWork, Task
+    from kafkalog.model import Defect, Level
+
+Verdict = tuple[list["Defect"], object]
+
+
+class JsonEngine(LocalEngine):
+    """Hands tasks over as a cluster does: as text."""
+
+    def stream(
+        self,
+        work: Gathering,
+        tasks: Sequence[Task],
+        piece_work: PieceWork,
+        *,
+        done: Callable[[int], None] | None = None,
+    ) -> Generator[bytes, None, None]:
+        self.tasks = [json.loads(json.dumps(task)) for task in tasks]
+        return super().stream(work, self.tasks, piece_work, done=done)
+
+    @property
+    def pieces(self) -> int:
+        return sum(len(task.get("pieces", ())) for task in self.tasks)
+
+
+def verdict(
+    paths: Sequence[Path | str],
+    level: Level,
+    *,
+    engine: Engine | None = None,
+    sample: Sample | None = None,
+    split_bytes: int = 1,
+) -> Verdict:
+    """All that a run tells; with pieces as small as the offset indexes allow."""
+    targets = [open_path(str(path)) for path in paths]
+    schedule = Schedule(targets, level, sample=sample)
+    with (
+        nullcontext() if engine is None else WalkedByTasks(engine, schedule, Manner(), split_bytes)
+    ) as elsewhere:
+        run = Verification(schedule=schedule, elsewhere=elsewhere)
+        found = [defect for target in targets for defect in run.verify(target)]
+        found += run.end()
+    return found, (run.summary, run.next_starts)
