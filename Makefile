@@ -13,6 +13,7 @@ demo: $(STAMP)  ## set up, then look at the log directory in examples/
 	$(BIN)/kafkalog dump-segment examples/log-dir/orders-0 --limit 5
 	$(BIN)/kafkalog lookup-offset examples/log-dir/orders-0 --timestamp 2024-01-01T00:00:10Z --explain
 	$(BIN)/kafkalog verify examples/log-dir
+	$(BIN)/kafkalog profile --engine local examples/log-dir
 
 test: $(STAMP)  ## set up, then run all tests
 	$(BIN)/python -m pytest -n auto

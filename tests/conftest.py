@@ -6,15 +6,18 @@ import fcntl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from kafkalog.columnar import native
 from kafkalog_cli.main import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
 
 CORPUS = Path(__file__).parent / "corpus"
 STATES_43 = sorted(path.name[:-7] for path in (CORPUS / "kafka-4.3").glob("*.tar.gz"))
@@ -40,6 +43,39 @@ class State:
         return sorted(
             path for log_dir in self.log_dirs for path in log_dir.iterdir() if path.is_dir()
         )
+
+
+class OneForSpark(LoadScopeScheduling):
+    """With several test processes one has the session of Spark and the cluster.
+
+    It begins with what is most, so that the others do the rest meanwhile.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        of_spark = "tests/spark/" in nodeid or "::test_examples_with_spark_run" in nodeid
+        return "spark" if of_spark else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneForSpark:
+    return OneForSpark(config, log)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session in this process with two workers, silent; starting it takes some ten seconds.
+
+    Where Java is missing the tests that need it fail, never skip.
+    """
+    from kafkalog.spark.session import spark_session
+    from tests.spark.cluster import QUICK
+
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.maxResultSize": "32m", **QUICK}
+    with pytest.MonkeyPatch.context() as patched:
+        # Spark looks through installed packages for data sources, but not through editable ones.
+        patched.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+        with spark_session("local[2]", conf) as session:
+            yield session
 
 
 @pytest.fixture

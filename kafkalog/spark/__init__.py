@@ -1,0 +1,33 @@
+"""kafkalog on Spark: the data source `kafkalog`, sessions, jobs. Needs pyspark and Java 17.
+
+    from kafkalog.spark import KafkaLogDataSource
+
+    spark.dataSource.register(KafkaLogDataSource)
+    spark.read.format("kafkalog").load("/var/lib/kafka").createOrReplaceTempView("records")
+
+Names are loaded when they are first used, so that a missing pyspark is told in words.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalog.spark.engine import SparkEngine as SparkEngine
+    from kafkalog.spark.session import spark_session as spark_session
+    from kafkalog.spark.source import KafkaLogDataSource as KafkaLogDataSource
+
+_HOMES = {
+    "KafkaLogDataSource": "source",
+    "SparkEngine": "engine",
+    "spark_session": "session",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 # computed from the table above
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kafkalog.spark' has no attribute {name!r}")
+    return getattr(import_module(f"kafkalog.spark.{_HOMES[name]}"), name)

@@ -1,0 +1,133 @@
+"""A job of Spark's, waited for: its progress is told, and an interrupt cancels it."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from kafkalog.spark.errors import driver_lost, errors_as_ours
+from kafkalog.spark.waiting import call_within, in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import SparkSession
+
+_POLL_S = 0.2
+_CANCEL_S = 5.0
+_Result = TypeVar("_Result")
+
+
+def run_job(
+    session: SparkSession, action: Callable[[], _Result], tell: Callable[[int], None] | None = None
+) -> _Result:
+    """Do what makes Spark work, such as `frame.collect`, and return what it returns.
+
+    Args:
+        session: a session of this process or of Spark Connect.
+        action: called in another thread.
+        tell: called in this thread with the number of tasks that the last stage has done so far,
+            once there is more than one stage.
+
+    Raises:
+        KafkaLogError: Spark could not do it.
+        KeyboardInterrupt: the job was cancelled first.
+    """
+    job: _Job = _RemoteJob(session) if is_remote(session) else _DriverJob(session)
+
+    def act() -> _Result:
+        job.begin()
+        return action()
+
+    future: Future[_Result] = in_thread(act)
+    try:
+        with errors_as_ours():
+            while not wait([future], _POLL_S).done:
+                if tell is not None:
+                    tell(job.tasks_done())
+            return future.result()
+    except OSError as raised:
+        raise driver_lost() from raised
+    except KeyboardInterrupt:
+        with suppress(TimeoutError):
+            call_within(_CANCEL_S, job.cancel)
+        wait([future], _CANCEL_S)
+        raise
+    finally:
+        job.end()
+
+
+def is_remote(session: SparkSession) -> bool:
+    """Whether the session is one of Spark Connect."""
+    return type(session).__module__.startswith("pyspark.sql.connect.")
+
+
+class _Job(Protocol):
+    def begin(self) -> None:
+        """Called in the thread that acts."""
+
+    def tasks_done(self) -> int:
+        """The tasks that the last stage has done; 0 as long as there is but one."""
+
+    def cancel(self) -> None:
+        """Stop what runs."""
+
+    def end(self) -> None:
+        """Nothing is waited for any more."""
+
+
+class _DriverJob:
+    """With a driver here: a group of jobs, looked at through the status tracker."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._context = session.sparkContext
+        self._group = f"kafkalog-{uuid.uuid4()}"
+
+    def begin(self) -> None:
+        self._context.setJobGroup(self._group, "kafkalog", interruptOnCancel=True)
+
+    def tasks_done(self) -> int:
+        tracker = self._context.statusTracker()
+        stages: set[int] = set()
+        for job in tracker.getJobIdsForGroup(self._group):
+            info = tracker.getJobInfo(job)
+            stages.update(info.stageIds if info is not None else ())
+        if len(stages) < 2:
+            return 0
+        last = tracker.getStageInfo(max(stages))
+        return 0 if last is None else int(last.numCompletedTasks)
+
+    def cancel(self) -> None:
+        self._context.cancelJobGroup(self._group)
+
+    def end(self) -> None:
+        pass
+
+
+class _RemoteJob:
+    """With a server of Spark Connect: a tag, and what the server tells of its stages."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._tag = f"kafkalog-{uuid.uuid4()}"
+        self._stages: dict[int, int] = {}
+        session.registerProgressHandler(self._hear)  # type: ignore[arg-type] # wider
+
+    def _hear(self, *, stages: Iterable[Any] | None, **_: object) -> None:
+        for stage in stages or ():
+            self._stages[stage.stage_id] = stage.num_completed_tasks
+
+    def begin(self) -> None:
+        self._session.addTag(self._tag)
+
+    def tasks_done(self) -> int:
+        stages = dict(self._stages)
+        return stages[max(stages)] if len(stages) > 1 else 0
+
+    def cancel(self) -> None:
+        self._session.interruptTag(self._tag)
+
+    def end(self) -> None:
+        self._session.removeProgressHandler(self._hear)  # type: ignore[arg-type]

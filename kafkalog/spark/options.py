@@ -1,0 +1,166 @@
+"""The options of the data source, as `spark.read.option(…)` gives them: text.
+
+Their names follow those of Spark's own Kafka source where that has them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kafkalog.errors import UsageError
+from kafkalog.model import Isolation
+from kafkalog.tables.model import SPLIT_SIZE, Bounds, Replicas, Request, TableName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_Member = TypeVar("_Member", bound=StrEnum)
+
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+NAMES: Final = (
+    "path", "paths", "table", "columns", "subscribe", "isolation", "mode", "replicas", "internal",
+    "splitbytes", "maxtimestampdisorderms", "filterpushdown", "maxbytespertrigger",
+    "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode",
+)  # fmt: skip
+
+
+class Mode(StrEnum):
+    """What damage does."""
+
+    PERMISSIVE = "permissive"
+    """It is passed over; the table of defects tells it."""
+    FAILFAST = "failfast"
+    """It ends the job."""
+
+
+class Decode(StrEnum):
+    """What keys and values are."""
+
+    BYTES = "bytes"
+    TEXT = "text"
+
+
+class Start(StrEnum):
+    """Where a stream begins."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What was asked for.
+
+    Attributes:
+        paths: what is read.
+        request: which rows of which table.
+        columns: which columns; None: the usual ones.
+        as_text: whether keys and values are text.
+        mode: what damage does.
+        pushes_filters: whether Spark's filters are looked at before anything is read.
+        bytes_per_trigger: of a stream: how much of the logs a batch covers; None: all there is.
+        fails_on_loss: of a stream: whether it is an error that offsets were deleted unread.
+        from_latest: of a stream: whether it begins where the logs end.
+    """
+
+    paths: tuple[str, ...]
+    request: Request
+    columns: tuple[str, ...] | None
+    as_text: bool
+    mode: Mode
+    pushes_filters: bool
+    bytes_per_trigger: int | None
+    fails_on_loss: bool
+    from_latest: bool
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """What the options say; their names are told apart whatever the case.
+
+    Raises:
+        UsageError: an option is unknown or has a value that it cannot have, or no path is given.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    for name in options:
+        if name.lower() not in NAMES:
+            raise UsageError(f"There is no option {name!r}.", hint=f"There are {', '.join(NAMES)}.")
+    topics = _list(given.get("subscribe"))
+    bounds = Bounds(
+        topics=None if topics is None else frozenset(topics),
+        disorder_ms=_number(given, "maxTimestampDisorderMs"),
+        begin_time=_number(given, "startingTimestamp"),
+        end_time=_number(given, "endingTimestamp"),
+    )
+    size = _number(given, "splitBytes")
+    request = Request(
+        _member(given, "table", TableName.RECORDS),
+        bounds,
+        _member(given, "isolation", Isolation.READ_UNCOMMITTED),
+        _member(given, "replicas", Replicas.ALL),
+        _flag(given, "internal", default=False),
+        SPLIT_SIZE if size is None else size,
+    )
+    return SourceOptions(
+        _paths(given),
+        request,
+        _list(given.get("columns")),
+        _member(given, "decode", Decode.BYTES) == Decode.TEXT,
+        _member(given, "mode", Mode.PERMISSIVE),
+        _flag(given, "filterPushdown", default=False),
+        _number(given, "maxBytesPerTrigger"),
+        _flag(given, "failOnDataLoss", default=True),
+        _member(given, "startingOffsets", Start.EARLIEST) == Start.LATEST,
+    )
+
+
+def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
+    paths: list[str] = []
+    if "path" in given:
+        paths.append(given["path"])
+    if "paths" in given:  # as Spark notes the arguments of load(), and as a user may give them
+        try:
+            several: Any = json.loads(given["paths"])
+        except ValueError:
+            several = None
+        if not isinstance(several, list) or not all(isinstance(one, str) for one in several):
+            raise UsageError("The option paths is a JSON array of texts.")
+        paths += several
+    if not paths:
+        raise UsageError("No path is given.", hint='spark.read.format("kafkalog").load(PATH)')
+    return tuple(path.removeprefix("file://") for path in paths)
+
+
+def _list(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(one.strip() for one in text.split(",") if one.strip())
+
+
+def _member(given: Mapping[str, str], name: str, usual: _Member) -> _Member:
+    text = given.get(name.lower(), usual)
+    kind = type(usual)
+    try:
+        return kind(text.lower())
+    except ValueError:
+        raise UsageError(
+            f"The option {name} cannot be {text!r}.", hint=f"It is one of {', '.join(kind)}."
+        ) from None
+
+
+def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = given.get(name.lower(), str(default))
+    if text.lower() not in ("true", "false"):
+        raise UsageError(f"The option {name} is true or false, not {text!r}.")
+    return text.lower() == "true"
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    digits, unit = (text[:-1], text[-1:].lower()) if text[-1:].isalpha() else (text, "")
+    if not re.fullmatch("[0-9]{1,18}", digits) or unit not in _UNITS:
+        raise UsageError(f"The option {name} is a number, such as 64m, not {text!r}.")
+    return int(digits) * _UNITS[unit]

@@ -1,0 +1,144 @@
+"""Spark SQL over the tables of log directories: each is a view of its name."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.log_dir import open_path
+from kafkalog.spark.job import is_remote
+from kafkalog.spark.source import KafkaLogDataSource
+from kafkalog.tables import TableName
+from kafkalog.tables.schemas import SCHEMAS, table_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a query.
+
+    Attributes:
+        names: of the columns, in order; the same can be there twice.
+        numeric: for each column whether it holds numbers.
+        rows: values of each row: None, numbers, text, bytes, times (UTC, with a zone or none),
+            lists, and dicts for structs and maps. They are fetched as they are asked for.
+    """
+
+    names: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+def run_query(
+    session: SparkSession, query: str, paths: Sequence[str], options: Mapping[str, str]
+) -> Answer:
+    """The answer to a query over the tables of some logs.
+
+    Those tables that it names become temporary views. `records` has the columns of Spark's own
+    Kafka source, and whichever others the query names. What the query has no use for is not read,
+    but over Spark Connect, which does not tell.
+
+    Args:
+        session: of Spark.
+        query: one statement.
+        paths: log directories, partition directories or logs.
+        options: those of the data source.
+
+    Raises:
+        NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
+        UsageError: an option is wrong. Errors of Spark are raised as they are.
+
+    Cost:
+        The rows of one task at a time are in memory here.
+    """
+    for path in paths:
+        open_path(path)
+    session.dataSource.register(KafkaLogDataSource)
+    reader = session.read.format("kafkalog").options(**options)
+    reader = reader.option("paths", json.dumps(list(paths))).option("filterPushdown", "true")
+    for table in TableName:
+        if _names(query, table):
+            _make_view(reader, table, _columns_for(query, table))
+    frame = session.sql(query)
+    if not is_remote(session):
+        for table, columns in _used_columns(frame).items():
+            _make_view(reader, table, columns)
+        frame = session.sql(query)
+    numbers = [_is_number(field.dataType.typeName()) for field in frame.schema.fields]
+    return Answer(tuple(frame.columns), tuple(numbers), _rows(frame))
+
+
+def _make_view(reader: DataFrameReader, table: TableName, columns: Sequence[str]) -> None:
+    reader = reader.option("table", table).option("columns", ",".join(columns))
+    reader.load().createOrReplaceTempView(table)
+
+
+def _columns_for(query: str, table: TableName) -> list[str]:
+    """The columns that a query can mean, in the order of the table."""
+    usual = table_schema(table).names
+    return [*usual, *(
+        name for name in SCHEMAS[table].names if name not in usual and _names(query, name)
+    )]  # fmt: skip
+
+
+def _names(query: str, name: str) -> bool:
+    return re.search(rf"\b{name}\b", query, re.IGNORECASE) is not None
+
+
+def _used_columns(frame: Any) -> dict[TableName, list[str]]:
+    """Of each table the columns that Spark's optimized plan has a use for; one at least."""
+    used: dict[TableName, list[str]] = {}
+    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 # nothing public tells
+    wanted = {one.exprId().id() for one in _each(plan.output())}
+    leaves = []
+    for node in _nodes(plan):
+        wanted |= {one.exprId().id() for one in _each(node.references())}
+        if node.getClass().getSimpleName() == "DataSourceV2ScanRelation":
+            leaves.append(node)
+    for leaf in leaves:
+        name = leaf.relation().options().get("table")
+        if name in list(TableName):
+            columns = used.setdefault(TableName(name), [])
+            found = [one.name() for one in _each(leaf.output()) if one.exprId().id() in wanted]
+            columns += [one for one in found or ["partition"] if one not in columns]
+    return used
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in _each(plan.children()):
+        yield from _nodes(child)
+
+
+def _each(of_scala: Any) -> Iterator[Any]:
+    iterator = of_scala.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def _is_number(kind: str) -> bool:
+    return kind.startswith("decimal") or kind in {
+        "byte", "short", "integer", "long", "float", "double",
+    }  # fmt: skip
+
+
+def _rows(frame: DataFrame) -> Iterator[tuple[Any, ...]]:
+    for row in frame.toLocalIterator(prefetchPartitions=True):
+        yield tuple(_plain(value) for value in row)
+
+
+def _plain(value: Any) -> Any:
+    """Without the types of Spark's own."""
+    if hasattr(value, "asDict"):
+        return {name: _plain(inner) for name, inner in value.asDict().items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return bytes(value) if isinstance(value, bytearray) else value

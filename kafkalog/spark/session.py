@@ -1,0 +1,255 @@
+"""Sessions of Spark: local[*], a cluster, or Spark Connect; made, and ended, in one place.
+
+A session says nothing on stderr: what Spark and Java have to say goes to a file, which is named
+when they fail. Nothing of it is left when the block ends: no process, no file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import tempfile
+import warnings
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.errors import EngineError, KafkaLogError, UsageError
+from kafkalog.spark.environment import environment
+from kafkalog.spark.errors import driver_lost, errors_as_ours, reason_in, spark_error
+from kafkalog.spark.requirements import find_java, require_connect, require_pyspark
+from kafkalog.spark.settings import (
+    check_master,
+    driver_environment,
+    driver_settings,
+    is_connect,
+    is_local,
+)
+from kafkalog.spark.silence import silent_loggers
+from kafkalog.spark.waiting import call_within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from kafkalog.spark.gateway import DriverProcess
+
+CONNECT_TIMEOUT_S: Final = 30.0
+"""How long a master may take to answer, where nothing else is said."""
+
+END_TIMEOUT_S: Final = 15.0
+"""How long a driver may take to end, where nothing else is said."""
+
+_JVM_START_S: Final = 120.0
+_STOP_S: Final = 15.0
+
+
+@contextmanager
+def spark_session(
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    *,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    end_timeout_s: float = END_TIMEOUT_S,
+) -> Iterator[SparkSession]:
+    """A session that ends with the block.
+
+    Where this process has a session with a driver already it is the one, as it is, and it stays:
+    Spark allows for no second one.
+
+    Args:
+        master: `local[*]`, `local[N]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…`
+            (Spark Connect).
+        conf: settings of Spark; they win over ours and those of `spark-defaults.conf`.
+        connect_timeout_s: how long the master may take to answer.
+        end_timeout_s: how long the driver may take to end before it is killed.
+
+    Raises:
+        UsageError: the master or a setting is none; another session is open; also, out of the
+            block, a query that Spark does not understand.
+        UnsupportedError: pyspark or Java is missing or too old, or kafkalog is missing where
+            the tasks run.
+        EngineError: the master does not answer, or Spark failed in the block. The note names
+            the log, which is kept.
+        LimitExceededError: Spark ran out of memory in the block.
+
+    Cost:
+        Some 4 to 8 seconds with a driver of its own. The driver takes `spark.driver.memory`;
+        where nothing is said 3 GiB with local masters, at the most, else 1 GiB.
+    """
+    check_master(master)
+    require_pyspark()
+    conf = dict(conf or {})
+    session = _open_already(master)
+    if session is not None:
+        with errors_as_ours():
+            yield session
+    elif is_connect(master):
+        require_connect()
+        from kafkalog.spark.remote import remote_session
+
+        with (
+            silent_loggers(),
+            errors_as_ours(),
+            remote_session(master, conf, connect_timeout_s) as session,
+        ):
+            yield session
+    else:
+        with _own_driver(master, conf, connect_timeout_s, end_timeout_s) as session:
+            yield session
+
+
+def _open_already(master: str) -> SparkSession | None:
+    """The session with a driver that this process has; None where it has none."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context  # noqa: SLF001 # nothing public tells
+    if context is None:
+        return None
+    there = str(context.master)
+    if there != master and not (is_local(there) and is_local(master)):
+        raise UsageError(
+            f"This process has a session of Spark with {there} already.",
+            hint="One process has one driver: end that session first.",
+        )
+    return SparkSession.builder.getOrCreate()
+
+
+@contextmanager
+def _own_driver(
+    master: str, conf: Mapping[str, str], timeout_s: float, end_timeout_s: float
+) -> Iterator[SparkSession]:
+    from kafkalog.spark.class_archive import archive_options
+    from kafkalog.spark.gateway import DriverProcess, java_options
+
+    java = find_java()
+    if master.startswith("spark://"):
+        _look_for_master(master, timeout_s)
+    with (
+        _directory() as directory,
+        environment(driver_environment(master, conf)),
+        silent_loggers(),
+    ):
+        settings = driver_settings(
+            master, conf, directory, [*java_options(directory), *archive_options(java, conf)]
+        )
+        process = DriverProcess(directory, settings)
+        session = None
+        try:
+            with errors_as_ours():  # some are asked for their text, which the JVM has
+                session = _connected(process, master, timeout_s)
+                yield session
+        except OSError as raised:
+            if process.is_alive:
+                raise
+            raise driver_lost() from raised
+        finally:
+            _end(process, session, end_timeout_s)
+
+
+def _look_for_master(master: str, timeout_s: float) -> None:
+    """Raise where no master of a standalone cluster listens: no need to start a JVM for that."""
+    reason = ""
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        if not re.fullmatch(r"\d{1,5}", port) or not host:
+            raise UsageError(f"{place!r} is no HOST:PORT.", hint="spark://HOST:PORT")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout_s).close()
+        except (OSError, OverflowError) as raised:
+            reason = str(raised)
+        else:
+            return
+    raise EngineError(f"No master of Spark's answers at {master}.", note=f"{reason}.")
+
+
+def _connected(process: DriverProcess, master: str, timeout_s: float) -> SparkSession:
+    """The session of a JVM; the master has to answer in time."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway = process.connect(_JVM_START_S)
+
+    def connect() -> SparkSession:
+        context: Any = SparkContext(gateway=gateway)
+        context._accumulatorServer.handle_error = _pass_over  # noqa: SLF001 # it would print
+        return SparkSession(context)
+
+    limit_s = max(timeout_s, _JVM_START_S) if is_local(master) else timeout_s
+    try:
+        return call_within(limit_s, connect)
+    except TimeoutError:
+        process.kill()
+        raise EngineError(
+            f"{master} did not answer within {limit_s:g} seconds.",
+            note=reason_in(process.log_path),
+            hint="Give it longer with --connect-timeout, or look into the log.",
+        ) from None
+
+
+def _pass_over(*_: object) -> None:
+    """A JVM that dies leaves its sockets in the middle of a word; who waits for it is told."""
+
+
+def _end(process: DriverProcess, session: SparkSession | None, timeout_s: float) -> None:
+    """Stop the session, end the JVM, and make pyspark forget both."""
+    try:
+        if session is not None and process.is_alive:
+            with suppress(Exception):  # of a driver that dies: it is ended below
+                call_within(_STOP_S, session.stop)
+        process.end(timeout_s)
+    finally:
+        process.kill()
+        _forget(session)
+
+
+def _forget(session: Any) -> None:
+    """What pyspark keeps in its classes; else it would go on with the JVM that is no more."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if session is not None:
+        with warnings.catch_warnings(), suppress(Exception):  # what it can still close it closes
+            warnings.simplefilter("ignore", RuntimeWarning)
+            session.sparkContext.stop()
+        with suppress(Exception):  # the first time it stops where the JVM does not answer
+            session.sparkContext.stop()
+    SparkContext._active_spark_context = None  # noqa: SLF001 # pyspark has no other way
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001
+
+
+@contextmanager
+def _directory() -> Iterator[str]:
+    """A directory for one session. After an error of Spark's own the log in it stays."""
+    directory = tempfile.mkdtemp(prefix="kafkalog-spark-")
+    kept = False
+    try:
+        with errors_as_ours():
+            yield directory
+    except KafkaLogError as error:
+        kept = spark_error(error) is not None and _keep_log(directory, error)
+        raise
+    finally:
+        if not kept:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _keep_log(directory: str, error: KafkaLogError) -> bool:
+    """Remove all but the log, and name it in the error; whether there is one."""
+    from kafkalog.spark.gateway import LOG_NAME
+
+    log = os.path.join(directory, LOG_NAME)
+    if isinstance(error, UsageError) or not os.path.exists(log) or not os.path.getsize(log):
+        return False
+    for entry in os.scandir(directory):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        elif entry.name != LOG_NAME:
+            with suppress(FileNotFoundError):
+                os.unlink(entry.path)
+    error.note = f"{error.note} Spark's log: {log}" if error.note else f"Spark's log: {log}"
+    return True

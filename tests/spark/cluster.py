@@ -1,0 +1,234 @@
+"""A real standalone cluster from the pip package: a master, two workers, all on loopback.
+
+Every process is started here, with Java directly, and ended by its number. The processes
+authenticate each other by a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOME = Path(pyspark.__file__).parent
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that lives for seconds only."""
+QUICK = {
+    "spark.driver.extraJavaOptions": QUICK_JVM,
+    "spark.executor.extraJavaOptions": QUICK_JVM,
+}
+REPOSITORY = Path(__file__).parents[2]
+START_S = 60.0
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+_EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that runs.
+
+    Attributes:
+        master: `spark://127.0.0.1:PORT`.
+        secret: what a driver needs to talk to it.
+        directory: logs, and the work directories of the workers.
+        processes: the master, then the workers.
+    """
+
+    master: str
+    secret: str
+    directory: Path
+    processes: tuple[subprocess.Popen[bytes], ...]
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """What a driver has to be set to."""
+        return {
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": self.secret,
+            "spark.executor.memory": "512m",
+            **QUICK,
+        }
+
+    def executors(self) -> list[int]:
+        """The numbers of the executors' processes: children of the workers."""
+        workers = {process.pid for process in self.processes[1:]}
+        return sorted(
+            pid
+            for pid, parent, command in running_processes()
+            if parent in workers and _EXECUTOR in command
+        )
+
+    def kill_an_executor(self) -> int:
+        """End one executor as the kernel would; its worker starts another one."""
+        pid = self.executors()[0]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+
+@contextmanager
+def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
+    """A cluster of workers with one core each; it ends with the block, whatever happens in it."""
+    secret = secrets.token_hex(16)
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    processes = [_start(directory, "master", secret, _MASTER, "--port", str(port))]
+    try:
+        wait_for(directory / "master.log", "I have been elected leader")
+        for number in range(workers):
+            arguments = ["--cores", "1", "--memory", "1g"]
+            arguments += ["--work-dir", str(directory / f"work-{number}"), master]
+            processes.append(_start(directory, f"worker-{number}", secret, _WORKER, *arguments))
+        for number in range(workers):
+            wait_for(directory / f"worker-{number}.log", "Successfully registered with master")
+        yield Cluster(master, secret, directory, tuple(processes))
+    finally:
+        end_all(processes)
+
+
+@contextmanager
+def connect_server(directory: Path, conf: dict[str, str] | None = None) -> Iterator[str]:
+    """A server of Spark Connect with two cores of this machine; the block gets its `sc://…`."""
+    port = free_port()
+    settings = {
+        "spark.master": "local[2]",
+        "spark.ui.enabled": "false",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.local.dir": str(directory),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        **(conf or {}),
+    }
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    options = [word for item in settings.items() for word in ("--conf", "=".join(item))]
+    submit = ["org.apache.spark.deploy.SparkSubmit", *options, "--class", server, "spark-internal"]
+    process = _java(directory, "connect", submit, {"PYTHONPATH": str(REPOSITORY)})
+    try:
+        wait_for(directory / "connect.log", "Spark Connect server started at")
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        end_all([process])
+
+
+def running_processes() -> Iterator[tuple[int, int, bytes]]:
+    """Number, parent and command line of each process of this machine."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                command = (entry / "cmdline").read_bytes()
+            except (OSError, UnicodeDecodeError):
+                continue  # it has ended meanwhile
+            yield int(entry.name), parent, command
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port: int = server.getsockname()[1]
+        return port
+
+
+def wait_for(log: Path, pattern: str, timeout_s: float = START_S) -> None:
+    """Wait until a log has a line."""
+    until = time.monotonic() + timeout_s
+    while not (log.exists() and re.search(pattern, log.read_text(errors="replace"))):
+        assert time.monotonic() < until, f"no {pattern!r} in {log}:\n{log.read_text()[-2000:]}"
+        time.sleep(0.1)
+
+
+def end_all(processes: list[subprocess.Popen[bytes]]) -> None:
+    """End processes, the last one first: a worker ends its executors."""
+    for process in reversed(processes):
+        process.terminate()
+    for process in reversed(processes):
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _start(
+    directory: Path, name: str, secret: str, kind: str, *arguments: str
+) -> subprocess.Popen[bytes]:
+    settings = directory / f"{name}.conf"
+    settings.write_text(
+        "spark.authenticate true\n"
+        f"spark.authenticate.secret {secret}\n"
+        "spark.master.rest.enabled false\n"
+        "spark.master.ui.enabled false\n"
+        "spark.worker.ui.enabled false\n"
+        "spark.ui.enabled false\n"
+    )
+    command = [kind, "--host", "127.0.0.1", "--webui-port", "0"]
+    command += ["--properties-file", str(settings), *arguments]
+    environment = {
+        "PYTHONPATH": str(REPOSITORY),  # the functions of the tests
+        "SPARK_LOCAL_DIRS": str(directory / f"{name}-local"),
+    }
+    return _java(directory, name, command, environment)
+
+
+def _java(
+    directory: Path, name: str, command: list[str], environment: dict[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a class of Spark's."""
+    directory.mkdir(exist_ok=True)
+    opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+    java = [
+        "java",
+        *QUICK_JVM.split(),
+        "-Xmx512m",
+        "-XX:-UsePerfData",
+        f"-Djava.io.tmpdir={directory}",
+        *opened,
+    ]
+    own = {
+        "SPARK_HOME": str(HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_SCALA_VERSION": "2.13",  # what Spark's scripts set
+    }
+    with (directory / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(
+            [*java, "-cp", f"{HOME}/jars/*", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            env={**os.environ, **own, **environment},
+        )
+
+
+_OPENED = (
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+)
+"""What Spark's launcher opens to it on Java 17."""

@@ -1,0 +1,105 @@
+"""A driver in a process of its own: what it is asked comes as JSON on stdin, results go to stdout.
+
+Errors are shown, and the exit status chosen, as the command line does it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kafkalog.errors import KafkaLogError
+from kafkalog.spark import KafkaLogDataSource
+from kafkalog_cli.engines import EngineChoice, EngineName, SparkChoice
+from kafkalog_cli.main import EXIT_INTERRUPTED
+from kafkalog_cli.render.diagnostics import show_error
+from tests.spark import work
+
+REPOSITORY = Path(__file__).parents[2]
+WAIT_S = 120
+
+
+@dataclass
+class Driver:
+    """A driver that runs, and the directory for temporary files that is its own.
+
+    Attributes:
+        temporary: what it leaves there is litter, but for the log after an error of Spark's.
+    """
+
+    process: subprocess.Popen[str]
+    temporary: Path
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for it: exit status, stdout, stderr."""
+        stdout, stderr = self.process.communicate(timeout=WAIT_S)
+        return self.process.returncode, stdout, stderr
+
+    def results(self) -> list[Any]:
+        """What the tasks returned, by number; nothing was said and nothing is left."""
+        status, stdout, stderr = self.end()
+        assert (status, stderr) == (0, "")
+        assert list(self.temporary.iterdir()) == []
+        found: list[Any] = json.loads(stdout)
+        return found
+
+
+def start_driver(
+    temporary: Path, environment: dict[str, str] | None = None, **asked: Any
+) -> Driver:
+    """Start one; `asked` is `master`, `conf`, `work`, `tasks`, `timeout`, `read`."""
+    temporary.mkdir(exist_ok=True)
+    own = {"TMPDIR": str(temporary), "PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "error"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.spark.driver"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, **own, **(environment or {})},
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(asked))
+    process.stdin.close()
+    process.stdin = None  # `communicate` would flush it
+    return Driver(process, temporary)
+
+
+def wait_for_files(directory: Path, count: int) -> None:
+    """Wait until so many tasks of `work.slow` have said that they run."""
+    until = time.monotonic() + WAIT_S
+    while len(list(directory.iterdir())) < count:
+        assert time.monotonic() < until, "the tasks do not begin"
+        time.sleep(0.05)
+
+
+def main() -> int:
+    asked = json.load(sys.stdin)
+    conf = [f"{name}={value}" for name, value in asked.get("conf", {}).items()]
+    spark = SparkChoice(asked["master"], conf, asked.get("timeout", "30s"))
+    try:
+        with EngineChoice(EngineName.SPARK, spark).open(2) as engine:
+            found: list[Any] = list(engine.run(getattr(work, asked["work"]), asked["tasks"]))
+            if "read" in asked:
+                session: Any = engine.session  # type: ignore[attr-defined] # it is Spark's
+                session.dataSource.register(KafkaLogDataSource)
+                frame = session.read.format("kafkalog").load(asked["read"])
+                found.append(frame.groupBy("topic").count().orderBy("topic").collect())
+    except KafkaLogError as error:
+        show_error(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    json.dump(found, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

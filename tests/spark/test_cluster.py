@@ -1,0 +1,54 @@
+"""A real cluster gives what the local engine gives, also when it loses an executor."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from kafkalog.engine import LocalEngine
+from tests.spark import work
+from tests.spark.driver import start_driver, wait_for_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.spark.cluster import Cluster
+
+
+def test_executor_killed_in_mid_job_changes_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    """Its task is done again by another one; results are those of the local engine."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    tasks = [{"number": number, "directory": str(there), "seconds": 0.5} for number in range(6)]
+    driver = start_driver(
+        tmp_path / "tmp", master=cluster.master, conf=cluster.conf, work="slow", tasks=tasks
+    )
+    wait_for_files(there, 3)
+    killed = cluster.kill_an_executor()
+    found = driver.results()
+    assert killed not in cluster.executors()
+    quick = [{**task, "directory": str(here), "seconds": 0} for task in tasks]
+    assert dict(found) == dict(LocalEngine(2).run(work.slow, quick))
+    ran = [int(path.name.partition("-")[0]) for path in there.iterdir()]
+    assert len(ran) > len(set(ran)) == 6, "a task was done twice"
+
+
+def test_wrong_secret_is_told_in_time(cluster: Cluster, tmp_path: Path) -> None:
+    """Spark itself would go on for a minute."""
+    driver = start_driver(
+        tmp_path / "tmp",
+        master=cluster.master,
+        conf={**cluster.conf, "spark.authenticate.secret": "another"},
+        timeout="3s",
+        work="doubled",
+        tasks=[{"number": 1}],
+    )
+    began = time.monotonic()
+    status, stdout, stderr = driver.end()
+    assert (status, stdout) == (3, "")
+    assert time.monotonic() - began < 30
+    assert f"× {cluster.master} did not answer within 3 seconds." in stderr
+    assert "Traceback" not in stderr
+    [kept] = driver.temporary.iterdir()
+    assert [path.name for path in kept.iterdir()] == ["spark.log"]

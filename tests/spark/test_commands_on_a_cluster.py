@@ -1,0 +1,174 @@
+"""`export`, `verify`, `compact` on a real cluster do what they do without, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders import batch, copy_tree, flip, record
+from tests.spark.cluster import REPOSITORY, running_processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.spark.cluster import Cluster
+
+PARTITIONS = 6
+PER_BATCH = 500
+BATCHES = 120
+PER_SEGMENT = 50
+LATER_MS = "1700000600000"
+COMPACT = ("--config", "cleanup.policy=compact", "--high-watermark", "end", "--in-place", "--yes",
+           "--now", LATER_MS)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some 60 MB, one batch of it damaged. The first offset is not part of a checksum."""
+    place = tmp_path_factory.mktemp("cluster-jobs") / "logs"
+    values = [f"{n:04}".encode() * 40 for n in range(PER_BATCH)]
+    one = batch(0, [record(n, b"%d" % (n * 7919), value) for n, value in enumerate(values)])
+    for partition in range(PARTITIONS):
+        directory = place / f"orders-{partition}"
+        directory.mkdir(parents=True)
+        for first in range(0, BATCHES, PER_SEGMENT):
+            numbers = range(first, min(first + PER_SEGMENT, BATCHES))
+            log = b"".join((n * PER_BATCH).to_bytes(8, "big") + one[8:] for n in numbers)
+            if (partition, first) == (5, PER_SEGMENT):
+                log = flip(log, 8 * 5000)
+            (directory / f"{first * PER_BATCH:020}.log").write_bytes(log)
+    (place / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    return place
+
+
+class Job:
+    """A command with its own process, on a cluster."""
+
+    def __init__(self, cluster: Cluster, *words: object) -> None:
+        conf = [text for item in cluster.conf.items() for text in ("--spark-conf", "=".join(item))]
+        line = [sys.executable, "-m", "kafkalog_cli", *map(str, words), "--engine", "spark",
+                "--master", cluster.master, *conf]  # fmt: skip
+        self.process = subprocess.Popen(
+            line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
+        )
+
+    def wait_for(self, is_so: Callable[[], object]) -> None:
+        """Until then; the job is in the middle of its work."""
+        while not is_so():
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.005)
+
+    def end(self) -> tuple[int, str]:
+        """Exit status and stdout; it says nothing else but where configs are not from."""
+        stdout, stderr = self.process.communicate(timeout=180)
+        assert all(line.startswith("note: ") for line in stderr.splitlines()), stderr
+        return self.process.returncode, stdout
+
+    def kill(self) -> None:
+        """As the kernel does."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
+
+
+def rows_of(text: str, place: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.replace(str(place), "").splitlines()]
+
+
+def tree(place: Path) -> dict[str, bytes]:
+    """All files; that which is locked holds nothing. Checkpoints list partitions as they end."""
+    return {
+        str(path.relative_to(place)): (
+            b"".join(sorted(path.read_bytes().splitlines(keepends=True)))
+            if path.parent == place and path.name.endswith("-checkpoint")
+            else path.read_bytes()
+        )
+        for path in sorted(place.rglob("*"))
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def test_verify(cluster: Cluster, log_dir: Path, kafkalog: Callable[..., Any]) -> None:
+    """The same findings in the same order, in pieces, though an executor is killed."""
+    words = ("verify", "--level", "deep", "--format", "ndjson", log_dir)
+    here = kafkalog(*words)
+    job = Job(cluster, *words)
+    job.wait_for(cluster.executors)
+    time.sleep(1)
+    cluster.kill_an_executor()
+    status, stdout = job.end()
+    found = rows_of(stdout, log_dir)
+    assert (status, here.status) == (1, 1)
+    wanted = rows_of(here.stdout.decode(), log_dir)
+    assert [row for row in found if row["type"] != "summary"] == [
+        row for row in wanted if row["type"] != "summary"
+    ]
+    assert any(row.get("reference") == "batch-crc-mismatch" for row in found)
+
+
+@pytest.mark.parametrize("victim", ["executor", "driver"])
+def test_export(
+    cluster: Cluster, log_dir: Path, kafkalog: Callable[..., Any], tmp_path: Path, victim: str
+) -> None:
+    """Killed when the first files are there: the same bytes in the end, and no litter."""
+    words = ("export", log_dir, "--split-size", "4MiB", "--format", "ndjson", "--to")
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert kafkalog(*words, here, "--engine", "local").status == 1
+    job = Job(cluster, *words, there)
+    job.wait_for(lambda: len([*there.rglob("*.parquet")]) >= 2)
+    if victim == "executor":
+        cluster.kill_an_executor()
+    else:
+        job.kill()
+        assert len([*there.rglob("*.parquet")]) < len([*here.rglob("*.parquet")])
+        wait_for_no_executors(cluster)
+        job = Job(cluster, *words, there)
+    status, _ = job.end()
+    assert status == 1
+    assert data(there) == data(here)
+    assert tree(there).keys() == tree(here).keys()
+
+
+def data(lake: Path) -> dict[str, bytes]:
+    """The files that hold rows."""
+    return {name: content for name, content in tree(lake).items() if "topic=" in name}
+
+
+@pytest.mark.parametrize("victim", ["executor", "driver"])
+def test_compact(
+    cluster: Cluster, log_dir: Path, kafkalog: Callable[..., Any], tmp_path: Path, victim: str
+) -> None:
+    """Killed when the first new segments are staged: the same bytes in the end, and no litter."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    shutil.copytree(log_dir, here)
+    shutil.rmtree(here / "orders-5")  # a damaged partition is not compacted
+    assert kafkalog("recover", here, "--in-place", "--yes").status == 0
+    copy_tree(here, there)
+    assert kafkalog("compact", here, *COMPACT).status == 0
+    before = tree(there)
+    job = Job(cluster, "compact", there, *COMPACT)
+    job.wait_for(lambda: [*there.glob("*-delete/*")])
+    if victim == "executor":
+        cluster.kill_an_executor()
+    else:
+        job.kill()
+        wait_for_no_executors(cluster)
+        job = Job(cluster, "compact", there, *COMPACT)
+    status, _ = job.end()
+    assert status == 0
+    assert tree(there) == tree(here) != before
+
+
+def wait_for_no_executors(cluster: Cluster) -> None:
+    """Those of a driver that was killed end when they notice."""
+    until = time.monotonic() + 150  # on two busy processors it takes a minute
+    while cluster.executors():
+        assert time.monotonic() < until, [*running_processes()]
+        time.sleep(0.05)

@@ -1,0 +1,66 @@
+"""Exports by Spark and by threads are the same files; Spark reads them as one table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.export import Writing
+from kafkalog.export.model import FileFormat
+from kafkalog.model import Isolation
+from kafkalog.spark.engine import SparkEngine
+from kafkalog.tables import Request, TableName
+from tests.builders import batch, record, write_log
+from tests.kafkalog.export.exporting import export, files_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STATES = ("codecs", "txn-v0", "crash-1-torn", "compact-1-first-pass", "jbod-live")
+COMMITTED = Request(isolation=Isolation.READ_COMMITTED, split_bytes=1 << 16)
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_both_engines_write_the_same_bytes(
+    spark: Any, corpus_dir: Path, tmp_path: Path, name: str
+) -> None:
+    """Of every file, the manifest among them."""
+    root = corpus_dir / "kafka-4.3" / name
+    is_log_dir = (root / "meta.properties").exists()
+    source = [root] if is_log_dir else sorted(path for path in root.iterdir() if path.is_dir())
+    export(source, tmp_path / "local", COMMITTED)
+    export(source, tmp_path / "spark", COMMITTED, engine=SparkEngine(spark, 2))
+    files = files_of(tmp_path / "local")
+    assert files == files_of(tmp_path / "spark")
+    assert len(files) > 2
+
+
+@pytest.mark.parametrize("table", [TableName.BATCHES, TableName.SEGMENTS, TableName.DEFECTS])
+def test_both_engines_write_the_same_tables(
+    spark: Any, corpus_dir: Path, tmp_path: Path, table: TableName
+) -> None:
+    """As NDJSON, too."""
+    source = [corpus_dir / "kafka-4.3" / "crash-1-torn"]
+    for form in (FileFormat.PARQUET, FileFormat.NDJSON):
+        options = {"request": Request(table), "writing": Writing(form)}
+        export(source, tmp_path / form / "local", **options)
+        export(source, tmp_path / form / "spark", engine=SparkEngine(spark, 2), **options)
+        assert files_of(tmp_path / form / "local") == files_of(tmp_path / form / "spark")
+
+
+def test_spark_reads_the_directory_as_one_table(spark: Any, tmp_path: Path) -> None:
+    """Topics that look like numbers are numbers unless Spark is told to leave them."""
+    for name in ("a.b-0", "a.b-3", "007-0"):
+        write_log(tmp_path / "logs" / name, batch(0, [record(i, b"k", b"v") for i in range(5)]))
+    export(sorted((tmp_path / "logs").iterdir()), tmp_path / "lake")
+    found = spark.read.parquet(str(tmp_path / "lake"))
+    rows = sorted((row["topic"], row["partition"], row["offset"]) for row in found.collect())
+    wanted = [("a.b", 0), ("a.b", 3), ("007", 0)]
+    assert rows == sorted((*place, offset) for place in wanted for offset in range(5))
+    spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+    try:
+        alone = spark.read.parquet(str(tmp_path / "lake" / "topic=007")).select("partition")
+        assert alone.dtypes == [("partition", "string")]
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionColumnTypeInference.enabled")

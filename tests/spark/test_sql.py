@@ -1,0 +1,124 @@
+"""`kafkalog sql`: what it prints, and what it says when a question makes no sense."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.builders import batch, record, write_log
+from tests.conftest import state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+@pytest.fixture
+def ask(kafkalog: Callable[..., Any], spark: SparkSession) -> Callable[..., Any]:
+    """Ask in the session that is there."""
+    master = spark.sparkContext.master
+    return lambda *argv: kafkalog("sql", "--master", master, *argv)
+
+
+def rows_of(result: Any) -> list[dict[str, Any]]:
+    assert (result.status, result.stderr) == (0, "")
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_counts_by_topic_are_those_of_consumers(ask: Any, corpus_dir: Path) -> None:
+    """Over one log directory."""
+    one = state(corpus_dir, "kafka-4.3", "codecs")
+    query = "select topic, count(*) n, count(distinct key) k from records group by topic"
+    found = {row["topic"]: row for row in rows_of(ask("--format", "ndjson", query, one.root))}
+    noted = sorted((one.expected / "records").glob("codec-*.ndjson"))
+    for path in noted:
+        keys = [json.loads(line)["key"] for line in path.read_text().splitlines()]
+        row = found.pop(path.stem.rpartition("-")[0])
+        assert row["n"] == len(keys)
+        assert row["k"] == len({json.dumps(key) for key in keys if key is not None})
+    assert not found
+    assert noted
+
+
+def test_values_of_every_kind(ask: Any, tmp_path: Path) -> None:
+    """Bytes, text, times, null, structs; in each format."""
+    records = [record(0, b"a", b"\xff", headers=[(b"h", None)]), record(1, None, b"ok")]
+    write_log(tmp_path / "orders-0", batch(0, records, base_time=1_700_000_000_123))
+    query = (
+        "select key, value, timestamp, headers, named_struct('x', 1.5D, 'y', double('nan')) s, "
+        "map('k', 1) m, cast(1.10 as decimal(4,2)) d, date'2024-02-29' t "
+        "from records order by offset"
+    )
+    first, second = rows_of(ask("--format", "ndjson", query, tmp_path / "orders-0"))
+    assert first == {
+        "key": "a",
+        "value": {"base64": "/w=="},
+        "timestamp": "2023-11-14T22:13:20.123000Z",
+        "headers": [{"key": "h", "value": None}],
+        "s": {"x": 1.5, "y": "nan"},
+        "m": {"k": 1},
+        "d": "1.10",
+        "t": "2024-02-29",
+    }
+    assert (second["key"], second["value"]) == (None, "ok")
+    as_csv = ask("--format", "csv", "select key, value from records", tmp_path / "orders-0")
+    assert list(csv.reader(io.StringIO(as_csv.stdout.decode()))) == [
+        ["key", "value"], ["a", '{"base64":"/w=="}'], ["", "ok"],
+    ]  # fmt: skip
+    table = ask("select offset, value from records order by 1", tmp_path / "orders-0")
+    assert table.stdout.decode().splitlines() == ["offset  value", "     0  0xff", "     1  ok"]
+
+
+def test_columns_are_there_where_a_query_names_them(ask: Any, corpus_dir: Path) -> None:
+    """`*` stands for those of Spark's own Kafka source and what else is named."""
+    log = state(corpus_dir, "kafka-4.3", "codecs").root / "codec-lz4-0"
+    (row,) = rows_of(ask("--format", "ndjson", "select * from records where offset = 5", log))
+    assert list(row) == [
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
+    ]  # fmt: skip
+    query = "select compression, count(*) n from records group by compression"
+    assert rows_of(ask("--format", "ndjson", query, log)) == [{"compression": "lz4", "n": 2000}]
+    query = "from batches |> where not crc_valid |> aggregate count(*) as n"
+    assert rows_of(ask("--format", "ndjson", query, log)) == [{"n": 0}]
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "words"),
+    [
+        (("select nothing from records", "LOG"), 2, "nothing"),
+        (("selct 1", "LOG"), 2, "Syntax error"),
+        (("select 1 from elsewhere", "LOG"), 2, "elsewhere"),
+        (("select 1 a, 2 a", "LOG", "--format", "ndjson"), 2, "Two columns have the name 'a'"),
+        (("select 1", "/no/such/place"), 3, "no such file"),
+        (("select raise_error('ab' || 'cd')", "LOG"), 3, "abcd"),
+    ],
+)
+def test_what_makes_no_sense_is_told_in_a_few_lines(
+    ask: Any, tmp_path: Path, argv: tuple[str, ...], status: int, words: str
+) -> None:
+    write_log(tmp_path / "orders-0", batch(0, [record(0, b"a")]))
+    result = ask(*(str(tmp_path / "orders-0") if word == "LOG" else word for word in argv))
+    assert (result.status, result.stdout) == (status, b"")
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) <= 4
+
+
+def test_a_value_of_half_a_gigabyte(ask: Any, tmp_path: Path) -> None:
+    """Passes through the default driver: the limits are those of Spark's memory."""
+    value = bytes(range(256)) * (2 << 20)
+    write_log(
+        tmp_path / "big-0", batch(0, [record(0, b"k", value)]), batch(1, [record(0, b"k", b"x")])
+    )
+    query = "select length(value) n, md5(value) m from records order by offset"
+    first, second = rows_of(ask("--format", "ndjson", query, tmp_path / "big-0"))
+    # What md5sum says of these bytes.
+    assert first == {"n": 1 << 29, "m": "31077c1c4e040c748ac6aee4d1723b5e"}
+    assert second["n"] == 1

@@ -1,0 +1,139 @@
+"""Streams follow logs that grow, and give every record exactly once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from kafkalog.spark import KafkaLogDataSource
+from tests.builders import batch, record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _registered(spark: SparkSession) -> None:
+    spark.dataSource.register(KafkaLogDataSource)
+
+
+class Growing:
+    """A log directory with two partitions, and a query that copies their records to Parquet."""
+
+    def __init__(self, spark: SparkSession, place: Path, **options: object) -> None:
+        self._spark = spark
+        self.log_dir = place / "logs"
+        self._copy, self._checkpoint = place / "copy", place / "checkpoint"
+        self.options = options
+        self.written: list[tuple[str, int]] = []
+        self._ends = {"orders-0": 0, "orders-1": 0}
+        for name in self._ends:
+            (self.log_dir / name).mkdir(parents=True)
+        (self.log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+
+    def append(self, partition: str, count: int, *, segment: int = 0, torn: int = 0) -> None:
+        """A broker's appends: batches of three records; of the last one only a part so far."""
+        log = self.log_dir / partition / f"{segment:020}.log"
+        data = b""
+        for _ in range(count):
+            start = self._ends[partition]
+            values = [record(n, b"k", f"{partition} {start + n}".encode()) for n in range(3)]
+            data += batch(start, values)
+            self.written += [(partition, start + n) for n in range(3)]
+            self._ends[partition] += 3
+        with log.open("ab") as file:
+            file.write(data[: len(data) - torn])
+
+    def complete(self, partition: str, torn: int, *, segment: int = 0) -> None:
+        """The rest of the last batch."""
+        log = self.log_dir / partition / f"{segment:020}.log"
+        start = self._ends[partition] - 3
+        values = [record(n, b"k", f"{partition} {start + n}".encode()) for n in range(3)]
+        with log.open("ab") as file:
+            file.write(batch(start, values)[-torn:])
+
+    def run(self) -> list[Any]:
+        """Copy what is there now, in a query of its own; what it said of its progress."""
+        reader = self._spark.readStream.format("kafkalog")
+        for name, value in self.options.items():
+            reader = reader.option(name, str(value))
+        query = (
+            reader.load(str(self.log_dir))
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(self._checkpoint))
+            .trigger(availableNow=True)
+            .start(str(self._copy))
+        )
+        query.awaitTermination()
+        return list(query.recentProgress)
+
+    def copied(self) -> list[tuple[str, int]]:
+        rows = self._spark.read.parquet(str(self._copy)).collect()
+        for row in rows:
+            assert row.value == f"{row.topic}-{row.partition} {row['offset']}".encode()
+        return sorted((f"{row.topic}-{row.partition}", row["offset"]) for row in rows)
+
+
+def test_every_record_once_while_a_log_grows(spark: SparkSession, tmp_path: Path) -> None:
+    """Appended, torn for a moment, rolled; each query goes on where the last one ended."""
+    logs = Growing(spark, tmp_path)
+    logs.append("orders-0", 20)
+    logs.append("orders-1", 5)
+    logs.run()
+    assert logs.copied() == sorted(logs.written)
+    logs.append("orders-0", 4, torn=10)
+    logs.run()
+    assert logs.copied() == sorted(set(logs.written) - {("orders-0", n) for n in (69, 70, 71)})
+    logs.complete("orders-0", 10)
+    logs.append("orders-0", 7, segment=72)
+    logs.run()
+    logs.run()
+    assert logs.copied() == sorted(logs.written)
+
+
+def test_a_batch_covers_about_as_many_bytes_as_wanted(spark: SparkSession, tmp_path: Path) -> None:
+    """Of an indexed log; the last batch ends where the logs did when the query began."""
+    logs = Growing(spark, tmp_path, maxBytesPerTrigger=20_000)
+    for segment in range(6):
+        logs.append("orders-0", 100, segment=segment * 300)
+    size = sum(path.stat().st_size for path in logs.log_dir.glob("*/*.log"))
+    progress = logs.run()
+    assert logs.copied() == sorted(logs.written)
+    numbers = [one["numInputRows"] for one in progress if one["numInputRows"]]
+    assert sum(numbers) == 1800
+    assert len(numbers) >= size // 40_000
+
+
+def test_records_that_were_deleted_unread_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    """Unless the user says that what is there is enough."""
+    logs = Growing(spark, tmp_path)
+    logs.append("orders-0", 3)
+    logs.run()
+    logs.append("orders-0", 3)
+    logs.append("orders-0", 3, segment=18)
+    (logs.log_dir / "orders-0" / f"{0:020}.log").unlink()
+    with pytest.raises(StreamingQueryException, match="Offsets 9 to 27 are wanted"):
+        logs.run()
+    logs.options["failOnDataLoss"] = "false"
+    logs.run()
+    assert logs.copied() == [("orders-0", n) for n in (*range(9), *range(18, 27))]
+
+
+def test_a_stream_can_begin_at_the_end(spark: SparkSession, tmp_path: Path) -> None:
+    logs = Growing(spark, tmp_path, startingOffsets="latest")
+    logs.append("orders-0", 3)
+    logs.run()
+    logs.append("orders-0", 2)
+    logs.run()
+    assert logs.copied() == [("orders-0", n) for n in range(9, 15)]
+
+
+def test_only_what_is_in_order_can_be_followed(spark: SparkSession, tmp_path: Path) -> None:
+    logs = Growing(spark, tmp_path, table="segments")
+    logs.append("orders-0", 1)
+    with pytest.raises(StreamingQueryException, match="cannot be followed: only records, batches"):
+        logs.run()
