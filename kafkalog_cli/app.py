@@ -18,6 +18,9 @@ _COMMANDS: Final = {
     "lookup-offset": "Find a record by offset or time, as the broker does.",
     "verify": "Check log directories, partitions or files.",
     "explain": "Say what a finding means and what to do.",
+    "export": "Write records or other tables as Parquet, CSV and the like.",
+    "profile": "Count what partitions and topics hold.",
+    "sql": "Ask questions in Spark SQL.",
     "salvage": "Copy every sound batch past any damage into a new log.",
     "recover": "Do what a broker's unclean start would, before it.",
     "rebuild-index": "Make indexes anew from the log.",
@@ -27,6 +30,7 @@ _COMMANDS: Final = {
     "audit-compaction": "Prove that a log is correctly compacted.",
     "simulate-roll": "Say where segments would end under given configs.",
     "compact": "Compact partitions as a broker's cleaner does.",
+    "spark-warmup": "Make sessions of Spark start faster.",
 }
 """Name to summary; `a-b` is the function `a_b` in the module of that name."""
 

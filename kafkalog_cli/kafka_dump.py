@@ -22,6 +22,7 @@ from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import open_path
 from kafkalog.model import Batch, Defect
 from kafkalog.names import FileKind, parse_file_name
+from kafkalog.places import is_object, settle
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import crc_defects, defect_of
 from kafkalog.records import decode_records
@@ -62,7 +63,7 @@ class KafkaDump:
 
     def dump(self, path: str) -> None:
         """Print one file; damage and missing files are reported, not raised."""
-        path = text.java_path(path)
+        path = settle(path) if is_object(path) else text.java_path(path)
         text.put_line(f"Dumping {path}")
         suffix = os.path.basename(path).rpartition(".")[2] if "." in path else ""
         printers = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import NotAKafkaFileError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
 from kafkalog.names import FileKind, FileState
+from kafkalog.places import require_local
 from kafkalog.runs import Run
 from kafkalog.runs.requirements import log_dir_around, require_no_backup
 from kafkalog.storage import LogDirLock
@@ -94,6 +95,7 @@ def segment_at(path: str) -> int | None:
 
 def target_at(path: str, *, of_log: bool = False) -> LogDir | PartitionDir:
     """What is at a path; raises as `maintenance`."""
+    require_local(path)
     target = open_path(path)
     if not isinstance(target, FileEntry):
         return target

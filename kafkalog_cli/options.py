@@ -21,7 +21,7 @@ PathsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH",
-        help="Log directory, partition directory or file.",
+        help="Log directory, partition directory or file; s3://…, gs://… or abfs://…, too.",
         show_default=False,
     ),
 ]

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog_cli.engines import (
+    ConnectTimeoutOption,
+    EngineChoice,
+    EngineName,
+    MasterOption,
+    SparkChoice,
+    SparkConfOption,
+)
 from kafkalog_cli.options import (
     BackupOption,
     ConfigOption,
@@ -27,15 +37,18 @@ from kafkalog_cli.options import (
 from kafkalog_cli.render.writer import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from kafkalog.compaction import Candidate, CompactionRequest
+    from kafkalog.compaction import Candidate, Compaction, CompactionRequest
     from kafkalog.configs import LogDirConfigs
+    from kafkalog.engine import Engine
+    from kafkalog.errors import KafkaLogError
     from kafkalog.log_dir import LogDir, PartitionDir
     from kafkalog.runs import Run
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.compactions import Shown
+    from kafkalog_cli.render.progress import ByteProgress
     from kafkalog_cli.render.writer import Writer
 
 
@@ -88,6 +101,20 @@ def compact(
         bool,
         typer.Option("--allow-old-formats", help="Make batches of magic 2 of magic 0 and 1."),
     ] = False,
+    engine: Annotated[
+        EngineName,
+        typer.Option("--engine", help="What compacts: this process, or tasks of Spark."),
+    ] = EngineName.LOCAL,
+    master: MasterOption = "local[*]",
+    spark_conf: SparkConfOption = None,
+    connect_timeout: ConnectTimeoutOption = "30s",
+    task_memory: Annotated[
+        str,
+        typer.Option(
+            "--task-memory", metavar="SIZE",
+            help="Of Spark: for the keys of a partition; more keys are split among tasks.",
+        ),
+    ] = "1GiB",
     now: NowOption = None,
     form: FormatOption = Format.TABLE,
     exact: ExactOption = False,
@@ -106,10 +133,18 @@ def compact(
     segments or the new ones, whole. With --backup the old ones are kept: the same command goes on
     where it was stopped, and `kafkalog undo` takes it all back.
 
+    With --engine spark a task for each partition judges it and writes its new segments beside the
+    old ones, in a directory of the log directory; this process alone compares them with their
+    checksums and swaps them in. Workers must see the same files under the same paths, as the same
+    user. A partition with more keys than --task-memory holds has a task for each bucket of keys,
+    and one for each new segment. What tasks had ended when a run was killed is not done again by
+    the next one with the same --now, or, within a day, without one.
+
     \b
     kafkalog compact /var/lib/kafka
     kafkalog compact orders-0 --config cleanup.policy=compact
     kafkalog compact /var/lib/kafka --in-place --yes --backup before-compaction
+    kafkalog compact /var/lib/kafka --engine spark
     """
     from kafkalog.compaction import CompactionRequest, working_copy
     from kafkalog.configs import ConfigSources
@@ -125,8 +160,12 @@ def compact(
         raise UsageError("Either the log is changed, or a copy is made.", hint="Drop one of both.")
     if not 0 < load_factor <= 1:
         raise UsageError("A load factor lies above 0 and is at most 1.")
+    target = target_at(path)
+    clock = parse_time(now if now is not None else "-0s")
+    if engine == EngineName.SPARK and in_place and now is None:
+        clock = _clock_to_go_on_with(target, clock)
     request = CompactionRequest(
-        now_ms=parse_time(now if now is not None else "-0s"),
+        now_ms=clock,
         map_memory=None if map_memory is None else parse_size(map_memory),
         load_factor=load_factor,
         high_watermark=parse_high_watermark(high_watermark),
@@ -139,30 +178,59 @@ def compact(
         parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
     outcome = Outcome()
-    command = _Command(request, form, outcome, take_all=take_all, exact=exact, quiet=quiet)
-    target = target_at(path)
     _require_one_partition(target, request)
-    if to is None:
-        with maintenance(path, "compact", in_place=in_place, backup=backup) as held:
-            command.run(held, configs_at(held.target, sources, outcome), yes=yes)
-    else:
-        configs = configs_at(target, sources, outcome)
-        with working_copy(target, to) as copy, Run(copy.path) as run:
-            place = copy if isinstance(target, LogDir) else copy.partitions[0]
-            command.run(Maintenance(place, copy.path, run), configs, yes=True)
+    choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet))
+    with ExitStack() as held:
+        command = _Command(
+            request, form, outcome, _opening(held, choice),
+            parse_size(task_memory), take_all=take_all, exact=exact, quiet=quiet,
+        )  # fmt: skip
+        if to is None:
+            place = held.enter_context(
+                maintenance(path, "compact", in_place=in_place, backup=backup)
+            )
+            command.run(place, configs_at(place.target, sources, outcome), yes=yes)
+        else:
+            configs = configs_at(target, sources, outcome)
+            copy = held.enter_context(working_copy(target, to))
+            run = held.enter_context(Run(copy.path))
+            copied = copy if isinstance(target, LogDir) else copy.partitions[0]
+            command.run(Maintenance(copied, copy.path, run), configs, yes=True)
     return outcome.status
+
+
+def _opening(held: ExitStack, choice: EngineChoice) -> Callable[[], Engine] | None:
+    """What opens the engine when there is work for it; None: the work is done in this process."""
+    if choice.name == EngineName.LOCAL:
+        return None
+    return cache(lambda: held.enter_context(choice.open(partitions=0)))
+
+
+def _clock_to_go_on_with(target: LogDir | PartitionDir, now_ms: int) -> int:
+    """That of a run that was killed, else the one that is given."""
+    from kafkalog.compaction import clock_of_stopped_run
+    from kafkalog_cli.render.diagnostics import show_note
+
+    stopped = clock_of_stopped_run(target, now_ms)
+    if stopped is None:
+        return now_ms
+    show_note(f"going on with a run that was killed, with its clock: --now {stopped}")
+    return stopped
 
 
 class _Command:
     """One run of the command."""
 
     def __init__(
-        self, request: CompactionRequest, form: Format, outcome: Outcome, *,
+        self, request: CompactionRequest, form: Format, outcome: Outcome,
+        engine: Callable[[], Engine] | None, task_memory: int, *,
         take_all: bool, exact: bool, quiet: bool,
     ) -> None:  # fmt: skip
         self._request = request
         self._form = form
         self._outcome = outcome
+        self._engine = engine
+        self._task_memory = task_memory
         self._take_all = take_all
         self._exact = exact
         self._quiet = quiet
@@ -237,23 +305,36 @@ class _Command:
         self, candidates: list[Candidate], run: Run | None, *, is_one: bool
     ) -> Iterator[Shown]:
         """Partition after partition; one that was named stops the command with its error."""
-        from kafkalog.compaction import compact_partition
         from kafkalog.errors import KafkaLogError
         from kafkalog_cli.render.compactions import Shown
         from kafkalog_cli.render.progress import byte_progress
 
         read = [one.partition for one in candidates if one.skip is None] * 3
         with byte_progress(read, enabled=not self._quiet) as progress:
-            for candidate in candidates:
-                try:
-                    found = compact_partition(candidate, self._request, run, progress)
-                except KafkaLogError as error:
-                    if is_one:
-                        raise
-                    self._outcome.error(error)
-                    yield Shown(candidate.partition, None, error)
-                else:
+            for candidate, found in self._compacted(candidates, run, progress):
+                if not isinstance(found, KafkaLogError):
                     yield Shown(candidate.partition, found)
+                elif is_one:
+                    raise found
+                else:
+                    self._outcome.error(found)
+                    yield Shown(candidate.partition, None, found)
+
+    def _compacted(
+        self, candidates: list[Candidate], run: Run | None, progress: ByteProgress | None
+    ) -> Iterator[tuple[Candidate, Compaction | KafkaLogError]]:
+        """Each partition with what came of it."""
+        from kafkalog.compaction import compact_partition, compact_partitions
+        from kafkalog.errors import KafkaLogError
+
+        if self._engine is not None and any(one.skip is None for one in candidates):
+            yield from compact_partitions(candidates, self._request, self._engine(), run, progress)
+            return
+        for candidate in candidates:
+            try:
+                yield candidate, compact_partition(candidate, self._request, run, progress)
+            except KafkaLogError as error:
+                yield candidate, error
 
 
 def _require_one_partition(target: LogDir | PartitionDir, request: CompactionRequest) -> None:

@@ -139,7 +139,7 @@ def lookup_offset(
                 writer.defect(
                     make_defect(
                         "lookup-index-mismatch",
-                        partition_dir,
+                        log.partition.path,
                         f"With indexes {found.query} is at offset {found.offset}, by scanning at "
                         f"offset {control.offset}.",
                     )

@@ -45,6 +45,7 @@ def salvage(
     kafkalog salvage orders-0 --to rescued --dry-run
     """
     from kafkalog.log_dir import open_path
+    from kafkalog.places import require_local
     from kafkalog.salvage import salvage as run_salvage
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.diagnostics import show_note
@@ -52,6 +53,7 @@ def salvage(
     from kafkalog_cli.render.salvaged import SalvageWriter, print_totals, read_manifest
 
     outcome = Outcome()
+    require_local(path)
     target = open_path(path)
     passes = 1 if dry_run else 2  # the copies are read again
     with SalvageWriter(form, outcome.defect) as writer:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog import places
 from kafkalog_cli.options import (
     ConfigOption,
     ExactOption,
@@ -126,7 +127,7 @@ def _partitions(
         for partition in partitions:
             if not partition.segments:
                 continue
-            path = os.path.dirname(os.path.abspath(partition.path))
+            path = os.path.dirname(places.absolute(partition.path))
             try:
                 if path not in log_dirs:
                     log_dirs[path] = sources.in_log_dir(path)

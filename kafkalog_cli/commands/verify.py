@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.errors import UsageError
 from kafkalog.model import Level, Severity
+from kafkalog_cli.engines import (
+    ConnectTimeoutOption,
+    EngineChoice,
+    EngineName,
+    MasterOption,
+    SparkChoice,
+    SparkConfOption,
+)
 from kafkalog_cli.options import (
     PathsArgument,
     QuietOption,
@@ -20,9 +29,10 @@ from kafkalog_cli.options import (
 from kafkalog_cli.render.writer import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from kafkalog.check.schedule import Sample
+    from kafkalog.check.elsewhere import Elsewhere
+    from kafkalog.check.schedule import Sample, Schedule
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.findings import Report, RunFacts, Target
     from kafkalog_cli.render.progress import ByteProgress
@@ -90,7 +100,8 @@ def verify(
             "--threads",
             metavar="N",
             min=1,
-            help="How many check beside the one that reads; without it one a processor, up to 8.",
+            help="How many check beside the one that reads; without it one a processor, up to 8; "
+            "with Spark: in each task, without it 1.",
         ),
     ] = None,
     no_cache: Annotated[
@@ -102,7 +113,9 @@ def verify(
     rate_limit: Annotated[
         str | None,
         typer.Option(
-            "--rate-limit", metavar="SIZE", help="Read at most so many bytes a second: 50MiB."
+            "--rate-limit",
+            metavar="SIZE",
+            help="Read at most so many bytes a second: 50MiB; with Spark: all its tasks together.",
         ),
     ] = None,
     fail_on: Annotated[
@@ -114,6 +127,17 @@ def verify(
             "--format", help="How findings are written: a listing, or a report at the end of a run."
         ),
     ] = ReportFormat.TABLE,
+    engine: Annotated[
+        EngineName,
+        typer.Option(
+            "--engine",
+            help="spark: the partitions are checked by tasks of Spark, wherever they run. Each "
+            "worker reads the log directories itself: under the same paths as here.",
+        ),
+    ] = EngineName.LOCAL,
+    master: MasterOption = "local[*]",
+    spark_conf: SparkConfOption = None,
+    connect_timeout: ConnectTimeoutOption = "30s",
     quiet: QuietOption = False,
 ) -> int:
     """Check the invariants of log directories, partitions or files.
@@ -128,6 +152,7 @@ def verify(
     kafkalog verify --no-cache --rate-limit 50MiB --level deep /var/lib/kafka
     kafkalog verify --max-duration 10m --state verify.state /var/lib/kafka
     kafkalog verify --format junit --fail-on damage /var/lib/kafka
+    kafkalog verify --engine spark --master spark://host:7077 /var/lib/kafka
     """
     from kafkalog.check.schedule import Schedule
     from kafkalog.check.verify import Verification
@@ -137,6 +162,9 @@ def verify(
     from kafkalog_cli.render.findings import RunFacts
     from kafkalog_cli.render.progress import byte_progress
 
+    if engine == EngineName.SPARK:
+        _refuse_one_process({"--state": state, "--max-duration": max_duration})
+    choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet))
     rate = None if rate_limit is None else parse_rate(rate_limit)
     duration_s = None if max_duration is None else parse_duration(max_duration)
     chosen = _sample(sample, seed)
@@ -147,10 +175,11 @@ def verify(
     schedule = Schedule(targets, level, sample=chosen, history=history, duration_s=duration_s)
     failing = list(Severity)[: list(Severity).index(fail_on) + 1]
     with (
-        byte_progress(targets, enabled=not quiet) as progress,
+        byte_progress(targets, enabled=not quiet and engine == EngineName.LOCAL) as progress,
         reading(rate_limit=rate, leaves_cache=no_cache),
+        _elsewhere(choice, schedule, (threads, rate, no_cache)) as elsewhere,
     ):
-        run = Verification(level, progress, schedule=schedule, threads=threads)
+        run = Verification(level, progress, schedule=schedule, threads=threads, elsewhere=elsewhere)
         facts = RunFacts(run, schedule, failing, outcome.errors, started_ms)
         try:
             _check(facts, _make_report(form, targets, progress, outcome), outcome, progress)
@@ -158,6 +187,34 @@ def verify(
             if history is not None and state is not None:
                 write_history(history, state, targets)
     return outcome.status
+
+
+@contextmanager
+def _elsewhere(
+    choice: EngineChoice, schedule: Schedule, manner: tuple[int | None, int | None, bool]
+) -> Iterator[Elsewhere | None]:
+    """Who walks over the partitions: None where this process does."""
+    if choice.name == EngineName.LOCAL:
+        yield None
+        return
+    from kafkalog.check.on_engine import WalkedByTasks
+    from kafkalog.check.tasks import Manner
+
+    threads, rate, no_cache = manner
+    with choice.open(partitions=0) as opened:
+        share = None if rate is None else max(1, rate // opened.workers)
+        with WalkedByTasks(opened, schedule, Manner(threads or 1, share, no_cache)) as elsewhere:
+            yield elsewhere
+
+
+def _refuse_one_process(options: dict[str, str | None]) -> None:
+    """Raise where an option is given that is about the order of work in one process."""
+    for name, value in options.items():
+        if value is not None:
+            raise UsageError(
+                f"{name} is for a run without Spark, which begins one segment after the other.",
+                hint="Leave it out, or take --engine local.",
+            )
 
 
 def _check(
@@ -215,7 +272,6 @@ def _make_report(
 def _sample(share: str | None, seed: int | None) -> Sample | None:
     """The sample that was asked for; without a seed it is that of the day."""
     from kafkalog.check.schedule import Sample
-    from kafkalog.errors import UsageError
 
     if share is None:
         if seed is not None:

@@ -6,6 +6,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from kafkalog import places
 from kafkalog.compaction import Dropped, Skip, Tally
 from kafkalog_cli.render.configs import (
     config_rows,
@@ -206,4 +207,4 @@ def _left_overs(shown: Shown) -> list[str]:
 
 
 def _name(partition: PartitionDir) -> str:
-    return os.path.basename(os.path.abspath(partition.path))
+    return os.path.basename(places.absolute(partition.path))

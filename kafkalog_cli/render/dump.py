@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from kafkalog import places
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
 from kafkalog.model import Batch, Defect, Record
@@ -209,7 +210,7 @@ def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
     """How records below a path are to be decoded, by the name of the topic."""
     from kafkalog.payloads import PayloadKind, payload_kind
 
-    path = os.path.abspath(path)
+    path = places.absolute(path)
     if os.path.basename(path) == "bootstrap.checkpoint":
         return PayloadKind("cluster-metadata")
     name = parse_directory_name(os.path.basename(os.path.dirname(path) if is_file else path))

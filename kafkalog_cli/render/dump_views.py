@@ -115,7 +115,7 @@ def decoded(kind: PayloadKind, record: Record) -> Row:
     """The decoded key and value of an internal topic's record; null where they could not be."""
     from kafkalog.payloads import decode
 
-    result = decode(kind, record)
+    result = decode(kind, record.key, record.value)
     return {"key": result.key, "value": result.value, "error": result.error}
 
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
+from kafkalog import places
 from kafkalog.model import Level, Severity
 from kafkalog_cli.render.rows import Row, defect_row
 from kafkalog_cli.render.text import printable, size_cell
@@ -179,7 +180,7 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
     said: dict[str, list[str]] = {}
     lines = []
     for start in starts:
-        name = os.path.basename(os.path.abspath(start.path))
+        name = os.path.basename(places.absolute(start.path))
         if start.verdict != Verdict.NOTHING:
             lines.append(f"next start: {name}: {start.detail}")
             for assumption in start.assumptions:

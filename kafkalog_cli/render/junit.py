@@ -6,7 +6,6 @@ GitLab make of it. A test case fails from the severity of `--fail-on` on; the te
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import sys
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from xml.etree import ElementTree as ET
 
 from kafkalog.model import Severity
+from kafkalog.places import absolute
 from kafkalog_cli.render.findings import summary_lines
 from kafkalog_cli.render.places import Places
 from kafkalog_cli.render.text import printable
@@ -77,7 +77,7 @@ def _add_suite(root: ET.Element, path: str, places: Sequence[Place], facts: RunF
     values = {"levels": ", ".join(facts.levels), "exit_status": str(facts.status)}
     for name, value in values.items():
         ET.SubElement(properties, "property", name=name, value=value)
-    put_off = {os.path.abspath(name) for name in facts.verification.put_off}
+    put_off = {absolute(name) for name in facts.verification.put_off}
     failures = skipped = 0
     below: list[str] = []
     for place in places:
@@ -87,7 +87,7 @@ def _add_suite(root: ET.Element, path: str, places: Sequence[Place], facts: RunF
         if fatal:
             failures += 1
             _add_failure(case, place)
-        elif os.path.abspath(place.path) in put_off:
+        elif absolute(place.path) in put_off:
             skipped += 1
             ET.SubElement(case, "skipped", message="The time was up before all was checked.")
         if not fatal:

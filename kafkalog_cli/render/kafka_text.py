@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.java_text import java_text
+from kafkalog.places import is_object
 from kafkalog_cli.render.rows import compression_name
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ def java_path(path: str) -> str:
 
 def absolute_path(path: str) -> str:
     """The path as `File.getAbsolutePath` gives it."""
-    return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+    is_absolute = os.path.isabs(path) or is_object(path)
+    return path if is_absolute else os.path.join(os.getcwd(), path)
 
 
 def _optional(value: int | None) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kafkalog import places
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Places:
 
     def add(self, defect: Defect) -> None:
         """A finding was made."""
-        path = os.path.abspath(defect.path)
+        path = places.absolute(defect.path)
         place = self._places.get(path) or self._places.get(os.path.dirname(path))
         if place is None:
             place = self._add(Place(defect.path, self._target_of(path)))
@@ -75,9 +76,9 @@ class Places:
     def _target_of(self, path: str) -> str:
         """The target above a path; the last one for what concerns the whole run."""
         for target in self._targets:
-            if path.startswith(os.path.join(os.path.abspath(target.path), "")):
+            if path.startswith(os.path.join(places.absolute(target.path), "")):
                 return target.path
         return self._targets[-1].path
 
     def _add(self, place: Place) -> Place:
-        return self._places.setdefault(os.path.abspath(place.path), place)
+        return self._places.setdefault(places.absolute(place.path), place)

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from kafkalog import places
+
 if TYPE_CHECKING:
     from datetime import tzinfo
 
@@ -133,7 +135,7 @@ def left_overs_text(number: int, *, is_done: bool) -> str:
 
 def file_cell(path: str) -> str:
     """A file in a table: its directory's name and its own."""
-    directory = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    directory = os.path.basename(os.path.dirname(places.absolute(path)))
     return os.path.join(directory, os.path.basename(path))
 
 

@@ -1,0 +1,264 @@
+"""`kafkalog export`: records or any other table as files for other programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkalog.errors import NotFoundError, UnreadableError, UsageError
+from kafkalog.export.model import BytesForm, Codec, FileFormat, TableFormat
+from kafkalog.tables.model import Replicas, TableName
+from kafkalog.typed import Framing, TypedColumn, TypedForm
+from kafkalog_cli.engines import (
+    ConnectTimeoutOption,
+    EngineChoice,
+    EngineOption,
+    MasterOption,
+    SparkChoice,
+    SparkConfOption,
+    ThreadsOption,
+)
+from kafkalog_cli.options import (
+    ExactOption,
+    FormatOption,
+    NowOption,
+    PathsArgument,
+    QuietOption,
+    parse_size,
+    parse_time,
+)
+from kafkalog_cli.render.writer import Format
+
+if TYPE_CHECKING:
+    from kafkalog.export import ExportRequest, ExportSummary
+
+
+def export(
+    paths: PathsArgument,
+    to: Annotated[
+        str, typer.Option("--to", metavar="DIR", help="Directory, s3://…, gs://… or abfs://….")
+    ],
+    table: Annotated[TableName, typer.Option(help="Which rows.")] = TableName.RECORDS,
+    columns: Annotated[
+        str | None, typer.Option(metavar="NAME,…", help="Columns; without, the usual ones.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="This topic; repeatable.")
+    ] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option(metavar="N", help="Partitions of this number; repeatable.")
+    ] = None,
+    from_offset: Annotated[int | None, typer.Option(metavar="N", help="First offset.")] = None,
+    to_offset: Annotated[
+        int | None, typer.Option(metavar="N", help="Offset to stop before.")
+    ] = None,
+    from_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Earliest timestamp.")
+    ] = None,
+    to_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Timestamp to stay below.")
+    ] = None,
+    read_committed: Annotated[
+        bool, typer.Option("--read-committed", help="What a read_committed consumer is given.")
+    ] = False,
+    replicas: Annotated[
+        Replicas | None,
+        typer.Option(
+            help="Where several PATHs hold a partition: each copy, or the one that knows most "
+            "(the default for records)."
+        ),
+    ] = None,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Topics of the brokers' own, too.")
+    ] = False,
+    file_format: Annotated[
+        FileFormat, typer.Option("--file-format", help="What the files are.")
+    ] = FileFormat.PARQUET,
+    table_format: Annotated[
+        TableFormat, typer.Option("--table-format", help="What makes them a table.")
+    ] = TableFormat.FILES,
+    codec: Annotated[
+        Codec | None,
+        typer.Option(help="How they are compressed; without, Parquet has snappy, others none."),
+    ] = None,
+    row_group_rows: Annotated[
+        int | None, typer.Option(metavar="N", help="Most rows of a row group (131072).")
+    ] = None,
+    row_group_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="A row group ends there (32MiB).")
+    ] = None,
+    bytes_form: Annotated[
+        BytesForm, typer.Option("--bytes", help="Keys and values in NDJSON and CSV.")
+    ] = BytesForm.BASE64,
+    key: Annotated[
+        TypedForm | None, typer.Option("--key", help="Keys decoded by --key-schema.")
+    ] = None,
+    key_schema: Annotated[
+        str | None, typer.Option(metavar="FILE", help="As --value-schema, of keys.")
+    ] = None,
+    key_message: Annotated[
+        str | None, typer.Option(metavar="NAME", help="As --value-message, of keys.")
+    ] = None,
+    key_framing: Annotated[
+        str, typer.Option(metavar="FRAMING", help="As --value-framing, of keys.")
+    ] = "none",
+    value: Annotated[
+        TypedForm | None, typer.Option("--value", help="Values decoded by --value-schema.")
+    ] = None,
+    value_schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="JSON Schema, Avro schema (.avsc), or what protoc --include_imports -o wrote.",
+        ),
+    ] = None,
+    value_message: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of Protobuf: the message's full name.")
+    ] = None,
+    value_framing: Annotated[
+        str,
+        typer.Option(
+            metavar="FRAMING",
+            help="What precedes the data: none, confluent (five bytes, the id of any schema), or "
+            "confluent:ID for data of that schema alone.",
+        ),
+    ] = "none",
+    split_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="A file has about so many bytes of log.")
+    ] = "64MiB",
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at damage.")] = False,
+    engine: EngineOption = None,
+    master: MasterOption = "local[*]",
+    spark_conf: SparkConfOption = None,
+    connect_timeout: ConnectTimeoutOption = "30s",
+    threads: ThreadsOption = None,
+    form: FormatOption = Format.TABLE,
+    now: NowOption = None,
+    exact: ExactOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Write records, or another table, as files that Spark, DuckDB, pyarrow and others read.
+
+    DIR/topic=NAME/partition=N/ gets the files; topic and partition are in these names, not in the
+    files. DIR/_kafkalog/manifest.json lists every file with its rows, offsets and CRC-32C, and all
+    that decides its bytes: they are the same with every engine. Files appear whole. A run that was
+    interrupted goes on when the same command is given again, also on logs that have grown since:
+    each row is there once. Given again after _SUCCESS, it does nothing; logs that have changed are
+    refused then.
+
+    With --table-format delta the files are a Delta table, too: its log, in DIR/_delta_log, gets one
+    commit when all of them are there. DIR is a local one then.
+
+    With --value and --key there are columns value_decoded and key_decoded, too, of the types that a
+    schema says. What does not decode is null there, and counted; its bytes are in value and key.
+
+    Damage is passed over, listed and told by exit status 1; --fail-fast ends with 6. Values are
+    never held in memory together but those of a row group a file: about three times
+    --row-group-size, or seven times the largest record.
+
+    \b
+    kafkalog export /var/lib/kafka --to lake --engine local
+    kafkalog export orders-0 --to lake --read-committed --from-time -2h --codec zstd
+    kafkalog export /var/lib/kafka --to s3://bucket/lake --topic orders
+    kafkalog export /var/lib/kafka --table batches --to lake --file-format csv --engine local
+    kafkalog export orders-0 --to lake --value json --value-schema examples/order.schema.json
+    """
+    from kafkalog.columnar import rule
+    from kafkalog.export import ExportRequest
+    from kafkalog.export.model import GROUP_ROWS, GROUP_SIZE, Writing
+    from kafkalog.model import Isolation
+    from kafkalog.tables import Bounds, Request
+
+    rule.require_arrow()
+    if replicas is None:
+        replicas = Replicas.BEST if table == TableName.RECORDS else Replicas.ALL
+    isolation = Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED
+    bounds = Bounds(
+        None if not topic else frozenset(topic),
+        None if not partition else frozenset(partition),
+        from_offset,
+        to_offset,
+        None if from_time is None else parse_time(from_time, now),
+        None if to_time is None else parse_time(to_time, now),
+    )
+    writing = Writing(
+        file_format,
+        codec,
+        row_group_rows or GROUP_ROWS,
+        GROUP_SIZE if row_group_size is None else parse_size(row_group_size),
+        bytes_form,
+    )
+    asked = ExportRequest(
+        tuple(paths),
+        Request(table, bounds, isolation, replicas, internal, parse_size(split_size)),
+        None if columns is None else tuple(name.strip() for name in columns.split(",")),
+        writing,
+        _typed("key", key, key_schema, key_message, key_framing)
+        + _typed("value", value, value_schema, value_message, value_framing),
+        table_format,
+    )
+    choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
+    return _tell(_run(asked, to, choice, fail_fast=fail_fast), form, exact=exact)
+
+
+def _typed(
+    source: str, form: TypedForm | None, schema: str | None, message: str | None, framing: str
+) -> tuple[TypedColumn, ...]:
+    """The typed column that the options say; none without `--key` or `--value`."""
+    if form is None:
+        if schema is not None or message is not None or framing != "none":
+            raise UsageError(f"What is --{source}?", hint=f"--{source} json, avro or protobuf")
+        return ()
+    if schema is None:
+        raise UsageError(f"--{source} {form} needs a schema.", hint=f"--{source}-schema FILE")
+    name, colon, number = framing.partition(":")
+    if name not in tuple(Framing) or bool(colon) != number.isdigit() or (colon and name == "none"):
+        raise UsageError(f"{framing!r} is no framing.", hint="none, confluent or confluent:ID")
+    return (
+        TypedColumn(
+            source,
+            form,
+            _contents(schema),
+            message,
+            Framing(name),
+            int(number) if colon else None,
+        ),
+    )
+
+
+def _contents(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError as error:
+        raise NotFoundError("There is no such file.", path=path) from error
+    except OSError as error:
+        raise UnreadableError(f"{error.strerror}.", path=path) from error
+
+
+def _run(asked: ExportRequest, to: str, choice: EngineChoice, *, fail_fast: bool) -> ExportSummary:
+    from kafkalog.export import Export
+
+    with Export(asked, to, fail_fast=fail_fast) as export:
+        if export.missing:
+            splits = [part.splits[0] for part in export.plan.parts]
+            with choice.open(len({(split.topic, split.partition) for split in splits})) as engine:
+                export.run(engine)
+        else:
+            export.run(None)
+        return export.summary()
+
+
+def _tell(summary: ExportSummary, form: Format, *, exact: bool) -> int:
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render.exported import ExportWriter
+
+    outcome = Outcome()
+    with ExportWriter(form, outcome.defect, exact=exact) as writer:
+        writer.write(summary)
+    for part in summary.parts:
+        outcome.fail_if(part.defect_count > 0)
+        for defect in part.defects:
+            outcome.count(defect)
+    return outcome.status

@@ -1,0 +1,150 @@
+"""`kafkalog profile`: what is in partitions and topics, counted."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kafkalog.tables.model import Replicas
+from kafkalog_cli.engines import (
+    ConnectTimeoutOption,
+    EngineChoice,
+    EngineOption,
+    MasterOption,
+    SparkChoice,
+    SparkConfOption,
+    ThreadsOption,
+)
+from kafkalog_cli.options import (
+    BytesOption,
+    ExactOption,
+    PathsArgument,
+    QuietOption,
+    ZoneOption,
+    parse_duration,
+    parse_zone,
+)
+from kafkalog_cli.render.text import BytesFormat
+from kafkalog_cli.render.writer import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.profile import Profile
+    from kafkalog.tables import Request
+
+
+class ProfileFormat(StrEnum):
+    """How profiles are written."""
+
+    TABLE = "table"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+def profile(
+    paths: PathsArgument,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC", help="These topics only; repeatable."),
+    ] = None,
+    read_committed: Annotated[
+        bool, typer.Option("--read-committed", help="Records as a read_committed consumer sees.")
+    ] = False,
+    replicas: Annotated[
+        Replicas,
+        typer.Option("--replicas", help="Where several PATHs hold a partition: the best, or all."),
+    ] = Replicas.BEST,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also the topics that brokers keep for themselves.")
+    ] = False,
+    bucket: Annotated[
+        str,
+        typer.Option(
+            "--bucket", metavar="DURATION", help="Of the histogram of times; doubled where needed."
+        ),
+    ] = "1h",
+    hot_keys: Annotated[
+        int, typer.Option("--hot-keys", metavar="N", min=0, help="How many, at most.")
+    ] = 10,
+    engine: EngineOption = None,
+    master: MasterOption = "local[*]",
+    spark_conf: SparkConfOption = None,
+    connect_timeout: ConnectTimeoutOption = "30s",
+    threads: ThreadsOption = None,
+    form: Annotated[
+        ProfileFormat, typer.Option("--format", help="How profiles are written.")
+    ] = ProfileFormat.TABLE,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="FILE", help="New file for --format parquet.")
+    ] = None,
+    bytes_form: BytesOption = BytesFormat.AUTO,
+    tz: ZoneOption = "UTC",
+    exact: ExactOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Count what is in each partition and topic: records, bytes, codecs, keys, producers, times.
+
+    Counts are exact. How many different keys and producers there are, and which keys are frequent,
+    is estimated where there are many; the objects tell the bounds. DATA is keys, values and headers
+    uncompressed, BATCH how many records and bytes an average batch has; a codec's ratio is data by
+    bytes in the log. Damage is passed over and counted; exit status 1 tells.
+
+    \b
+    kafkalog profile /var/lib/kafka
+    kafkalog profile --format ndjson --bucket 1d orders-0
+    kafkalog profile --engine local --format parquet --to profile.parquet /var/lib/kafka
+    """
+    from kafkalog.columnar import rule
+    from kafkalog.errors import UsageError
+    from kafkalog.model import Isolation
+    from kafkalog.tables import Bounds, Request
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render.profiles import profile_view
+    from kafkalog_cli.render.writer import Writer
+
+    rule.require_arrow()
+    if (to is None) == (form == ProfileFormat.PARQUET):
+        raise UsageError("--format parquet and --to FILE belong together.")
+    request = Request(
+        bounds=Bounds(topics=None if not topic else frozenset(topic)),
+        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
+        replicas=replicas,
+        internal=internal,
+    )
+    choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
+    found = _profiles(paths, request, choice, parse_duration(bucket), hot_keys)
+    outcome = Outcome()
+    outcome.fail_if(any(one.defects for one in found))
+    if to is not None:
+        _write_parquet(found, to)
+        return outcome.status
+    view = profile_view(bytes_form, parse_zone(tz), exact=exact)
+    with Writer(view, Format(form.value), outcome.defect) as writer:
+        for one in found:
+            writer.write(one)
+    return outcome.status
+
+
+def _profiles(
+    paths: list[str], request: Request, choice: EngineChoice, bucket_s: float, hot_keys: int
+) -> list[Profile]:
+    from kafkalog.profile import profile_logs
+    from kafkalog.tables.planning import wanted_partitions
+
+    names = {(one.topic, one.partition) for one in wanted_partitions(paths, request)}
+    with choice.open(len(names)) as engine:
+        bucket_ms = max(round(bucket_s * 1000), 1)
+        return profile_logs(engine, paths, request, bucket_ms=bucket_ms, hot_keys=hot_keys)
+
+
+def _write_parquet(profiles: Sequence[Profile], path: str) -> None:
+    from kafkalog.profile.table import write_parquet
+    from kafkalog.storage import NewFile
+
+    with NewFile(path) as file:
+        write_parquet(profiles, file.file)

@@ -1,0 +1,83 @@
+"""`kafkalog sql`: Spark SQL over the tables of log directories."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Annotated
+
+import typer
+
+from kafkalog.tables.model import Replicas
+from kafkalog_cli.engines import ConnectTimeoutOption, MasterOption, SparkChoice, SparkConfOption
+from kafkalog_cli.options import BytesOption, PathsArgument
+from kafkalog_cli.render.text import BytesFormat
+from kafkalog_cli.render.writer import Format
+
+
+def sql(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="One statement of Spark SQL.")],
+    paths: PathsArgument,
+    read_committed: Annotated[
+        bool, typer.Option("--read-committed", help="Records as a read_committed consumer sees.")
+    ] = False,
+    replicas: Annotated[
+        Replicas,
+        typer.Option("--replicas", help="Where several PATHs hold a partition: all, or the best."),
+    ] = Replicas.ALL,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also the topics that brokers keep for themselves.")
+    ] = False,
+    text: Annotated[
+        bool, typer.Option("--text", help="Keys and values are text (UTF-8), not bytes.")
+    ] = False,
+    master: MasterOption = "local[*]",
+    spark_conf: SparkConfOption = None,
+    connect_timeout: ConnectTimeoutOption = "30s",
+    form: Annotated[Format, typer.Option("--format", help="How rows are written.")] = Format.TABLE,
+    bytes_form: BytesOption = BytesFormat.AUTO,
+) -> int:
+    """Ask questions in Spark SQL about records, batches, indexes, transactions, producers, damage.
+
+    Each table is a view: records, batches, offset_index, time_index, transactions, segments,
+    producers, defects; `describe batches` lists columns. Those of records are key, value, topic,
+    partition, offset, timestamp, timestampType and headers; where a query names them also
+    timestamp_ms, sequence, producer_id, producer_epoch, leader_epoch, is_transactional,
+    compression, magic, batch_base_offset, batch_position, decoded, path and log_dir.
+
+    Filters on topic, partition, offset and timestamp leave what is not wanted unread, as far as
+    indexes tell. Nothing is written. Damage is passed over; the view defects tells it. Needs Java
+    17.
+
+    \b
+    kafkalog sql "select topic, count(*) records from records group by topic" /var/lib/kafka
+    kafkalog sql --text "select key, value from records where offset = 42" orders-0
+    kafkalog sql --format ndjson "select * from defects" /var/lib/kafka
+    """
+    _tell_time_in_utc()
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.render.query import query_view, require_names
+    from kafkalog_cli.render.writer import Writer
+
+    options = {
+        "isolation": "read_committed" if read_committed else "read_uncommitted",
+        "replicas": str(replicas),
+        "internal": str(internal).lower(),
+        "decode": "text" if text else "bytes",
+    }
+    outcome = Outcome()
+    with SparkChoice(master, spark_conf, connect_timeout).open() as session:
+        from kafkalog.spark.query import run_query
+
+        answer = run_query(session, query, paths, options)
+        require_names(answer, form)
+        with Writer(query_view(answer, bytes_form), form, outcome.defect) as writer:
+            for row in answer.rows:
+                writer.write(row)
+    return outcome.status
+
+
+def _tell_time_in_utc() -> None:
+    """pyspark gives times without a zone, in that of the process; some hours are there twice."""
+    os.environ["TZ"] = "UTC"
+    time.tzset()

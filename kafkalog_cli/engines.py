@@ -1,0 +1,134 @@
+"""The options that choose an engine, and the engine they choose."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kafkalog.errors import UsageError
+from kafkalog_cli.options import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.engine import Engine
+
+
+class EngineName(StrEnum):
+    """What runs the tasks of a command."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+EngineOption = Annotated[
+    EngineName | None,
+    typer.Option(
+        "--engine", help="What does the work; without it spark, and local for a single partition."
+    ),
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option("--threads", metavar="N", min=1, help="Of --engine local; else one a processor."),
+]
+MasterOption = Annotated[
+    str,
+    typer.Option(
+        "--master", metavar="URL", help="Of Spark: local[N], spark://…, yarn, k8s://…, sc://…."
+    ),
+]
+SparkConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable."),
+]
+
+
+ConnectTimeoutOption = Annotated[
+    str,
+    typer.Option(
+        "--connect-timeout", metavar="DURATION", help="How long Spark's master may take to answer."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class SparkChoice:
+    """What the options say about Spark."""
+
+    master: str
+    conf: list[str] | None
+    connect_timeout: str
+    quiet: bool = False
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """A `pyspark.sql.SparkSession`, which ends with the block.
+
+        Raises:
+            UsageError: a setting is no NAME=VALUE, or the timeout no duration.
+            KafkaLogError: as `spark_session`.
+        """
+        settings, timeout_s = _settings(self.conf or []), parse_duration(self.connect_timeout)
+        from kafkalog.spark.session import spark_session
+        from kafkalog_cli.render.task_progress import waiting_for
+
+        with ExitStack() as opened:
+            with waiting_for("starting Spark …", enabled=not self.quiet):
+                session = opened.enter_context(
+                    spark_session(self.master, settings, connect_timeout_s=timeout_s)
+                )
+            yield session
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """What the options say about the engine."""
+
+    name: EngineName | None
+    spark: SparkChoice
+    threads: int | None = None
+
+    @contextmanager
+    def open(self, partitions: int) -> Iterator[Engine]:
+        """The engine, which ends with the block.
+
+        Args:
+            partitions: how many are worked on: what concerns a single one never starts Spark,
+                unless that is asked for.
+
+        Raises:
+            KafkaLogError: as `SparkChoice.open`.
+        """
+        name = self.name or (EngineName.SPARK if partitions > 1 else EngineName.LOCAL)
+        if name == EngineName.LOCAL:
+            from kafkalog.engine import LocalEngine
+
+            yield self._shown(LocalEngine(self.threads))
+            return
+        with self.spark.open() as session:
+            from kafkalog.spark.engine import SparkEngine, parallelism_of
+
+            yield self._shown(SparkEngine(session, parallelism_of(session)))
+
+    def _shown(self, engine: Engine) -> Engine:
+        """With progress, where somebody would see it."""
+        if self.spark.quiet or not sys.stderr.isatty():
+            return engine
+        from kafkalog_cli.render.task_progress import ShownEngine
+
+        return ShownEngine(engine)
+
+
+def _settings(conf: list[str]) -> dict[str, str]:
+    settings = {}
+    for text in conf:
+        setting, separator, value = text.partition("=")
+        if not separator or not setting:
+            raise UsageError(f"{text!r} is no setting of Spark.", hint="--spark-conf NAME=VALUE")
+        settings[setting] = value
+    return settings

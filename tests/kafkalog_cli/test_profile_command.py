@@ -1,0 +1,66 @@
+"""`kafkalog profile`: its forms and its words."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from tests.builders import BASE_TIME, batch, flip, record, write_log
+from tests.conftest import state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def test_a_row_a_partition_and_one_a_topic(kafkalog: Callable[..., Any], tmp_path: Path) -> None:
+    """As objects, with everything that is known."""
+    for number in range(2):
+        records = [record(0, b"k", b"abc", headers=[(b"h", b"vv")]), record(1, b"k", None)]
+        write_log(tmp_path / f"orders-{number}", batch(0, records))
+    paths = (tmp_path / "orders-0", tmp_path / "orders-1")
+    result = kafkalog("profile", "--engine", "local", "--format", "ndjson", *paths)
+    assert (result.status, result.stderr) == (0, "")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(row["topic"], row["partition"]) for row in rows] == [
+        ("orders", 0), ("orders", 1), ("orders", None),
+    ]  # fmt: skip
+    whole = rows[-1]
+    assert whole["type"] == "profile"
+    assert (whole["records"], whole["tombstones"], whole["keys"]) == (4, 2, 1)
+    assert (whole["key_bytes"], whole["value_bytes"], whole["header_bytes"]) == (4, 6, 6)
+    assert whole["hot_keys"] == [{"key": "k", "at_least": 4, "at_most": 4}]
+    hour = BASE_TIME // 3_600_000 * 3_600_000
+    assert whole["histogram"] == [{"start": hour, "records": 4, "data_bytes": 16}]
+
+
+def test_damage_is_counted_and_told_by_the_status(
+    kafkalog: Callable[..., Any], tmp_path: Path
+) -> None:
+    write_log(tmp_path / "orders-0", flip(batch(0, [record(0, b"k")]), 500), batch(1, [record(0)]))
+    result = kafkalog("profile", "--format", "ndjson", tmp_path / "orders-0")
+    (row,) = map(json.loads, result.stdout.splitlines())
+    assert (result.status, row["defects"], row["records"]) == (1, 1, 1)
+
+
+def test_a_table_for_people(kafkalog: Callable[..., Any], corpus_dir: Path) -> None:
+    """With the codec's ratio and the average batch."""
+    log = state(corpus_dir, "kafka-4.3", "codecs").root / "codec-zstd-0"
+    lines = kafkalog("profile", log).stdout.decode().splitlines()
+    assert lines[0].split()[:6] == ["PARTITION", "RECORDS", "SIZE", "DATA", "BATCH", "KEYS"]
+    assert lines[1].split()[:4] == ["codec-zstd-0", "2000", "165.2K", "431.5K"]
+    assert " zstd 2.64x  74 tombstones  " in lines[1]
+
+
+def test_a_file_of_parquet(kafkalog: Callable[..., Any], tmp_path: Path) -> None:
+    write_log(tmp_path / "orders-0", batch(0, [record(0, b"k")]))
+    target = tmp_path / "profile.parquet"
+    result = kafkalog("profile", "--format", "parquet", "--to", target, tmp_path / "orders-0")
+    assert (result.status, result.stdout) == (0, b"")
+    assert pq.read_table(target)["records"].to_pylist() == [1]
+    again = kafkalog("profile", "--format", "parquet", "--to", target, tmp_path / "orders-0")
+    assert again.status == 4
+    alone = kafkalog("profile", "--format", "parquet", tmp_path / "orders-0")
+    assert (alone.status, "belong together" in alone.stderr) == (2, True)
