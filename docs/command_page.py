@@ -19,12 +19,13 @@ A PATH is a log directory (an entry of `log.dirs`), a partition directory (`orde
 `orders-0.<id>-delete`, `-future`, `-stray`) or one file under the name Kafka gave it. What it is
 comes from its name and content; anything else is an error.
 
-All commands but `salvage` only read, unless `--in-place` or `--to` is given: files are opened
-read-only, nothing is created but the files of `--to` and `--state`. `salvage`, and `compact --to`,
-write one new directory and only read their source. Commands that know `--in-place` take the lock of
-the log directory, which keeps brokers off, also for their plan. Data goes to stdout, words and
-progress to stderr. Several PATHs: the work goes on past a bad one, and the gravest status counts
-([exit-codes.md](exit-codes.md)). The formats are described in [output.md](output.md).
+All commands but `salvage` and `export` only read, unless `--in-place` or `--to` is given: files
+are opened read-only, nothing is created but the files of `--to` and `--state`. `salvage`, `export`,
+and `compact --to`, write one new directory and only read their source. Commands that know
+`--in-place` take the lock of the log directory, which keeps brokers off, also for their plan. Data
+goes to stdout, words and progress to stderr. Several PATHs: the work goes on past a bad one, and
+the gravest status counts ([exit-codes.md](exit-codes.md)). The formats are described in
+[output.md](output.md).
 
 - TIME: milliseconds (`1704067210000`), ISO 8601 (`2024-01-01T00:00:10Z`, UTC without a zone), or
   relative to now or `--now` (`-2h`, `-3d`; units `ms s m h d w`).

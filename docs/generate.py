@@ -14,6 +14,7 @@ from docs.config_page import config_page
 from docs.library_page import library_page
 from docs.output_page import output_page
 from docs.reference_pages import defect_page, exit_code_page, format_page
+from docs.spark_page import spark_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "formats.md": format_page,
     "library.md": library_page,
     "output.md": output_page,
+    "spark.md": spark_page,
 }
 _NOTICE = "<!-- Written by `make docs`: change docs/*.py or the code, not this file. -->\n"
 

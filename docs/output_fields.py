@@ -7,6 +7,7 @@ or here alone, stops it.
 from __future__ import annotations
 
 from docs.compaction_fields import COMPACTION_TYPES
+from docs.export_fields import EXPORT_TYPES
 from docs.maintenance_fields import MAINTENANCE_TYPES
 from docs.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
 from docs.repair_fields import REPAIR_TYPES
@@ -337,4 +338,5 @@ OBJECT_TYPES = {
     **SIMULATION_TYPES,
     **COMPACTION_TYPES,
     **MAINTENANCE_TYPES,
+    **EXPORT_TYPES,
 }  # fmt: skip

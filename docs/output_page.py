@@ -94,6 +94,9 @@ Its columns are those of `kafkalog.scan_schema()`: the fields below without `typ
 were done: for each log its ranges, in file order, and then the log (`salvage`); the files of its
 partition and the partition; what lies beside the partitions; what `verify` finds in the result
 (`defect`); the totals. CSV has the lost ranges alone.
+
+`export` prints an object a file, in the order of the plan, each with its defects behind it, then
+the totals; CSV has the files alone, a table a row for each partition.
 """
 
 
@@ -130,6 +133,17 @@ def _undo_row() -> dict[str, Any]:
     return row | {"path": "/var/lib/kafka/orders-0"}
 
 
+def _export_rows() -> list[dict[str, Any]]:
+    """What `export` prints of an example."""
+    with TemporaryDirectory() as place:
+        rows = rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
+    known = {"log_dir": "/var/lib/kafka", "destination": "lake"}
+    for row in rows:
+        if problems := mistakes(row):
+            raise AssertionError("; ".join(problems))
+    return [row | {name: known[name] for name in known if name in row} for row in rows]
+
+
 def mistakes(row: dict[str, Any]) -> list[str]:
     """How a real row differs from what is documented."""
     names = list(row)
@@ -162,6 +176,7 @@ def output_page() -> str:
                 raise AssertionError("; ".join(problems))
             samples.setdefault(row["type"], row)
     samples["undo"] = _undo_row()
+    samples |= {row["type"]: row for row in _export_rows()}
     parts = [_HEAD]
     for name, documented in OBJECT_TYPES.items():
         sample = samples[name] | {key: _FIXED[key] for key in _FIXED if key in samples[name]}

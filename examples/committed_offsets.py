@@ -21,7 +21,7 @@ def committed_offsets(log_dir: kafkalog.LogDir) -> dict[tuple[str, str, int], in
         for record in kafkalog.read_records(partition):
             if isinstance(record, kafkalog.Defect) or record.batch.is_control:
                 continue
-            message = decode(PayloadKind.OFFSETS, record)
+            message = decode(PayloadKind.OFFSETS, record.key, record.value)
             if message.error or message.key is None or message.key["type"] not in ("0", "1"):
                 continue  # group metadata, or a version of a newer Kafka
             group = message.key["data"]

@@ -16,7 +16,9 @@ import kafkalog as library
 from docs import command_page, output_page
 from docs.generate import DOCS, PAGES, page
 from docs.output_fields import OBJECT_TYPES
+from docs.spark_page import option_names
 from kafkalog.defects import REFERENCES
+from kafkalog.spark.options import NAMES
 from kafkalog_cli.app import command_group
 from tests.docs.console import ROOT
 
@@ -40,6 +42,7 @@ RUN_TO_UNDO = (
 VALUES = {
     "/backups/before-compaction": "before-compaction",
     "4711": "471",
+    "spark://host:7077": "local[2]",
     "2026-11-21T04:00:00Z": "2024-01-01T00:04:00Z",
 }
 
@@ -69,11 +72,32 @@ def example_commands() -> list[str]:
     return [line for text in texts for line in command_page.example_lines(text)]
 
 
-@pytest.mark.parametrize("line", example_commands())
+def needs_spark(line: str) -> bool:
+    """Whether it starts Spark; what concerns several partitions does in some commands."""
+    command = line.split()[1]
+    if command in ("export", "profile"):
+        return "/var/lib/kafka" in line and "--engine local" not in line
+    return command == "sql" or "--engine spark" in line
+
+
+@pytest.mark.parametrize("line", [one for one in example_commands() if not needs_spark(one)])
 def test_examples_of_the_help_run(
     line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each example does what it says, over the log directory in `examples/`."""
+    run_example(line, kafkalog, tmp_path, monkeypatch)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("line", [one for one in example_commands() if needs_spark(one)])
+def test_examples_with_spark_run(
+    line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the session that is there, whatever master they name."""
+    run_example(line, kafkalog, tmp_path, monkeypatch)
+
+
+def run_example(line: str, kafkalog: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     if "--in-place" in line or "undo" in line:
         shutil.copytree(ROOT / "examples", tmp_path / "examples")
@@ -96,6 +120,11 @@ def real_word(word: str) -> str:
         if word.startswith(name):
             return real + word.removeprefix(name)
     return VALUES.get(word, BARE_FILE.sub("examples/log-dir/orders-0/\\g<0>", word))
+
+
+def test_options_of_the_data_source_are_documented() -> None:
+    """Each of them, and no others."""
+    assert sorted(name.lower() for name in option_names()) == sorted(NAMES)
 
 
 def test_real_rows_have_the_documented_fields(corpus_dir: Path, kafkalog: Any) -> None:

@@ -1,0 +1,232 @@
+"""The jobs of `benchmarks.spark` in a process with a warm session: prints a line of JSON each.
+
+`python -m benchmarks.spark_jobs LOG_DIR SCRATCH MASTER RUNS BOOTSTRAP JARS JOB...`
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.check.on_engine import WalkedByTasks
+from kafkalog.check.schedule import Schedule
+from kafkalog.check.tasks import Manner
+from kafkalog.check.verify import Verification
+from kafkalog.columnar.native import compile_all, is_compiled
+from kafkalog.compaction import (
+    CompactionRequest,
+    compact_partition,
+    compact_partitions,
+    find_candidates,
+)
+from kafkalog.configs import ConfigSources
+from kafkalog.engine import LocalEngine
+from kafkalog.export import Export, ExportRequest
+from kafkalog.export.model import Writing
+from kafkalog.log_dir import LogDir, open_path
+from kafkalog.model import Level
+from kafkalog.runs.run import Run
+from kafkalog.spark import KafkaLogDataSource
+from kafkalog.spark.engine import SparkEngine
+from kafkalog.spark.session import spark_session
+from kafkalog.tables import Request, Split, plan_splits, read_split
+from kafkalog.tables.schemas import table_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkalog.engine import Engine
+
+HOUR_MS = 3_600_000
+BEGIN_MS = 1_700_000_000_000
+
+
+def count_rows(task: Mapping[str, Any]) -> dict[str, int]:
+    """The work of the local engine for a count."""
+    schema = table_schema(Split.from_json(task).table, ["offset"])
+    return {"rows": sum(some.num_rows for some in read_split(Split.from_json(task), schema))}
+
+
+class Jobs:
+    """What is measured, by name; each returns something to compare."""
+
+    def __init__(
+        self, session: Any, log_dir: Path, scratch: Path, workers: int, bootstrap: str
+    ) -> None:
+        self.session = session
+        self.log_dir = log_dir
+        self.scratch = scratch
+        self.local = LocalEngine(workers)
+        self.spark = SparkEngine(session, workers)
+        self.bootstrap = bootstrap
+        self.seconds = 0.0
+
+    def measured(self, job: Callable[[], object]) -> object:
+        """What a job gives; what it took is in `seconds`."""
+        started = time.perf_counter()
+        result = job()
+        self.seconds = time.perf_counter() - started
+        return result
+
+    def export_local(self) -> object:
+        """To Parquet."""
+        return self._export(self.local)
+
+    def export_spark(self) -> object:
+        """The same by Spark."""
+        return self._export(self.spark)
+
+    def _export(self, engine: Engine) -> object:
+        target = self.scratch / "lake"
+        shutil.rmtree(target, ignore_errors=True)
+        asked = ExportRequest((str(self.log_dir),), Request(), None, Writing())
+
+        def job() -> object:
+            with Export(asked, str(target)) as export:
+                export.run(engine)
+                return sum(part.rows for part in export.summary().parts)
+
+        return self.measured(job)
+
+    def export_kafka(self) -> object:
+        """From the broker to Parquet, with Spark's own source."""
+        target = str(self.scratch / "lake-of-kafka")
+        frame = self._of_kafka()
+        self.measured(lambda: frame.write.mode("overwrite").parquet(target))
+        return self.session.read.parquet(target).count()
+
+    def count_local(self) -> object:
+        """Of one column."""
+        return self.measured(
+            lambda: sum(
+                result["rows"]
+                for _, result in self.local.run(
+                    count_rows,
+                    [one.as_json() for one in plan_splits([str(self.log_dir)], Request())],
+                )
+            )
+        )
+
+    def count_spark(self) -> object:
+        """The same by Spark."""
+        frame = self.session.read.format("kafkalog").option("columns", "offset")
+        return self.measured(
+            lambda: frame.load(str(self.log_dir)).selectExpr("count(offset)").collect()[0][0]
+        )
+
+    def count_kafka(self) -> object:
+        """From the broker, with Spark's own source."""
+        frame = self._of_kafka()
+        return self.measured(lambda: frame.selectExpr("count(offset)").collect()[0][0])
+
+    def hour_spark(self) -> object:
+        """The records of an hour of the day."""
+        reader = self.session.read.format("kafkalog").option("filterPushdown", "true")
+        frame = reader.option("maxTimestampDisorderMs", "60000").load(str(self.log_dir))
+        hour = frame.where(
+            f"timestamp >= timestamp_millis({BEGIN_MS + 7 * HOUR_MS}) and "
+            f"timestamp < timestamp_millis({BEGIN_MS + 8 * HOUR_MS})"
+        )
+        return self.measured(
+            lambda: hour.selectExpr("count(*)", "sum(length(value))").collect()[0][0]
+        )
+
+    def _of_kafka(self) -> Any:
+        reader = self.session.read.format("kafka").option("subscribe", "orders")
+        return reader.option("kafka.bootstrap.servers", self.bootstrap).load()
+
+    def verify_local(self) -> object:
+        """At the level deep."""
+        schedule = Schedule([open_path(str(self.log_dir))], Level.DEEP)
+        run = Verification(schedule=schedule, threads=self.local.workers)
+        return self.measured(lambda: _verify(run))
+
+    def verify_spark(self) -> object:
+        """The same by Spark."""
+        schedule = Schedule([open_path(str(self.log_dir))], Level.DEEP)
+
+        def job() -> object:
+            with WalkedByTasks(self.spark, schedule, Manner(1, None, False)) as elsewhere:
+                return _verify(Verification(schedule=schedule, elsewhere=elsewhere))
+
+        return self.measured(job)
+
+    def compact_local(self) -> object:
+        """In place, a copy of the log directory."""
+        return self._compact(None)
+
+    def compact_spark(self) -> object:
+        """The same by Spark."""
+        return self._compact(self.spark)
+
+    def _compact(self, engine: Engine | None) -> object:
+        place = self.scratch / "compacted"
+        _link_tree(self.log_dir, place)
+        request = CompactionRequest(now_ms=BEGIN_MS, high_watermark="end")
+        configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(place))
+        found = open_path(str(place))
+        assert isinstance(found, LogDir)
+        wanted = [one for one in found.partitions if one.topic == "orders"]
+        candidates = find_candidates(wanted, configs.of_topic, request, take_all=True, failed=_fail)
+
+        def job() -> object:
+            with Run(str(place)) as run:
+                if engine is None:
+                    done = [compact_partition(one, request, run) for one in candidates]
+                else:
+                    done = [one for _, one in compact_partitions(candidates, request, engine, run)]
+                return sum(one.bytes_after for one in done)
+
+        return self.measured(job)
+
+
+def _verify(run: Verification) -> object:
+    [target] = run.schedule.targets
+    found = [*run.verify(target), *run.end()]
+    return len(found), run.summary.records
+
+
+def _fail(_: object, error: Exception) -> None:
+    raise error
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    """A copy whose logs are the same files; what compacts puts new ones in their place."""
+    shutil.rmtree(target, ignore_errors=True)
+    for path in source.rglob("*"):
+        if path.is_file() and path.name != ".lock":
+            place = target / path.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix == ".log":
+                place.hardlink_to(path)
+            else:
+                shutil.copy2(path, place)
+
+
+def main(argv: list[str]) -> None:
+    """Run the jobs one after the other, each once for nothing and then as often as wanted."""
+    log_dir, scratch, master, runs, bootstrap, jars, *names = argv
+    if not is_compiled():
+        compile_all()
+    conf = {"spark.jars": jars} if jars else {}
+    workers = int(master.removeprefix("local[").removesuffix("]"))
+    with spark_session(master, conf) as session:
+        session.dataSource.register(KafkaLogDataSource)
+        jobs = Jobs(session, Path(log_dir), Path(scratch), workers, bootstrap)
+        for name in names:
+            seen, results = [], []
+            for _ in range(int(runs) + 1):
+                results.append(getattr(jobs, name)())
+                seen.append(jobs.seconds)
+            assert all(result == results[0] for result in results), (name, results)
+            figures = {"job": name, "seconds": statistics.median(seen[1:] or seen)}
+            print(json.dumps({**figures, "first": seen[0], "result": str(results[0])}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,141 @@
+"""`docs/spark.md`: the data source, its options, and the columns of the tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog.tables.model import TableName
+from kafkalog.tables.schemas import DEFAULT_RECORDS, SCHEMAS
+
+_HEAD = """# Spark
+
+`kafkalog[spark]` and Java 17 bring four things: the data source `kafkalog`, and the commands
+`export`, `sql`, `profile` ([commands.md](commands.md)) and `--engine spark` of `verify` and
+`compact`. In all of them Spark plans, schedules and retries; each task reads its part of a log with
+the same code as without Spark, into Arrow columns. Records never pass row by row through the JVM.
+
+## The data source
+
+```python
+from kafkalog.spark import KafkaLogDataSource
+
+spark.dataSource.register(KafkaLogDataSource)
+spark.read.format("kafkalog").load("/var/lib/kafka").where("topic = 'orders'").count()
+```
+
+Where the package is installed for the driver and the workers, Spark finds the format also without
+the registration (it looks for packages such as our `pyspark_kafkalog`), in SQL as well:
+
+```sql
+CREATE TEMP VIEW batches USING kafkalog OPTIONS (path '/var/lib/kafka', table 'batches');
+SELECT topic, compression, sum(size) FROM batches GROUP BY ALL;
+```
+
+It needs Spark 4.2 or newer, on local[*], on a cluster or over Spark Connect. Every worker reads the
+log directories itself, under the same paths as the driver.
+
+{options}
+The API of Python data sources knows no pruning of columns: name those that are wanted in
+`columns`, or by a schema of your own (`.schema("offset long, topic string")`). `kafkalog sql` does
+so by itself.
+
+Filters on `topic`, `partition`, `offset`, `timestamp` and `timestamp_ms` leave directories,
+segments and parts of segments unread, as names and indexes tell, with the option `filterPushdown`
+in a session that has `spark.sql.python.filterPushdown.enabled` set; Spark applies them to the rows
+all the same. A record can be as old as its producer says, wherever it stands: for an upper bound of
+`timestamp` all later records have to be read, unless `maxTimestampDisorderMs` says how disordered
+timestamps are. `startingTimestamp` and `endingTimestamp` stand for what a consumer does that seeks
+to a time: they read nothing outside of the two offsets.
+
+## Streams
+
+```python
+query = (
+    spark.readStream.format("kafkalog")
+    .option("maxBytesPerTrigger", "256m")
+    .load("/var/lib/kafka")
+    .writeStream.format("parquet")
+    .option("checkpointLocation", "checkpoint")
+    .trigger(availableNow=True)
+    .start("lake")
+)
+```
+
+A stream follows logs that grow, those of topics that come later among them. Its offsets are the
+next offset of each partition directory, so that a query which is started again goes on exactly
+there, whatever was written, rolled or deleted meanwhile. A batch that is only half on disk comes
+when it is whole. With `read_committed` a stream ends at the last stable offset.
+
+## Memory
+
+A task holds some 20 MB, what a batch of records is decompressed, and a record batch of up to
+65,536 rows. A record takes some three times its size in the worker and in the JVM: one of 512 MB
+passes with `spark.driver.memory=3g`, which is what a local session of ours has, and with
+`spark.executor.memory=3g` on a cluster. The driver holds some hundred bytes for each split, 128 MiB
+of a log.
+
+## Tables
+
+"""
+_OPTIONS: Final = {
+    "path": "log directory, partition directory or log; `load(PATH)` sets it",
+    "paths": "several of them, as a JSON array",
+    "table": "`records` (the default) or one of the tables below",
+    "columns": "names, separated by commas; without it the columns of Spark's own Kafka source for "
+    "records, all for other tables",
+    "subscribe": "topics, separated by commas; without it all but those of the brokers' own",
+    "internal": "`true`: also topics that brokers keep for themselves (`false`)",
+    "isolation": "`read_uncommitted` (the default) or `read_committed`, as of a consumer",
+    "decode": "`text`: keys and values are strings, what is no UTF-8 in them is U+FFFD (`bytes`)",
+    "mode": "`permissive` (the default): damage is passed over, and told by the table `defects`; "
+    "`failfast`: it ends the query",
+    "replicas": "where several directories hold a partition: `all` (the default), or `best`: the "
+    "one with the latest leader epoch, then with the largest log end offset",
+    "splitBytes": "about how much of a log a task reads (`128m`)",
+    "filterPushdown": "`true`: Spark's filters decide what is read (`false`)",
+    "maxTimestampDisorderMs": "no record is older than the newest before it by more than this",
+    "startingTimestamp": "milliseconds: begin where a consumer begins that seeks to this time",
+    "endingTimestamp": "milliseconds: end where such a consumer would begin",
+    "startingOffsets": "of a stream: `earliest` (the default) or `latest`",
+    "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
+    "failOnDataLoss": "of a stream: `false`: go on where records were deleted unread (`true`)",
+}
+"""Options of the data source; a test compares their names with those that it knows."""
+
+_TABLES: Final = {
+    TableName.RECORDS: "What a consumer is given: no control records, nothing below the log start "
+    "offset, nothing of batches with wrong checksums. The first {usual} columns are those of "
+    "Spark's own Kafka source, the others come where `columns` names them. `timestamp` is null "
+    "where there is no such time; `timestamp_ms` is what is stored. `decoded` is JSON, of Kafka's "
+    "own topics only.",
+    TableName.BATCHES: "The headers of all batches that can be framed, control batches among them.",
+    TableName.OFFSET_INDEX: "The entries of offset indexes.",
+    TableName.TIME_INDEX: "The entries of time indexes.",
+    TableName.TRANSACTIONS: "The aborted transactions that transaction indexes list.",
+    TableName.SEGMENTS: "The segments and the sizes of their files.",
+    TableName.PRODUCERS: "The producers in producer snapshots.",
+    TableName.DEFECTS: "What is damaged in the logs, as far as reading them tells; `verify` checks "
+    "far more. References: [defects.md](defects.md).",
+}
+
+
+def spark_page() -> str:
+    """The text of the page."""
+    rows = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in _OPTIONS.items())
+    parts = [_HEAD.format(options=f"| option | meaning |\n|---|---|\n{rows}")]
+    parts += [_table(table) for table in TableName]
+    return "\n".join(parts)
+
+
+def option_names() -> list[str]:
+    """The options that the page tells."""
+    return list(_OPTIONS)
+
+
+def _table(table: TableName) -> str:
+    words = _TABLES[table].format(usual=len(DEFAULT_RECORDS))
+    rows = "".join(
+        f"| `{field.name}` | {field.type} | {'yes' if field.nullable else ''} |\n"
+        for field in SCHEMAS[table]
+    )
+    return f"### `{table}`\n\n{words}\n\n| column | type | can be null |\n|---|---|---|\n{rows}"
