@@ -38,7 +38,7 @@ bench: $(STAMP)  ## measure everything beside Kafka's tools, write docs/performa
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m compileall -q formats kafkalog kafkalog_cli
+	$(BIN)/python -m compileall -q formats kafkalog kafkalog_cli pyspark_kafkalog
 	$(BIN)/python -m kafkalog.columnar.native
 	touch $@
 

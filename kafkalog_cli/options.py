@@ -11,6 +11,7 @@ import typer
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
+from kafkalog.tables.model import Replicas
 from kafkalog_cli.render.text import BytesFormat
 from kafkalog_cli.render.writer import Format
 
@@ -24,6 +25,23 @@ PathsArgument = Annotated[
         help="Log directory, partition directory or file; s3://…, gs://… or abfs://…, too.",
         show_default=False,
     ),
+]
+FromOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="First offset.")]
+ToOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="Offset to stop before.")]
+FromTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Earliest timestamp.")]
+ToTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Timestamp to stay below.")]
+ReadCommittedOption = Annotated[
+    bool, typer.Option("--read-committed", help="What a read_committed consumer is given.")
+]
+ReplicasOption = Annotated[
+    Replicas,
+    typer.Option(
+        "--replicas",
+        help="Where several PATHs hold a partition: each copy, or the one that knows most.",
+    ),
+]
+InternalOption = Annotated[
+    bool, typer.Option("--internal", help="Also the topics that brokers keep for themselves.")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How the listing is written.")]
 BytesOption = Annotated[

@@ -131,7 +131,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         paths += several
     if not paths:
         raise UsageError("No path is given.", hint='spark.read.format("kafkalog").load(PATH)')
-    return tuple(path.removeprefix("file://") for path in paths)
+    return tuple(paths)
 
 
 def _list(text: str | None) -> tuple[str, ...] | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 from typing import Self
 
 from kafkalog.errors import DestinationExistsError
-from kafkalog.storage.system import NO_LOCKS, sync_directory, unwritable
+from kafkalog.storage.locks import lock_open
+from kafkalog.storage.system import sync_directory, unwritable
 
 
 class AppendedFile:
@@ -36,7 +35,7 @@ class AppendedFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             self._file = os.open(self.path, flags, 0o666)
-            self._lock()
+            lock_open(self._file, self.path)
             self._size = self._whole_lines()
             os.ftruncate(self._file, self._size)
             os.fsync(self._file)
@@ -64,18 +63,6 @@ class AppendedFile:
                 error.add_note(f"Nor can it be cut back: {second}")
             raise unwritable(error, self.path) from error
         self._size += len(data)
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in NO_LOCKS:
-                return
-            if error.errno != errno.EWOULDBLOCK:
-                raise
-            raise DestinationExistsError(
-                "Another run is writing it.", path=self.path, hint="Wait until it has ended."
-            ) from error
 
     def _whole_lines(self) -> int:
         """Where the last newline ends."""

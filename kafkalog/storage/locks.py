@@ -96,14 +96,22 @@ def lock_directory(path: str) -> int:
     """
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_open(directory, path)
+    except (OSError, DestinationExistsError):
+        os.close(directory)
+        raise
+    return directory
+
+
+def lock_open(file: int, path: str) -> None:
+    """Lock an open file or directory, as `lock_directory`; nothing where there are no locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in NO_LOCKS:
-            return directory
-        os.close(directory)
+            return
         if error.errno != errno.EWOULDBLOCK:
             raise
         raise DestinationExistsError(
-            "Another run is writing it.", path=path, hint="Wait for it, or choose another name."
+            "Another run is writing it.", path=path, hint="Wait until it has ended."
         ) from error
-    return directory

@@ -8,7 +8,6 @@ the one whose files count, and what lies under the final name never changes.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import secrets
 import shutil
@@ -16,9 +15,9 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
-from kafkalog.errors import DestinationExistsError
 from kafkalog.names import is_staging, staging_name
-from kafkalog.storage.system import NO_LOCKS, sync_directory, unwritable
+from kafkalog.storage.locks import lock_directory
+from kafkalog.storage.system import sync_directory, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -44,7 +43,6 @@ class StagingDirectory:
     def __init__(self, around: str) -> None:
         self.path = os.path.join(around, staging_name())
         self._around = around
-        self._file = -1
 
     def __enter__(self) -> Self:
         try:
@@ -53,26 +51,10 @@ class StagingDirectory:
                     shutil.rmtree(os.path.join(self._around, name))  # it was being removed
             with suppress(FileExistsError):
                 os.mkdir(self.path)
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._file = os.open(self.path, flags)
-            self._lock()
+            self._file = lock_directory(self.path)
         except OSError as error:
-            self._close()
             raise unwritable(error, self.path) from error
         return self
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in NO_LOCKS:
-                return
-            if error.errno != errno.EWOULDBLOCK:
-                raise
-            self._close()
-            raise DestinationExistsError(
-                "Another run is using it.", path=self.path, hint="Wait until it has ended."
-            ) from error
 
     def keep(self, names: Collection[str]) -> None:
         """Remove what earlier runs left, but for results that begin with one of these names."""
@@ -106,12 +88,7 @@ class StagingDirectory:
         except OSError as failure:
             raise unwritable(failure, self.path) from failure
         finally:
-            self._close()
-
-    def _close(self) -> None:
-        if self._file >= 0:
             os.close(self._file)
-            self._file = -1
 
 
 class Attempt:

@@ -11,9 +11,14 @@ from kafkalog.errors import UsageError
 from kafkalog_cli.options import (
     BytesOption,
     ExactOption,
+    FromOffsetOption,
+    FromTimeOption,
     NowOption,
     PathsArgument,
     QuietOption,
+    ReadCommittedOption,
+    ToOffsetOption,
+    ToTimeOption,
     UtcOption,
     ZoneOption,
     parse_bytes,
@@ -62,16 +67,10 @@ def dump_segment(
             help="Records (default), or batches (default for a table of one .log file).",
         ),
     ] = None,
-    from_offset: Annotated[int | None, typer.Option(metavar="N", help="First offset.")] = None,
-    to_offset: Annotated[
-        int | None, typer.Option(metavar="N", help="Offset to stop before.")
-    ] = None,
-    from_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Earliest timestamp.")
-    ] = None,
-    to_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Timestamp to stay below.")
-    ] = None,
+    from_offset: FromOffsetOption = None,
+    to_offset: ToOffsetOption = None,
+    from_time: FromTimeOption = None,
+    to_time: ToTimeOption = None,
     from_position: Annotated[
         int | None,
         typer.Option(metavar="N", help="Byte position to start at; the next batch is found."),
@@ -98,9 +97,7 @@ def dump_segment(
         str | None, typer.Option(metavar="NAME[=VALUE]", help="Records with this header.")
     ] = None,
     control: Annotated[bool, typer.Option("--control", help="Control records only.")] = False,
-    read_committed: Annotated[
-        bool, typer.Option("--read-committed", help="What a read_committed consumer is given.")
-    ] = False,
+    read_committed: ReadCommittedOption = False,
     max_bytes: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Read so much of each .log.")
     ] = None,

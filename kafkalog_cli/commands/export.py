@@ -22,9 +22,15 @@ from kafkalog_cli.engines import (
 from kafkalog_cli.options import (
     ExactOption,
     FormatOption,
+    FromOffsetOption,
+    FromTimeOption,
+    InternalOption,
     NowOption,
     PathsArgument,
     QuietOption,
+    ReadCommittedOption,
+    ToOffsetOption,
+    ToTimeOption,
     parse_size,
     parse_time,
 )
@@ -49,19 +55,11 @@ def export(
     partition: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Partitions of this number; repeatable.")
     ] = None,
-    from_offset: Annotated[int | None, typer.Option(metavar="N", help="First offset.")] = None,
-    to_offset: Annotated[
-        int | None, typer.Option(metavar="N", help="Offset to stop before.")
-    ] = None,
-    from_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Earliest timestamp.")
-    ] = None,
-    to_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Timestamp to stay below.")
-    ] = None,
-    read_committed: Annotated[
-        bool, typer.Option("--read-committed", help="What a read_committed consumer is given.")
-    ] = False,
+    from_offset: FromOffsetOption = None,
+    to_offset: ToOffsetOption = None,
+    from_time: FromTimeOption = None,
+    to_time: ToTimeOption = None,
+    read_committed: ReadCommittedOption = False,
     replicas: Annotated[
         Replicas | None,
         typer.Option(
@@ -69,9 +67,7 @@ def export(
             "(the default for records)."
         ),
     ] = None,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Topics of the brokers' own, too.")
-    ] = False,
+    internal: InternalOption = False,
     file_format: Annotated[
         FileFormat, typer.Option("--file-format", help="What the files are.")
     ] = FileFormat.PARQUET,

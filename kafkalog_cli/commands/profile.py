@@ -20,8 +20,11 @@ from kafkalog_cli.engines import (
 from kafkalog_cli.options import (
     BytesOption,
     ExactOption,
+    InternalOption,
     PathsArgument,
     QuietOption,
+    ReadCommittedOption,
+    ReplicasOption,
     ZoneOption,
     parse_duration,
     parse_zone,
@@ -52,16 +55,9 @@ def profile(
         list[str] | None,
         typer.Option("--topic", metavar="TOPIC", help="These topics only; repeatable."),
     ] = None,
-    read_committed: Annotated[
-        bool, typer.Option("--read-committed", help="Records as a read_committed consumer sees.")
-    ] = False,
-    replicas: Annotated[
-        Replicas,
-        typer.Option("--replicas", help="Where several PATHs hold a partition: the best, or all."),
-    ] = Replicas.BEST,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also the topics that brokers keep for themselves.")
-    ] = False,
+    read_committed: ReadCommittedOption = False,
+    replicas: ReplicasOption = Replicas.BEST,
+    internal: InternalOption = False,
     bucket: Annotated[
         str,
         typer.Option(

@@ -10,7 +10,13 @@ import typer
 
 from kafkalog.tables.model import Replicas
 from kafkalog_cli.engines import ConnectTimeoutOption, MasterOption, SparkChoice, SparkConfOption
-from kafkalog_cli.options import BytesOption, PathsArgument
+from kafkalog_cli.options import (
+    BytesOption,
+    InternalOption,
+    PathsArgument,
+    ReadCommittedOption,
+    ReplicasOption,
+)
 from kafkalog_cli.render.text import BytesFormat
 from kafkalog_cli.render.writer import Format
 
@@ -18,16 +24,9 @@ from kafkalog_cli.render.writer import Format
 def sql(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="One statement of Spark SQL.")],
     paths: PathsArgument,
-    read_committed: Annotated[
-        bool, typer.Option("--read-committed", help="Records as a read_committed consumer sees.")
-    ] = False,
-    replicas: Annotated[
-        Replicas,
-        typer.Option("--replicas", help="Where several PATHs hold a partition: all, or the best."),
-    ] = Replicas.ALL,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also the topics that brokers keep for themselves.")
-    ] = False,
+    read_committed: ReadCommittedOption = False,
+    replicas: ReplicasOption = Replicas.ALL,
+    internal: InternalOption = False,
     text: Annotated[
         bool, typer.Option("--text", help="Keys and values are text (UTF-8), not bytes.")
     ] = False,

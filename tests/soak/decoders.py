@@ -252,7 +252,7 @@ def check_payload(files: Files, rng: Random, _place: Place) -> None:
     with suppress(KafkaLogError):
         assert control_text(one).startswith(" ")
     for each in PayloadKind if rng.random() < 0.1 else [k for k in PayloadKind if k == kind]:
-        decoded = decode(each, one)
+        decoded = decode(each, one.key, one.value)
         assert decoded.error is None or decoded.value is None
         json.dumps([decoded.key, decoded.value], allow_nan=False).encode()
         java_json(decoded.value).encode()
