@@ -228,7 +228,8 @@ class Compaction:
                 [(_, found)] = compact_partitions(
                     [candidate], request, engine, run, task_memory=self.memory
                 )
-                assert not isinstance(found, KafkaLogError), found
+                if isinstance(found, KafkaLogError):
+                    raise found
                 done = found
             assert done.groups
 
