@@ -26,6 +26,10 @@ PathsArgument = Annotated[
         show_default=False,
     ),
 ]
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="TOPIC", help="This topic; repeatable."),
+]
 FromOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="First offset.")]
 ToOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="Offset to stop before.")]
 FromTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Earliest timestamp.")]

@@ -45,20 +45,22 @@ class State:
         )
 
 
-class OneForSpark(LoadScopeScheduling):
+class BySetUp(LoadScopeScheduling):
     """With several test processes one has the session of Spark and the cluster.
 
-    It begins with what is most, so that the others do the rest meanwhile.
+    It begins with what is most, so that the others do the rest meanwhile. What the tests of a file
+    about Kafka share is made once, too: brokers and their logs.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        of_spark = "tests/spark/" in nodeid or "::test_examples_with_spark_run" in nodeid
-        return "spark" if of_spark else nodeid
+        if "tests/spark/" in nodeid or "::test_examples_with_spark_run" in nodeid:
+            return "spark"
+        return nodeid.partition("::")[0] if "tests/kafka/" in nodeid else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneForSpark:
-    return OneForSpark(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySetUp:
+    return BySetUp(config, log)
 
 
 @pytest.fixture(scope="session")

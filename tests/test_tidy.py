@@ -21,7 +21,6 @@ LONG_FUNCTIONS: dict[str, str] = {
     "kafkalog_cli/commands/compact.py:compact": "its signature is the list of options",
     "kafkalog_cli/commands/apply_retention.py:apply_retention": "mostly its options",
     "kafkalog_cli/commands/audit_compaction.py:audit_compaction": "mostly its options",
-    "kafkalog_cli/commands/profile.py:profile": "mostly its options",
     "kafkalog_cli/commands/dump_segment.py:dump_segment": "its signature is the list of options",
     "kafkalog_cli/commands/export.py:export": "its signature is the list of options",
     "kafkalog_cli/commands/lookup_offset.py:lookup_offset": "its signature is the list of options",

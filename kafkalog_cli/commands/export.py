@@ -30,6 +30,7 @@ from kafkalog_cli.options import (
     QuietOption,
     ReadCommittedOption,
     ToOffsetOption,
+    TopicsOption,
     ToTimeOption,
     parse_size,
     parse_time,
@@ -49,9 +50,7 @@ def export(
     columns: Annotated[
         str | None, typer.Option(metavar="NAME,…", help="Columns; without, the usual ones.")
     ] = None,
-    topic: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="This topic; repeatable.")
-    ] = None,
+    topic: TopicsOption = None,
     partition: Annotated[
         list[int] | None, typer.Option(metavar="N", help="Partitions of this number; repeatable.")
     ] = None,

@@ -25,6 +25,7 @@ from kafkalog_cli.options import (
     QuietOption,
     ReadCommittedOption,
     ReplicasOption,
+    TopicsOption,
     ZoneOption,
     parse_duration,
     parse_zone,
@@ -51,10 +52,7 @@ class ProfileFormat(StrEnum):
 
 def profile(
     paths: PathsArgument,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="TOPIC", help="These topics only; repeatable."),
-    ] = None,
+    topic: TopicsOption = None,
     read_committed: ReadCommittedOption = False,
     replicas: ReplicasOption = Replicas.BEST,
     internal: InternalOption = False,

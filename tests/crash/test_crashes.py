@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["harness"]
 
-STATES_OF_OURS = 40
-STATES_OF_KAFKA = 15
+STATES_OF_OURS = 25
+STATES_OF_KAFKA = 8
 
 
 class Enumeration:

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -227,6 +228,12 @@ def test_a_cache_of_kernels_is_all_that_a_first_run_leaves(
     assert rest == []
     [kernels] = (cache / "kafkalog").iterdir()
     assert kernels.suffix == ".kernels"
+    assert stat.S_IMODE(kernels.stat().st_mode) == 0o600
+    compiled = kernels.stat().st_mtime_ns
+    watch([["dump-segment", str(log), "--format", "ndjson"]], tmp_path, code + AUDIT)
+    assert [(one, one.stat().st_mtime_ns) for one in kernels.parent.iterdir()] == [
+        (kernels, compiled)
+    ]
     assert not (tmp_path / "home").exists()
     assert pictures(small_tree) == before
 

@@ -73,9 +73,13 @@ class Cluster:
             if parent in workers and _EXECUTOR in command
         )
 
-    def kill_an_executor(self) -> int:
-        """End one executor as the kernel would; its worker starts another one."""
-        pid = self.executors()[0]
+    def kill_an_executor(self, task: int | None = None) -> int:
+        """End one executor, that of a task's process, as the kernel would; another one starts."""
+        executors = self.executors()
+        pid = executors[0] if task is None else task
+        above = {pid: parent for pid, parent, _ in running_processes()}
+        while pid not in executors:
+            pid = above[pid]
         os.kill(pid, signal.SIGKILL)
         return pid
 

@@ -20,12 +20,13 @@ def test_executor_killed_in_mid_job_changes_nothing(cluster: Cluster, tmp_path: 
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
-    tasks = [{"number": number, "directory": str(there), "seconds": 0.5} for number in range(6)]
+    tasks = [{"number": number, "directory": str(there), "seconds": 1} for number in range(6)]
     driver = start_driver(
         tmp_path / "tmp", master=cluster.master, conf=cluster.conf, work="slow", tasks=tasks
     )
     wait_for_files(there, 3)
-    killed = cluster.kill_an_executor()
+    newest = max(there.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    killed = cluster.kill_an_executor(task=int(newest.name.partition("-")[2]))
     found = driver.results()
     assert killed not in cluster.executors()
     quick = [{**task, "directory": str(here), "seconds": 0} for task in tasks]

@@ -109,16 +109,3 @@ def test_what_makes_no_sense_is_told_in_a_few_lines(
     assert (result.status, result.stdout) == (status, b"")
     assert words in result.stderr
     assert len(result.stderr.splitlines()) <= 4
-
-
-def test_a_value_of_half_a_gigabyte(ask: Any, tmp_path: Path) -> None:
-    """Passes through the default driver: the limits are those of Spark's memory."""
-    value = bytes(range(256)) * (2 << 20)
-    write_log(
-        tmp_path / "big-0", batch(0, [record(0, b"k", value)]), batch(1, [record(0, b"k", b"x")])
-    )
-    query = "select length(value) n, md5(value) m from records order by offset"
-    first, second = rows_of(ask("--format", "ndjson", query, tmp_path / "big-0"))
-    # What md5sum says of these bytes.
-    assert first == {"n": 1 << 29, "m": "31077c1c4e040c748ac6aee4d1723b5e"}
-    assert second["n"] == 1

@@ -1,0 +1,103 @@
+"""A value of 512 MB and a log of more than 4 GB, in a session with the memory of all others."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.builders import SEGMENT, batch, record, write_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+VALUE_SIZE = 512 << 20
+BATCHES, EMPTY_SIZE = 4200, 1 << 20
+COMPACT = ("--in-place", "--yes", "--config", "cleanup.policy=compact", "--high-watermark", "end")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A partition directory in a log directory."""
+    directory = tmp_path / "logs" / "orders-0"
+    directory.mkdir(parents=True)
+    (directory.parent / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    return directory
+
+
+@pytest.fixture
+def master(spark: SparkSession) -> str:
+    """That of the session that is there."""
+    return spark.sparkContext.master
+
+
+@pytest.fixture
+def run(kafkalog: Callable[..., Any], master: str) -> Callable[..., str]:
+    """A command in that session, which ends well."""
+
+    def call(command: str, *words: object) -> str:
+        result = kafkalog(command, *words, "--master", master)
+        assert result.status == 0, result.stderr
+        return str(result.stdout.decode())
+
+    return call
+
+
+def rows_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_large_value(
+    run: Callable[..., str], kafkalog: Callable[..., Any], place: Path, tmp_path: Path
+) -> None:
+    """Spark SQL has it whole; a compaction keeps it, an export writes it."""
+    value = hashlib.shake_128(b"orders").digest(1 << 20) * (VALUE_SIZE >> 20)
+    write_log(place, batch(0, [record(0, b"a")]), batch(1, [record(0, b"large", value)]))
+    write_log(place, batch(2, [record(0, b"a")]), name=f"{2:020}")
+    write_log(place, batch(3, [record(0, b"b")]), name=f"{3:020}")
+    log_dir = place.parent
+    query = "select offset, length(value) n, sha2(value, 256) digest from records"
+    rows = {
+        row.pop("offset"): row for row in rows_of(run("sql", "--format", "ndjson", query, log_dir))
+    }
+    assert sorted(rows) == [0, 1, 2, 3]
+    assert rows[1] == {"n": VALUE_SIZE, "digest": hashlib.sha256(value).hexdigest()}
+    assert kafkalog("rebuild-index", log_dir, "--in-place", "--yes").status == 0
+    run("compact", log_dir, "--engine", "spark", *COMPACT)
+    run("export", log_dir, "--engine", "spark", "--to", tmp_path / "lake")
+    table = pq.read_table(tmp_path / "lake")
+    values = dict(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True))
+    assert (sorted(values), values[1] == value) == ([1, 2, 3], True)
+
+
+def test_a_large_log(
+    run: Callable[..., str], kafkalog: Callable[..., Any], master: str, place: Path
+) -> None:
+    """Positions of more than 32 bits; the records hold zeros, which are holes of the file."""
+    one = batch(0, [record(0, b"key", bytes(EMPTY_SIZE))])
+    with (place / f"{SEGMENT}.log").open("wb") as file:
+        for number in range(BATCHES):
+            file.write(number.to_bytes(8, "big") + one[8:200])
+            file.seek(len(one) - 200, os.SEEK_CUR)
+        file.truncate(BATCHES * len(one))
+    query = (
+        "select count(*) n, count(distinct offset) d, max(batch_position) p, "
+        "max(length(value)) v from records"
+    )
+    [row] = rows_of(run("sql", "--format", "ndjson", query, place))
+    last = (BATCHES - 1) * len(one)
+    assert row == {"n": BATCHES, "d": BATCHES, "p": last, "v": EMPTY_SIZE}
+    words = ("verify", place, "--level", "deep", "--format", "ndjson")
+    here, there = kafkalog(*words), kafkalog(*words, "--engine", "spark", "--master", master)
+    assert (there.status, there.stdout) == (here.status, here.stdout)
+    found = [row.get("reference") for row in rows_of(here.stdout.decode())]
+    assert "segment-too-large" in found
+    assert "batch-crc-mismatch" not in found
