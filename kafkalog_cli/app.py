@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import Annotated, Any, Final
 
 import typer
@@ -81,6 +82,7 @@ def _kafka_dump_log(context: typer.Context) -> int:
     return dump_files(context.args)
 
 
+@cache  # who runs many command lines in one process makes each parser once
 def command_group(only: str | None = None) -> Any:
     """The commands as one click group.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,12 @@ class State:
         return sorted(
             path for log_dir in self.log_dirs for path in log_dir.iterdir() if path.is_dir()
         )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are processors: many tests wait for other programs."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 class BySetUp(LoadScopeScheduling):

@@ -10,7 +10,6 @@ the trees that a crash may leave. The model is that of POSIX, which promises les
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from copy import deepcopy
@@ -163,15 +162,15 @@ def inode_of(path: str) -> Inode:
 
 def crashes(recorder: Recorder, rng: random.Random) -> Iterator[tuple[str, Tree]]:
     """Each tree that a crash may leave, once, with words that say when and how."""
-    seen: set[str] = set()
+    seen: set[object] = set()
     for number, state in enumerate(recorder.states):
         after = recorder.steps[number - 1] if number else "the beginning"
         for how, choose_changes in subsets(state, rng):
             for share in (0.0, 0.5, 1.0):
                 tree = left(state, choose_changes, share)
-                digest = digest_of(tree)
-                if digest not in seen:
-                    seen.add(digest)
+                one = frozen(tree)
+                if one not in seen:
+                    seen.add(one)
                     yield f"step {number}, after {after}: {how}, {share:.0%} of the bytes", tree
 
 
@@ -228,13 +227,12 @@ def left(inode: Inode, choose: Choice, share: float) -> Tree:
     return tree
 
 
-def digest_of(tree: Tree) -> str:
-    whole = hashlib.sha256()
-    for name, content in tree.items():
-        whole.update(name.encode() + b"\0")
-        inner = digest_of(content) if isinstance(content, dict) else repr(content)
-        whole.update(inner.encode() + b"\0")
-    return whole.hexdigest()
+def frozen(tree: Tree) -> tuple[object, ...]:
+    """The same as something that a set takes."""
+    return tuple(
+        (name, frozen(content) if isinstance(content, dict) else content)
+        for name, content in tree.items()
+    )
 
 
 def put(tree: Tree, target: Path) -> Path:
