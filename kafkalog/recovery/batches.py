@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _UP_TO_MAGIC = struct.Struct(">qiib")
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LEGACY = struct.Struct(">Ibb")
+_INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
 
@@ -75,10 +76,29 @@ class Frame:
                 "IllegalArgumentException",
                 f"Unknown compression type id: {self.batch.compression}",
             )
+        self._require_value()
         try:
             return resolve_batch(self._source, self.batch).base_offset
         except CorruptDataError as error:
             raise CorruptRecordError("InvalidRecordException", error.message) from error
+
+    def _require_value(self) -> None:
+        """Stop where `Utils.sizeDelimited` of Kafka does: the value is not within the message."""
+        if self.batch.compression == c.ZSTD:
+            return  # which is no codec of these, and told before
+        at = c.LEGACY_TIMESTAMP_POSITION + (_INT64.size if self.magic == 1 else 0)
+        key_size = self._int32(at)
+        at += _INT32.size + max(key_size, 0)
+        if at + _INT32.size > self.size_bytes:
+            raise StartRefusedError("IndexOutOfBoundsException", "The value's size is missing.")
+        value_size, left = self._int32(at), self.size_bytes - at - _INT32.size
+        if value_size > left:
+            raise StartRefusedError(
+                "IllegalArgumentException", f"newLimit > capacity: ({value_size} > {left})"
+            )
+
+    def _int32(self, at: int) -> int:
+        return int(_INT32.unpack(self._source.read(self.position + at, _INT32.size))[0])
 
     @property
     def last_offset(self) -> int:

@@ -33,24 +33,31 @@ EXPECTED: dict[str, set[str]] = {
 
 @pytest.mark.usefixtures("harness")
 @pytest.mark.parametrize(
-    ("subject", "share", "cases"),
-    [
-        ("compactions", 1, 110),
-        ("retentions", 1, 40),
-        ("rolls", 1, 60),
-        ("starts", 1, 40),
-    ],
+    ("subject", "cases"),
+    [("compactions", 110), ("retentions", 40), ("rolls", 60), ("starts", 40)],
 )
 def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
-    subject: str, share: int, cases: int, tmp_path: Path, tell: Callable[[str], None]
+    subject: str, cases: int, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """Same files, offsets and statistics; and the cases are rich enough to mean something.
 
     Seeds are new each time; KAFKALOG_SEED begins with the one that a failure names.
     """
     first = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(SEEDS))
-    first += (share - 1) * cases
     report = run_cases(subject, range(first, first + cases), tmp_path)
-    tell(f"{subject}, share {share}: {report.cases} cases: {dict(report.seen)}")
+    tell(f"{subject}: {report.cases} cases: {dict(report.seen)}")
     assert not report.differences, f"{len(report.differences)} of {cases} differ\n{report}"
     assert EXPECTED[subject] <= set(report.seen), (first, report.seen)
+
+
+@pytest.mark.usefixtures("harness")
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(828752059, id="the magic of a marker, which no checksum covers, is 18"),
+        pytest.param(1937699407, id="the value of a compressed message is not within it"),
+    ],
+)
+def test_starts_that_differed_once(seed: int, tmp_path: Path) -> None:
+    """Kafka's loader takes the first for magic 2, and dies of the second."""
+    assert run_cases("starts", range(seed, seed + 1), tmp_path).differences == {}
