@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -77,12 +78,22 @@ class SparkChoice:
         from kafkalog.spark.session import spark_session
         from kafkalog_cli.render.task_progress import waiting_for
 
-        with ExitStack() as opened:
+        with _broken_pipes_raised(), ExitStack() as opened:
             with waiting_for("starting Spark …", enabled=not self.quiet):
                 session = opened.enter_context(
                     spark_session(self.master, settings, connect_timeout_s=timeout_s)
                 )
             yield session
+
+
+@contextmanager
+def _broken_pipes_raised() -> Iterator[None]:
+    """A reader that goes away ends the block, not the process: Spark's files have to go first."""
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)
 
 
 @dataclass(frozen=True)

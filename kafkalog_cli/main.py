@@ -9,6 +9,7 @@ import signal
 import sys
 
 EXIT_INTERRUPTED = 130
+_BROKEN_PIPE = 128 + signal.SIGPIPE
 _OBJECTS_BETWEEN_COLLECTIONS = 20_000  # loading modules makes many objects, and hardly any garbage
 
 
@@ -51,12 +52,14 @@ def run(argv: list[str]) -> int:
             raise
         show_error(error)
         return error.exit_code
-    except SystemExit as stop:  # argparse, of kafka-dump-log
+    except SystemExit as stop:  # argparse, of kafka-dump-log; click where a pipe is broken
+        if isinstance(stop.__context__, BrokenPipeError):
+            return _BROKEN_PIPE
         return int(stop.code or 0)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        return 128 + signal.SIGPIPE
+        return _BROKEN_PIPE
     return status
 
 

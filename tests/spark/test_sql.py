@@ -5,6 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -109,3 +113,19 @@ def test_what_makes_no_sense_is_told_in_a_few_lines(
     assert (result.status, result.stdout) == (status, b"")
     assert words in result.stderr
     assert len(result.stderr.splitlines()) <= 4
+
+
+def test_a_reader_that_goes_away_leaves_no_litter(corpus_dir: Path, tmp_path: Path) -> None:
+    """A pipe into `head`: silent, no process, no file."""
+    place = state(corpus_dir, "kafka-4.3", "codecs").root
+    line = [sys.executable, "-m", "kafkalog_cli", "sql", "--master", "local[2]", "--format"]
+    line += ["ndjson", "select * from records", str(place)]
+    own = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=own) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode in {-signal.SIGPIPE, 128 + signal.SIGPIPE}  # as a shell sees it
+    assert list(tmp_path.iterdir()) == []
