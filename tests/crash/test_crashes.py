@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["harness"]
 
-STATES_OF_OURS = 25
-STATES_OF_KAFKA = 8
+STATES_OF_OURS = 100
+STATES_OF_KAFKA = 40
 
 
 class Enumeration:

@@ -33,7 +33,7 @@ CALLS = (
 )  # fmt: skip
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
 KILLS = 4  # 12 where everything is tried
-FAULTS = 15  # about, of all calls
+FAULTS = 25  # about, of all calls
 
 
 class FullFile:

@@ -34,7 +34,7 @@ EXPECTED: dict[str, set[str]] = {
 @pytest.mark.usefixtures("harness")
 @pytest.mark.parametrize(
     ("subject", "cases"),
-    [("compactions", 110), ("retentions", 40), ("rolls", 60), ("starts", 40)],
+    [("compactions", 220), ("retentions", 40), ("rolls", 60), ("starts", 40)],
 )
 def test_what_becomes_of_a_random_log_is_what_kafka_makes_of_it(
     subject: str, cases: int, tmp_path: Path, tell: Callable[[str], None]

@@ -237,7 +237,7 @@ def test_what_is_gone_is_forgotten(root: Path):
     assert history.to_json().count(".log") == 15
     history.forget_missing(opened(root).partitions, [str(root)])
     assert history.to_json().count(".log") == 10
-    assert "/t-1/" not in history.to_json()
+    assert str(root / "t-1") not in history.to_json()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ EXCLUDED = {
     "snapshot_corrupt_all": "where a sound one is there, the corrupt ones before it stay",
 }
 SMALL = (".snapshot", "leader-epoch-checkpoint")
-STATES_MAX = 2  # of a scenario; all of them take minutes
+STATES_MAX = 4  # of a scenario; all of them take minutes
 
 
 def perform(partition: Path, mode: StartMode, observe: Recorder | None = None) -> bool:
