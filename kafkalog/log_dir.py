@@ -26,17 +26,23 @@ from kafkalog.names import (
 from kafkalog.source import reading_error
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+_A_DIRECTORY = "a directory"
+_LISTINGS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file of a directory; `error` says why nothing more is known about it."""
+    """One file of a directory; `error` says why nothing more is known about it.
+
+    `inode` tells a file from one that took its name; 0 where the place has no such numbers.
+    """
 
     path: str
     name: FileName
     size_bytes: int = 0
     mtime_ms: int = 0
     error: str | None = None
+    inode: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +183,8 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
         raise NotFoundError("The path cannot name a file.", path=path) from error
     if not stat.S_ISDIR(status.st_mode):
         entry = _file_entry(path, os.path.basename(path))
+        if entry is None:
+            raise NotFoundError("There is no such file or directory.", path=path)
         if entry.error is not None:
             raise NotAKafkaFileError(entry.error, path=path)
         if entry.name.kind == FileKind.UNKNOWN:
@@ -263,35 +271,48 @@ def _log_dir(path: str, files: tuple[FileEntry, ...], directories: tuple[str, ..
         try:
             partitions.append(list_partition(inner))
         except KafkaLogError as error:
-            errors[inner] = error
+            if places.exists(inner):  # else a broker deleted or renamed it meanwhile
+                errors[inner] = error
     return LogDir(path, files, tuple(partitions), tuple(others), errors)
 
 
 def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
+    """The files and the directories in one, listed again where names changed meanwhile.
+
+    A broker renames files while they are listed: a swap that is met half-way would hide a segment.
+    """
+    names = _names(path)
+    for _ in range(_LISTINGS_MAX):
+        entries = [_file_entry(os.path.join(path, name), name) for name in names]
+        before, names = names, _names(path)
+        if names == before:
+            break
+    files = tuple(entry for entry in entries if entry is not None and entry.error != _A_DIRECTORY)
+    directories = (e.name.name for e in entries if e is not None and e.error == _A_DIRECTORY)
+    return files, tuple(directories)
+
+
+def _names(path: str) -> list[str]:
     try:
-        names = places.names(path)
+        return places.names(path)
     except OSError as error:
         raise reading_error(error, path) from error
-    files, directories = [], []
-    for name in names:
-        entry = _file_entry(os.path.join(path, name), name)
-        if entry.error == "a directory":
-            directories.append(name)
-        else:
-            files.append(entry)
-    return tuple(files), tuple(directories)
 
 
-def _file_entry(path: str, name: str) -> FileEntry:
+def _file_entry(path: str, name: str) -> FileEntry | None:
+    """What is at a path; None where nothing is there any more."""
     parsed = parse_file_name(name)
     try:
         status = places.stat(path)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not places.exists(path):
+            return None
         return FileEntry(path, parsed, error=reading_error(error, path).message)
     if stat.S_ISDIR(status.st_mode):
         if parsed.kind == FileKind.UNKNOWN:
-            return FileEntry(path, parsed, error="a directory")
+            return FileEntry(path, parsed, error=_A_DIRECTORY)
         return FileEntry(path, parsed, error="It is a directory, where a file should be.")
     if not stat.S_ISREG(status.st_mode):
         return FileEntry(path, parsed, error="It is not a regular file.")
-    return FileEntry(path, parsed, status.st_size, status.st_mtime_ns // 1_000_000)
+    mtime_ms = status.st_mtime_ns // 1_000_000
+    return FileEntry(path, parsed, status.st_size, mtime_ms, inode=status.st_ino)

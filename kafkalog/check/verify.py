@@ -7,66 +7,30 @@ every record.
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
-from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog import places
-from kafkalog.check.index_files import ENTRY_SIZES, size_is_multiple
-from kafkalog.check.schedule import Reading, Schedule
+from kafkalog.check.index_files import ENTRY_SIZES
+from kafkalog.check.schedule import Schedule
 from kafkalog.check.summary import Summary
-from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
-from kafkalog.defects import REFERENCES, make_defect
-from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import OffsetIndex, TimeIndex
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, Segment, open_path
-from kafkalog.metadata_files import (
-    read_clean_shutdown,
-    read_meta_properties,
-    read_quorum_state,
-    read_topic_id,
-)
-from kafkalog.model import Defect, Level, Severity
-from kafkalog.names import REMOTE_INDEX_CACHE, DirectoryState, FileKind, FileState
-from kafkalog.producer_snapshot import read_producer_snapshot
-from kafkalog.source import Source
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.defects import make_defect
+from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
+from kafkalog.model import Defect, Level
+from kafkalog.names import REMOTE_INDEX_CACHE, FileKind, FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
-    from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
+    from kafkalog.check.batch_checks import CheckedPartition
     from kafkalog.check.elsewhere import Elsewhere, Walked
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.columnar.headers import Look, Stretch
+    from kafkalog.check.moments import SeenPartition
+    from kafkalog.check.walk import Stretches, Walk, Watch
     from kafkalog.recovery import NextStart
 
-    Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
-
 T = TypeVar("T")
-
-
-_READERS: dict[FileKind, Callable[[str], object]] = {
-    FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
-    FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
-    FileKind.LEADER_EPOCH_CHECKPOINT: read_leader_epochs,
-    FileKind.META_PROPERTIES: read_meta_properties,
-    FileKind.PARTITION_METADATA: read_topic_id,
-    FileKind.QUORUM_STATE: read_quorum_state,
-    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
-}
-
-
-class Watch(Protocol):
-    """Whoever has a use for the batches that are read anyway."""
-
-    @property
-    def look(self) -> Look | None:
-        """As that of `header_stretches`."""
-
-    def take(self, path: str, stretch: Stretch) -> None:
-        """The next batches of a log, after what is wrong with them was told."""
+Seen = TypeVar("Seen")
 
 
 class Verification:
@@ -109,7 +73,7 @@ class Verification:
         self._progress = progress
         self._threads = threads
         self._watch = watch
-        self._stretches = stretches or self._read
+        self._stretches = stretches
         self._elsewhere = elsewhere
         self._log_dirs: list[CheckedLogDir] = []
 
@@ -122,34 +86,27 @@ class Verification:
         """
         if not isinstance(target, LogDir | PartitionDir | FileEntry):
             target = open_path(str(target))
-        yield from self._counted(self._checks(target))
+        yield from self.summary.counting(self._checks(target))
 
     def verify_partition(self, directory: PartitionDir) -> Generator[Defect, None, int]:
         """As `verify`; returns the offset behind the batches."""
-        partition = yield from self._counted(self._partition(directory))
+        partition = yield from self.summary.counting(self._partition(directory))
         return partition.end_offset
-
-    def _counted(self, defects: Generator[Defect, None, T]) -> Generator[Defect, None, T]:
-        while True:
-            try:
-                defect = next(defects)
-            except StopIteration as end:
-                found: T = end.value
-                return found
-            self.summary.defects[defect.severity] += 1
-            yield defect
 
     def end(self) -> Iterator[Defect]:
         """What shows when all targets have been seen; call it after the last one.
 
         The log directories against each other, and whether the run has checked all it should.
         """
+        from kafkalog.check.moments import judged_together
         from kafkalog.check.registry import TOGETHER_CHECKS
 
-        for check in TOGETHER_CHECKS if self._log_dirs else ():
-            for defect in check(self._log_dirs):
-                self.summary.defects[defect.severity] += 1
-                yield defect
+        def judge(log_dirs: Sequence[CheckedLogDir]) -> Generator[Defect, None, None]:
+            for check in TOGETHER_CHECKS:
+                yield from check(log_dirs)
+
+        if self._log_dirs:
+            yield from self.summary.counting(judged_together(self._log_dirs, judge))
         missing = self.summary.bytes_expected - self.summary.bytes_checked
         if missing > 0:
             defect = make_defect("bytes-not-checked", ".", f"{missing} bytes were not checked.")
@@ -163,99 +120,105 @@ class Verification:
             yield from self._partition(target)
         else:
             from kafkalog.check.identity import CheckedLogDir
-            from kafkalog.check.next_start import log_dir_starts
+            from kafkalog.check.moments import judged_together, look_at_log_dir
+            from kafkalog.check.next_start import log_dir_starts, unexplained
             from kafkalog.check.registry import LOG_DIR_CHECKS
 
-            before = self._grave
-            for path, error in target.errors.items():
-                yield make_defect("file-unreadable", path, error.message)
-            for name in target.others:
-                if name != REMOTE_INDEX_CACHE:
-                    path = os.path.join(target.path, name)
-                    detail = "The name is none of a partition: a broker does not start on it."
-                    yield make_defect("directory-unknown", path, detail)
-            for entry in target.files:
-                if entry.name.kind != FileKind.UNKNOWN:
-                    yield from self._file(entry)
-            of_files = self._grave - before
+            before = self.summary.grave
+            yield from self._judged(target.path, target, lambda: look_at_log_dir(target), _top)
+            of_files = self.summary.grave - before
             walked: list[CheckedPartition] = []
             for partition in self.schedule.in_order(target.partitions):
                 walked += [(yield from self._partition(partition))]
             if not self.put_off.isdisjoint(partition.path for partition in target.partitions):
                 return
-            in_partitions = self._grave
-            for check in LOG_DIR_CHECKS:
-                yield from check(target, walked)
-            self._log_dirs.append(CheckedLogDir(target, walked))
-            is_explained = self._grave - in_partitions + of_files > 0
+            in_partitions = self.summary.grave
+
+            def judge(log_dirs: Sequence[CheckedLogDir]) -> Generator[Defect, None, None]:
+                for check in LOG_DIR_CHECKS:
+                    for checked in log_dirs:
+                        yield from check(checked.log_dir, checked.partitions)
+
+            checked = CheckedLogDir(target, walked)
+            yield from judged_together([checked], judge)
+            self._log_dirs.append(checked)
+            is_explained = self.summary.grave - in_partitions + of_files > 0
             for start in log_dir_starts(target):
-                yield from self._next_start(start, is_explained=is_explained)
+                if start.is_remarkable:
+                    self.next_starts.append(start)
+                if not is_explained:
+                    yield from unexplained(start)
 
-    def _single_file(self, entry: FileEntry) -> Iterator[Defect]:
+    def _judged(
+        self,
+        path: str,
+        seen: Seen,
+        look: Callable[[], Seen],
+        judge: Callable[[Walk, Seen, int], Generator[Defect, None, T]],
+    ) -> Generator[Defect, None, T]:
+        """Have something judged as `of_one_moment` does; only the last reading counts."""
+        from kafkalog.check.moments import of_one_moment
+        from kafkalog.check.walk import Walk
+
+        def read(seen: Seen, reading: int) -> Generator[Defect, None, tuple[Walk, T]]:
+            stretches = None if reading else self._stretches  # those are of the first moment
+            walk = Walk(self.schedule, self._progress, self._threads, self._watch, stretches)
+            return walk, (yield from walk.summary.counting(judge(walk, seen, reading)))
+
+        if self._watch is not None:  # what it was shown cannot be taken back
+            walk, result = yield from read(seen, 0)
+        else:
+            (walk, result), is_settled = yield from of_one_moment(
+                path, seen, look, read, lambda read: read[0].summary.is_complete
+            )
+            if not is_settled:
+                walk.summary.give_up()
+        self.summary.add_looked_at(walk.summary)
+        self.next_starts += walk.next_starts
+        self.put_off |= walk.put_off
+        return result
+
+    def _single_file(self, entry: FileEntry) -> Generator[Defect, None, None]:
         """A file named on its own: its segment's log and indexes are checked together."""
-        kinds = (FileKind.LOG, *ENTRY_SIZES)
-        if entry.name.kind in kinds and entry.name.state == FileState.LIVE:
-            parent = open_path(os.path.dirname(places.absolute(entry.path)))
-            if isinstance(parent, PartitionDir):
-                was_closed = _was_closed(parent)
-                for segment in parent.segments:
-                    if segment.base_offset == entry.name.offset:
-                        yield from self._lone_segment(segment, was_closed=was_closed)
-                        return
-        yield from self._file(entry)
+        from kafkalog.check.moments import look_at_partition
 
-    def _lone_segment(self, segment: Segment, *, was_closed: bool) -> Iterator[Defect]:
-        if not self.schedule.has_time_for(segment.log.size_bytes):
-            self._put_off(segment.log.path, _segment_files(segment), 1)
-            return
-        reading = Reading(segment, self.schedule.level_of(segment))
-        yield from self._segment(segment, reading.level, was_closed=was_closed)
-        self.schedule.segment_read(reading)
+        parent = PartitionDir(os.path.dirname(places.absolute(entry.path)), None, ())
+
+        def judge(walk: Walk, seen: SeenPartition, _reading: int) -> Generator[Defect, None, None]:
+            kinds = (FileKind.LOG, *ENTRY_SIZES)
+            if entry.name.kind in kinds and entry.name.state == FileState.LIVE:
+                for segment in seen.directory.segments:
+                    if segment.base_offset == entry.name.offset:
+                        yield from walk.lone_segment(seen.directory, segment)
+                        return
+            yield from walk.file(entry)
+
+        yield from self._judged(
+            entry.path, look_at_partition(parent), lambda: look_at_partition(parent), judge
+        )
 
     def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
         from kafkalog.check.batch_checks import CheckedPartition
-        from kafkalog.check.next_start import PartitionStart
-        from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
+        from kafkalog.check.moments import look_at_partition
 
-        before = self._grave
-        partition = CheckedPartition(directory)
         if self._elsewhere is not None:
+            partition = CheckedPartition(directory)
             walked = yield from self._elsewhere.walk(directory)
             if walked is not None:
                 self._take(partition, walked)
                 return partition
-        if not self.schedule.has_time_for(directory.size_bytes):
-            self._put_off(directory.path, directory.files, len(directory.segments))
-            return partition
-        readings = self.schedule.readings(directory)
-        lowest = _lowest_level(readings, self.level)
-        start = PartitionStart(partition, lowest)
-        checks = [*partition_checks(partition, lowest), start]
-        in_segments: set[str] = set()
-        was_closed = _was_closed(directory)
-        for number, reading in enumerate(readings):
-            if reading.is_due and self.schedule.is_over():
-                left = [entry for entry in directory.files if entry.path not in in_segments]
-                self._put_off(directory.path, left, len(readings) - number)
-                return partition
-            segment = reading.segment
-            end = yield from self._segment(segment, reading.level, checks, was_closed=was_closed)
-            partition.end_offset = max(partition.end_offset, end)
-            in_segments |= {entry.path for entry in _segment_files(segment)}
-            self.schedule.segment_read(reading)
-        for check in checks:
-            yield from check.end()
-        for entry in directory.files:
-            if entry.path not in in_segments:
-                yield from self._file(entry)
-        for check_directory in DIRECTORY_CHECKS:
-            yield from check_directory(partition)
-        predicted = start.predicted()
-        if predicted is not None:
-            yield from self._next_start(
-                predicted, directory.state, is_explained=self._grave > before
-            )
-        self.schedule.partition_read(directory)
+        seen = look_at_partition(directory)
+        if directory.files and not seen.directory.files:
+            detail = "The directory went away: its topic was deleted, or a broker moved it."
+            yield make_defect("changed-while-reading", directory.path, detail)
+        partition = yield from self._judged(
+            directory.path,
+            seen,
+            lambda: look_at_partition(directory),
+            lambda walk, seen, reading: walk.partition(seen.directory, afresh=reading > 0),
+        )
+        if directory.path not in self.put_off:
+            self.schedule.partition_read(directory)
         return partition
 
     def _take(self, partition: CheckedPartition, walked: Walked) -> None:
@@ -266,185 +229,16 @@ class Verification:
         if self._progress is not None:
             self._progress(walked.summary.bytes_checked)
 
-    def _next_start(
-        self, start: NextStart, state: DirectoryState | None = None, *, is_explained: bool
-    ) -> Iterator[Defect]:
-        """Note a prediction; a defect where it is bad and no other defect says why."""
-        from kafkalog.check.next_start import unexplained
 
-        if start.is_remarkable:
-            self.next_starts.append(start)
-        if not is_explained:
-            yield from unexplained(start, state)
-
-    @property
-    def _grave(self) -> int:
-        """How many defects are more than notes."""
-        return self.summary.defects.total() - self.summary.defects[Severity.NOTE]
-
-    def _put_off(self, path: str, entries: Iterable[FileEntry], segments: int) -> None:
-        """There is no time left for these files of a partition, or of a segment on its own."""
-        self.put_off.add(path)
-        self.summary.bytes_deferred += sum(
-            entry.size_bytes
-            for entry in entries
-            if entry.name.kind != FileKind.UNKNOWN and entry.name.state == FileState.LIVE
-        )
-        self.summary.segments_deferred += segments
-
-    def _file(self, entry: FileEntry) -> Iterator[Defect]:
-        """A file outside the live segments."""
-        self.summary.files += 1
-        if entry.error is not None:
-            yield make_defect("file-unreadable", entry.path, entry.error)
-            return
-        if entry.name.kind == FileKind.UNKNOWN:
-            yield make_defect("file-unknown", entry.path, "Kafka has no file of this name.")
-            return
-        if entry.name.state != FileState.LIVE:
-            detail = f"A file in state {entry.name.state}."
-            yield make_defect("leftover-file", entry.path, detail)
-            return
-        self.summary.bytes_expected += entry.size_bytes
-        try:
-            if entry.name.kind in (FileKind.LOG, FileKind.KRAFT_SNAPSHOT):
-                from kafkalog.check.batch_checks import CheckedLog
-
-                yield from self._batches(CheckedLog(entry.path), self.level)
-                return
-            if entry.name.kind in ENTRY_SIZES:
-                yield from size_is_multiple(entry)
-            elif reader := _READERS.get(entry.name.kind):
-                reader(entry.path)
-        except KafkaLogError as error:
-            yield _file_defect(entry, error)
-        self._checked(entry.size_bytes)
-
-    def _segment(
-        self,
-        segment: Segment,
-        level: Level,
-        checks: Sequence[PartitionCheck] = (),
-        *,
-        was_closed: bool,
-    ) -> Generator[Defect, None, int]:
-        """One live segment: its files alone, then its indexes against its log; where it ends."""
-        from kafkalog.check.batch_checks import CheckedLog
-
-        entries = _segment_files(segment)
-        self.summary.files += len(entries)
-        self.summary.bytes_expected += sum(entry.size_bytes for entry in entries)
-        log = CheckedLog(
-            segment.log.path,
-            segment.base_offset,
-            next_base_offset=segment.next_base_offset,
-            is_closed=was_closed or not segment.is_active,
-        )
-        end = segment.base_offset
-        with ExitStack() as files:
-            for entry in entries[1:]:
-                try:
-                    log = yield from self._index(entry, log, files)
-                    self._checked(entry.size_bytes)
-                except KafkaLogError as error:
-                    yield _file_defect(entry, error)
-            try:
-                end = yield from self._batches(log, level, checks)
-            except KafkaLogError as error:
-                yield _file_defect(segment.log, error)
-        return end
-
-    def _index(
-        self, entry: FileEntry, log: CheckedLog, files: ExitStack
-    ) -> Generator[Defect, None, CheckedLog]:
-        """An index alone; where its entries are in order, they will be compared with the log."""
-        from kafkalog.check import index_order
-
-        yield from size_is_multiple(entry)
-        base_offset, is_active = log.base_offset, log.next_base_offset is None
-        assert base_offset is not None, "an index lies beside a segment"
-        if entry.name.kind == FileKind.OFFSET_INDEX:
-            offsets = files.enter_context(OffsetIndex(entry.path, base_offset))
-            yield from index_order.padding_is_sound(offsets, is_active=is_active)
-            if not (yield from _tell(index_order.offset_index_is_monotonic(offsets))):
-                log = replace(log, offset_index=offsets)
-        elif entry.name.kind == FileKind.TIME_INDEX:
-            times = files.enter_context(TimeIndex(entry.path, base_offset))
-            yield from index_order.padding_is_sound(times, is_active=is_active)
-            if not (yield from _tell(index_order.time_index_is_monotonic(times))):
-                log = replace(log, time_index=times)
-        else:
-            yield from index_order.transaction_index_is_sound(entry.path, base_offset)
-        return log
-
-    def _batches(
-        self, log: CheckedLog, level: Level, checks_of_partition: Sequence[PartitionCheck] = ()
-    ) -> Generator[Defect, None, int]:
-        """All batches of a log file; the offset behind them."""
-        from kafkalog.check.batch_checks import defects_of_stretch
-        from kafkalog.check.registry import segment_checks
-        from kafkalog.columnar.header_table import COUNT, LAST_OFFSET
-        from kafkalog.columnar.record_facts import FOUND
-
-        end = log.base_offset or 0
-        self.summary.levels.add(level)
-        alone = segment_checks(log, level)
-        for check in checks_of_partition:
-            check.begin(log)
-        with Source(log.path) as source:
-            for found in self._stretches(log, source, level):
-                if isinstance(found, Defect):
-                    yield found
-                else:
-                    self.summary.batches += found.count
-                    counts = found.headers[COUNT] if found.facts is None else found.facts[FOUND]
-                    self.summary.records += int(counts.clip(0).sum())
-                    end = max(end, int(found.headers[LAST_OFFSET].max()) + 1)
-                    yield from defects_of_stretch([*alone, *checks_of_partition], found)
-                    if self._watch is not None:
-                        self._watch.take(log.path, found)
-                self._checked(found.size_bytes or 0)
-            for ended in alone:
-                yield from ended.end()
-        return end
-
-    def _read(self, _log: CheckedLog, source: Source, level: Level) -> Iterator[Stretch | Defect]:
-        from kafkalog.columnar.headers import header_stretches
-
-        look = None if self._watch is None else self._watch.look
-        return header_stretches(source, level, self._threads, look=look)
-
-    def _checked(self, size_bytes: int) -> None:
-        self.summary.bytes_checked += size_bytes
-        if self._progress is not None:
-            self._progress(size_bytes)
-
-
-def _was_closed(directory: PartitionDir) -> bool:
-    """Whether the broker closed the log; one that is being deleted it does not."""
-    is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
-    return is_hosted and UnifiedLog(directory).was_closed
-
-
-def _tell(defects: Iterator[Defect]) -> Generator[Defect, None, bool]:
-    """All of them; whether there were any."""
-    told = False
-    for defect in defects:
-        told = True
-        yield defect
-    return told
-
-
-def _lowest_level(readings: Sequence[Reading], asked: Level) -> Level:
-    """The level that all segments of a partition are read at, or above it."""
-    return min((reading.level for reading in readings), key=list(Level).index, default=asked)
-
-
-def _segment_files(segment: Segment) -> list[FileEntry]:
-    indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
-    return [segment.log, *(entry for entry in indexes if entry is not None)]
-
-
-def _file_defect(entry: FileEntry, error: KafkaLogError) -> Defect:
-    name = error.reference if error.reference in REFERENCES else "file-unreadable"
-    return make_defect(name, entry.path, error.message, position=error.position)
+def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, None]:
+    """What lies in a log directory beside its partitions."""
+    for path, error in target.errors.items():
+        yield make_defect("file-unreadable", path, error.message)
+    for name in target.others:
+        if name != REMOTE_INDEX_CACHE:
+            path = os.path.join(target.path, name)
+            detail = "The name is none of a partition: a broker does not start on it."
+            yield make_defect("directory-unknown", path, detail)
+    for entry in target.files:
+        if entry.name.kind != FileKind.UNKNOWN:
+            yield from walk.file(entry)

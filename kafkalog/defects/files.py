@@ -42,6 +42,10 @@ REFERENCES: Final = (
               "Nothing.",
               arises="Reading failed on the way: a file became shorter, or the disk failed; "
                      "the other findings say where."),
+    Reference("changed-while-reading", _N, "Files changed while they were read, so that they "
+              "could not be judged as they were at one moment.", "Nothing.",
+              "Check again when the broker is idle, or check a copy or a snapshot.",
+              arises="A broker runs on the directory: it appends, rolls, cleans and deletes."),
     Reference("clean-shutdown-unreadable", _W, "The mark of a clean shutdown holds no broker "
               "epoch that can be read.", "It still counts as a clean shutdown, but the controller "
               "is told that it was none, and takes the broker out of the eligible leaders.",

@@ -1,0 +1,329 @@
+"""One reading of a partition, a segment or a file by all checks.
+
+Levels: `quick` reads headers and indexes, `standard` also every byte for its checksum, `deep` also
+every record.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from kafkalog.check.index_files import ENTRY_SIZES, size_is_multiple
+from kafkalog.check.schedule import Reading
+from kafkalog.check.summary import Summary
+from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
+from kafkalog.defects import REFERENCES, make_defect
+from kafkalog.errors import KafkaLogError
+from kafkalog.indexes import OffsetIndex, TimeIndex
+from kafkalog.metadata_files import (
+    read_clean_shutdown,
+    read_meta_properties,
+    read_quorum_state,
+    read_topic_id,
+)
+from kafkalog.model import Defect, Level
+from kafkalog.names import DirectoryState, FileKind, FileState
+from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.source import Source
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
+    from kafkalog.check.schedule import Schedule
+    from kafkalog.columnar.headers import Look, Stretch
+    from kafkalog.log_dir import FileEntry, PartitionDir, Segment
+    from kafkalog.recovery import NextStart
+
+    Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
+
+T = TypeVar("T")
+
+_READERS: dict[FileKind, Callable[[str], object]] = {
+    FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
+    FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
+    FileKind.LEADER_EPOCH_CHECKPOINT: read_leader_epochs,
+    FileKind.META_PROPERTIES: read_meta_properties,
+    FileKind.PARTITION_METADATA: read_topic_id,
+    FileKind.QUORUM_STATE: read_quorum_state,
+    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
+}
+
+
+class Watch(Protocol):
+    """Whoever has a use for the batches that are read anyway."""
+
+    @property
+    def look(self) -> Look | None:
+        """As that of `header_stretches`."""
+
+    def take(self, path: str, stretch: Stretch) -> None:
+        """The next batches of a log, after what is wrong with them was told."""
+
+
+class Walk:
+    """One reading of what is to be judged together.
+
+    Args:
+        schedule: what is read at which level.
+        progress: called with the number of bytes checked since the last call.
+        threads: how many check.
+        watch: is shown the batches of the logs; may be None.
+        stretches: gives the batches and the damage of a log; None: they are read here.
+
+    Attributes:
+        summary: what was looked at and found so far.
+        next_starts: as those of `Verification`.
+        put_off: as that of `Verification`.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        progress: Callable[[int], None] | None,
+        threads: int | None,
+        watch: Watch | None,
+        stretches: Stretches | None,
+    ) -> None:
+        self.schedule = schedule
+        self.level = schedule.level
+        self.summary = Summary()
+        self.put_off: set[str] = set()
+        self.next_starts: list[NextStart] = []
+        self._progress = progress
+        self._threads = threads
+        self._watch = watch
+        self._stretches = stretches or self._read
+
+    def lone_segment(self, directory: PartitionDir, segment: Segment) -> Iterator[Defect]:
+        """A segment on its own."""
+        if not self.schedule.has_time_for(segment.log.size_bytes):
+            self._put_off(segment.log.path, _segment_files(segment), 1)
+            return
+        reading = Reading(segment, self.schedule.level_of(segment))
+        yield from self._segment(segment, reading.level, was_closed=_was_closed(directory))
+        self.schedule.segment_read(reading)
+
+    def partition(
+        self, directory: PartitionDir, *, afresh: bool
+    ) -> Generator[Defect, None, CheckedPartition]:
+        """All files of a partition; `afresh`: as that of `Schedule.readings`."""
+        from kafkalog.check.batch_checks import CheckedPartition
+        from kafkalog.check.next_start import PartitionStart
+        from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
+
+        partition = CheckedPartition(directory)
+        if not self.schedule.has_time_for(directory.size_bytes):
+            self._put_off(directory.path, directory.files, len(directory.segments))
+            return partition
+        before = self.summary.grave
+        readings = self.schedule.readings(directory, afresh=afresh)
+        lowest = _lowest_level(readings, self.level)
+        start = PartitionStart(partition, lowest)
+        checks = [*partition_checks(partition, lowest), start]
+        in_segments: set[str] = set()
+        was_closed = _was_closed(directory)
+        for number, reading in enumerate(readings):
+            if reading.is_due and self.schedule.is_over():
+                left = [entry for entry in directory.files if entry.path not in in_segments]
+                self._put_off(directory.path, left, len(readings) - number)
+                return partition
+            segment = reading.segment
+            end = yield from self._segment(segment, reading.level, checks, was_closed=was_closed)
+            partition.end_offset = max(partition.end_offset, end)
+            in_segments |= {entry.path for entry in _segment_files(segment)}
+            self.schedule.segment_read(reading)
+        for check in checks:
+            yield from check.end()
+        for entry in directory.files:
+            if entry.path not in in_segments:
+                yield from self.file(entry)
+        for check_directory in DIRECTORY_CHECKS:
+            yield from check_directory(partition)
+        predicted = start.predicted()
+        if predicted is not None:
+            yield from self._next_start(
+                predicted, directory.state, is_explained=self.summary.grave > before
+            )
+        return partition
+
+    def _next_start(
+        self, start: NextStart, state: DirectoryState | None = None, *, is_explained: bool
+    ) -> Iterator[Defect]:
+        """Note a prediction; a defect where it is bad and no other defect says why."""
+        from kafkalog.check.next_start import unexplained
+
+        if start.is_remarkable:
+            self.next_starts.append(start)
+        if not is_explained:
+            yield from unexplained(start, state)
+
+    def _put_off(self, path: str, entries: Iterable[FileEntry], segments: int) -> None:
+        """There is no time left for these files of a partition, or of a segment on its own."""
+        self.put_off.add(path)
+        self.summary.bytes_deferred += sum(
+            entry.size_bytes
+            for entry in entries
+            if entry.name.kind != FileKind.UNKNOWN and entry.name.state == FileState.LIVE
+        )
+        self.summary.segments_deferred += segments
+
+    def file(self, entry: FileEntry) -> Iterator[Defect]:
+        """A file outside the live segments."""
+        self.summary.files += 1
+        if entry.error is not None:
+            yield make_defect("file-unreadable", entry.path, entry.error)
+            return
+        if entry.name.kind == FileKind.UNKNOWN:
+            yield make_defect("file-unknown", entry.path, "Kafka has no file of this name.")
+            return
+        if entry.name.state != FileState.LIVE:
+            detail = f"A file in state {entry.name.state}."
+            yield make_defect("leftover-file", entry.path, detail)
+            return
+        self.summary.bytes_expected += entry.size_bytes
+        try:
+            if entry.name.kind in (FileKind.LOG, FileKind.KRAFT_SNAPSHOT):
+                from kafkalog.check.batch_checks import CheckedLog
+
+                yield from self._batches(CheckedLog(entry.path), self.level)
+                return
+            if entry.name.kind in ENTRY_SIZES:
+                yield from size_is_multiple(entry)
+            elif reader := _READERS.get(entry.name.kind):
+                reader(entry.path)
+        except KafkaLogError as error:
+            yield _file_defect(entry, error)
+        self._checked(entry.size_bytes)
+
+    def _segment(
+        self,
+        segment: Segment,
+        level: Level,
+        checks: Sequence[PartitionCheck] = (),
+        *,
+        was_closed: bool,
+    ) -> Generator[Defect, None, int]:
+        """One live segment: its files alone, then its indexes against its log; where it ends."""
+        from kafkalog.check.batch_checks import CheckedLog
+
+        entries = _segment_files(segment)
+        self.summary.files += len(entries)
+        self.summary.bytes_expected += sum(entry.size_bytes for entry in entries)
+        log = CheckedLog(
+            segment.log.path,
+            segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            is_closed=was_closed or not segment.is_active,
+        )
+        end = segment.base_offset
+        with ExitStack() as files:
+            for entry in entries[1:]:
+                try:
+                    log = yield from self._index(entry, log, files)
+                    self._checked(entry.size_bytes)
+                except KafkaLogError as error:
+                    yield _file_defect(entry, error)
+            try:
+                end = yield from self._batches(log, level, checks)
+            except KafkaLogError as error:
+                yield _file_defect(segment.log, error)
+        return end
+
+    def _index(
+        self, entry: FileEntry, log: CheckedLog, files: ExitStack
+    ) -> Generator[Defect, None, CheckedLog]:
+        """An index alone; where its entries are in order, they will be compared with the log."""
+        from kafkalog.check import index_order
+
+        yield from size_is_multiple(entry)
+        base_offset, is_active = log.base_offset, log.next_base_offset is None
+        assert base_offset is not None, "an index lies beside a segment"
+        if entry.name.kind == FileKind.OFFSET_INDEX:
+            offsets = files.enter_context(OffsetIndex(entry.path, base_offset))
+            yield from index_order.padding_is_sound(offsets, is_active=is_active)
+            if not (yield from _tell(index_order.offset_index_is_monotonic(offsets))):
+                log = replace(log, offset_index=offsets)
+        elif entry.name.kind == FileKind.TIME_INDEX:
+            times = files.enter_context(TimeIndex(entry.path, base_offset))
+            yield from index_order.padding_is_sound(times, is_active=is_active)
+            if not (yield from _tell(index_order.time_index_is_monotonic(times))):
+                log = replace(log, time_index=times)
+        else:
+            yield from index_order.transaction_index_is_sound(entry.path, base_offset)
+        return log
+
+    def _batches(
+        self, log: CheckedLog, level: Level, checks_of_partition: Sequence[PartitionCheck] = ()
+    ) -> Generator[Defect, None, int]:
+        """All batches of a log file; the offset behind them."""
+        from kafkalog.check.batch_checks import defects_of_stretch
+        from kafkalog.check.registry import segment_checks
+        from kafkalog.columnar.header_table import COUNT, LAST_OFFSET
+        from kafkalog.columnar.record_facts import FOUND
+
+        end = log.base_offset or 0
+        self.summary.levels.add(level)
+        alone = segment_checks(log, level)
+        for check in checks_of_partition:
+            check.begin(log)
+        with Source(log.path) as source:
+            for found in self._stretches(log, source, level):
+                if isinstance(found, Defect):
+                    yield found
+                else:
+                    self.summary.batches += found.count
+                    counts = found.headers[COUNT] if found.facts is None else found.facts[FOUND]
+                    self.summary.records += int(counts.clip(0).sum())
+                    end = max(end, int(found.headers[LAST_OFFSET].max()) + 1)
+                    yield from defects_of_stretch([*alone, *checks_of_partition], found)
+                    if self._watch is not None:
+                        self._watch.take(log.path, found)
+                self._checked(found.size_bytes or 0)
+            for ended in alone:
+                yield from ended.end()
+        return end
+
+    def _read(self, _log: CheckedLog, source: Source, level: Level) -> Iterator[Stretch | Defect]:
+        from kafkalog.columnar.headers import header_stretches
+
+        look = None if self._watch is None else self._watch.look
+        return header_stretches(source, level, self._threads, look=look)
+
+    def _checked(self, size_bytes: int) -> None:
+        self.summary.bytes_checked += size_bytes
+        if self._progress is not None:
+            self._progress(size_bytes)
+
+
+def _was_closed(directory: PartitionDir) -> bool:
+    """Whether the broker closed the log; one that is being deleted it does not."""
+    is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
+    return is_hosted and UnifiedLog(directory).was_closed
+
+
+def _tell(defects: Iterator[Defect]) -> Generator[Defect, None, bool]:
+    """All of them; whether there were any."""
+    told = False
+    for defect in defects:
+        told = True
+        yield defect
+    return told
+
+
+def _lowest_level(readings: Sequence[Reading], asked: Level) -> Level:
+    """The level that all segments of a partition are read at, or above it."""
+    return min((reading.level for reading in readings), key=list(Level).index, default=asked)
+
+
+def _segment_files(segment: Segment) -> list[FileEntry]:
+    indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
+    return [segment.log, *(entry for entry in indexes if entry is not None)]
+
+
+def _file_defect(entry: FileEntry, error: KafkaLogError) -> Defect:
+    name = error.reference if error.reference in REFERENCES else "file-unreadable"
+    return make_defect(name, entry.path, error.message, position=error.position)
