@@ -102,7 +102,7 @@ def lookup_offset(
     if not (offsets or timestamp or special):
         raise UsageError("Nothing to look up.", hint="Give offsets, --timestamp or --special.")
     zone = parse_zone("UTC" if utc else tz)
-    times = [parse_time(text, now) for text in timestamp or ()]
+    times = [parse_time(text, now, zone) for text in timestamp or ()]
     outcome = Outcome()
     log = _open_log(partition_dir, high_watermark, log_start_offset, use_index=True)
     scanned = UnifiedLog(
