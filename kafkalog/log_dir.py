@@ -331,6 +331,4 @@ def _file_entry(path: str, name: str) -> FileEntry | None:
     blocks = getattr(status, "st_blocks", None)  # objects of a store have none
     holes = 0 if blocks is None else max(status.st_size - blocks * BLOCK_SIZE, 0)
     mtime_ms = status.st_mtime_ns // 1_000_000
-    return FileEntry(
-        path, parsed, status.st_size, mtime_ms, hole_bytes=holes, inode=status.st_ino
-    )
+    return FileEntry(path, parsed, status.st_size, mtime_ms, hole_bytes=holes, inode=status.st_ino)
