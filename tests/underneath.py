@@ -60,6 +60,7 @@ class Broker:
         self.log_start = 0
         (self.partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
         (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 0\n")
+        (log_dir / ".lock").touch()
         self._create(0)
         for _ in range(12):
             self._append()
@@ -89,6 +90,7 @@ class Broker:
     def at_every_call(self, monkeypatch: pytest.MonkeyPatch, chance: float) -> Iterator[None]:
         """Take steps before calls that open, list or read."""
         with monkeypatch.context() as patched:
+            patched.setattr("kafkalog.check.moments.sleep", lambda _: self.settle())
             for name in CALLS:
                 patched.setattr(os, name, self._stepping(getattr(os, name), chance))
             yield

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from time import sleep, time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog import places
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 
 Seen = TypeVar("Seen")
 Result = TypeVar("Result")
-Place = tuple[str, str, int | None, int | None]
+Place = tuple[str, str, int | None, int | None, int | None]
 
 READINGS_MAX: Final = 5
+_PAUSE_S: Final = 0.05
+_RESTLESS_MS: Final = 2000
 _HELD_MAX: Final = 1000
 """So many findings are held back at most; where there are more, they are no accident of time."""
 _AROUND: Final = (*OFFSET_CHECKPOINTS, ".kafka_cleanshutdown", "meta.properties")
@@ -41,6 +44,7 @@ class SeenPartition:
 
     directory: PartitionDir
     around: tuple[tuple[int, ...], ...]
+    has_lock: bool
 
 
 def of_one_moment(
@@ -78,13 +82,20 @@ def of_one_moment(
         else:
             yield from held
             return (yield from judgement), True
-        found = {_place(defect) for defect in held if _is_grave(defect)}
-        before = seen
-        if (found <= earlier and is_whole(result)) or (seen := look()) == before:
+        inodes = _inodes(seen)
+        found = {_place(defect, inodes) for defect in held if _is_grave(defect)}
+        is_settled = (found <= earlier and is_whole(result)) or (
+            look() == seen and not _is_restless(seen)
+        )
+        if not is_settled:
+            sleep(_PAUSE_S * 2**reading)  # what a broker has begun comes to its end
+            before, seen = seen, look()
+            is_settled = seen == before
+        if is_settled:
             yield from held
             return result, True
         confirmed, earlier = found & earlier, found
-    yield from (one for one in held if not _is_grave(one) or _place(one) in confirmed)
+    yield from (one for one in held if not _is_grave(one) or _place(one, inodes) in confirmed)
     detail = f"Its files changed during {READINGS_MAX} readings: {len(found - confirmed)} findings "
     yield make_defect("changed-while-reading", path, f"{detail}of the last one are left out.")
     return result, False
@@ -99,7 +110,8 @@ def look_at_partition(directory: PartitionDir) -> SeenPartition:
     except KafkaLogError:
         pass  # its files tell the same
     log_dir = os.path.dirname(places.absolute(directory.path))
-    return SeenPartition(directory, tuple(_identity(log_dir, name) for name in _AROUND))
+    around = tuple(_identity(log_dir, name) for name in _AROUND)
+    return SeenPartition(directory, around, bool(_identity(log_dir, ".lock")))
 
 
 def _identity(log_dir: str, name: str) -> tuple[int, ...]:
@@ -151,9 +163,33 @@ def _walked_again(walked: CheckedLogDir, log_dir: LogDir) -> CheckedLogDir:
     return CheckedLogDir(log_dir, partitions)
 
 
+def _is_restless(seen: object) -> bool:
+    """Whether a broker, if one is running, may be in the middle of something."""
+    if not isinstance(seen, SeenPartition) or not seen.has_lock:
+        return False
+    changed_ms = max((entry.mtime_ms for entry in seen.directory.files), default=0)
+    return abs(time() * 1000 - changed_ms) < _RESTLESS_MS
+
+
 def _is_grave(defect: Defect) -> bool:
     return defect.severity != Severity.NOTE
 
 
-def _place(defect: Defect) -> Place:
-    return defect.reference, defect.path, defect.position, defect.offset
+def _inodes(seen: object) -> dict[str, int]:
+    """The inodes of the files of what was listed, by path."""
+    if isinstance(seen, SeenPartition):
+        seen = seen.directory
+    if isinstance(seen, list):
+        return {path: inode for one in seen for path, inode in _inodes(one).items()}
+    if not isinstance(seen, LogDir | PartitionDir):
+        return {}
+    found = {entry.path: entry.inode for entry in seen.files}
+    if isinstance(seen, LogDir):
+        found |= {path: inode for one in seen.partitions for path, inode in _inodes(one).items()}
+    return found
+
+
+def _place(defect: Defect, inodes: dict[str, int]) -> Place:
+    """Where a finding is: in the same file, not only in one of the same name."""
+    inode = inodes.get(defect.path)
+    return defect.reference, defect.path, inode, defect.position, defect.offset

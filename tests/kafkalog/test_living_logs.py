@@ -5,14 +5,19 @@ Every row once and as it was appended, none missing that was there all the time,
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog import Verification
+from kafkalog.check import moments
+from kafkalog.log_dir import PartitionDir
 from kafkalog.model import Level, Severity
-from tests.underneath import Broker
+from tests.builders import flip
+from tests.underneath import Broker, encoded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +29,7 @@ SEEDS = range(30)
 def test_verify_finds_nothing_wrong_beside_a_living_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """What several moments contradict each other in is no damage."""
+    """Contradictions between several moments are no damage."""
     rng = Random(seed)
     broker = Broker(tmp_path / "log-dir", rng)
     for level in Level:
@@ -32,6 +37,68 @@ def test_verify_finds_nothing_wrong_beside_a_living_broker(
         with broker.at_every_call(monkeypatch, rng.choice((0.02, 0.1, 0.3))):
             found = [*run.verify(tmp_path / "log-dir"), *run.end()]
         assert [one for one in found if one.severity != Severity.NOTE] == []
-    broker.settle()
+        assert run.summary.is_complete
+
+
+def test_verify_finds_real_damage_beside_a_living_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a second reading finds in the same place counts, though files change all the time."""
+    broker = Broker(tmp_path / "log-dir", Random(1))
+    active = max(broker.partition.glob("*.log"))
+    first = min(broker.partition.glob("*.log"))
+    first.write_bytes(flip(first.read_bytes(), 8 * 70))
+    monkeypatch.setattr(
+        "kafkalog.check.moments.look_at_partition", grows(active, moments.look_at_partition)
+    )
     run = Verification(Level.DEEP)
-    assert [*run.verify(tmp_path / "log-dir"), *run.end()] == []
+    found = [*run.verify(broker.partition), *run.end()]
+    assert [one.reference for one in found if one.path == str(first)] == ["batch-crc-mismatch"]
+
+
+def test_a_partition_that_never_rests_gets_a_note_instead_of_a_false_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reading meets a torn append elsewhere: none of them is damage, and it is said."""
+    broker = Broker(tmp_path / "log-dir", Random(1))
+    active = max(broker.partition.glob("*.log"))
+    monkeypatch.setattr(moments, "sleep", lambda _: None)
+    monkeypatch.setattr(
+        moments, "look_at_partition", torn_again(active, broker, moments.look_at_partition)
+    )
+    run = Verification()
+    found = [*run.verify(broker.partition), *run.end()]
+    assert [one.reference for one in found if one.severity != Severity.NOTE] == []
+    [note] = [one for one in found if one.reference == "changed-while-reading"]
+    assert (note.severity, note.path) == (Severity.NOTE, str(broker.partition))
+
+
+Look = Callable[[PartitionDir], object]
+
+
+def grows(log: Path, look: Look) -> Look:
+    """A look behind which a batch is appended to a log each time."""
+    offsets = itertools.count(10_000)
+
+    def grown(directory: PartitionDir) -> object:
+        seen = look(directory)
+        with log.open("ab") as file:
+            file.write(encoded([(next(offsets), b"k", b"v")]))
+        return seen
+
+    return grown
+
+
+def torn_again(log: Path, broker: Broker, look: Look) -> Look:
+    """A look before which the last append is finished and half of another one is written."""
+    whole = log.read_bytes()
+    offsets = itertools.count(broker.end)
+
+    def torn(directory: PartitionDir) -> object:
+        nonlocal whole
+        following = encoded([(next(offsets), b"k", b"v")])
+        log.write_bytes(whole + following[:40])
+        whole += following
+        return look(directory)
+
+    return torn
