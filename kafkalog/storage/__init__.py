@@ -10,6 +10,7 @@ from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, ChangeWatch, Ste
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
+    final_path,
     free_space,
     require_outside,
     require_space,
@@ -37,6 +38,7 @@ __all__ = [
     "StagingDirectory",
     "Step",
     "StepKind",
+    "final_path",
     "free_space",
     "require_outside",
     "require_space",
