@@ -10,7 +10,7 @@ import typer
 
 _EPILOG = (
     "Exit status: 0 fine, 1 defects or not found, 2 usage, 3 unreadable, 4 refused, "
-    "5 unsupported, 6 corrupt, 7 limit hit."
+    "5 unsupported, 6 corrupt, 7 limit hit, 8 partly done, 9 nothing to do."
 )
 
 _COMMANDS: Final = {

@@ -260,4 +260,5 @@ def _tell(summary: ExportSummary, form: Format, *, exact: bool) -> int:
         outcome.fail_if(part.defect_count > 0)
         for defect in part.defects:
             outcome.count(defect)
-    return outcome.status
+    is_new = not summary.was_complete
+    return outcome.of_work(has_changed=is_new, is_concerned=is_new)
