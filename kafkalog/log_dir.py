@@ -10,6 +10,7 @@ import os
 import stat
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kafkalog import places
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UsageError
@@ -25,18 +26,26 @@ from kafkalog.names import (
 )
 from kafkalog.source import reading_error
 
+if TYPE_CHECKING:
+    from kafkalog.recovery.model import LoadedLog
+
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file of a directory; `error` says why nothing more is known about it."""
+    """One file of a directory; `error` says why nothing more is known about it.
+
+    `end` is set in a view (`kafkalog.view`) that does not show all of the file: nothing is read
+    from that position on. `name` is the one that the view gives it.
+    """
 
     path: str
     name: FileName
     size_bytes: int = 0
     mtime_ms: int = 0
     error: str | None = None
+    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +77,14 @@ class PartitionDir:
         name: its name taken apart, None where it is no partition name (a copy, say).
         files: every file in it, by name.
         directories: names of directories in it, which Kafka never makes.
+        loaded: what a broker would know of the log, where a view shows it as after a start.
     """
 
     path: str
     name: DirectoryName | None
     files: tuple[FileEntry, ...]
     directories: tuple[str, ...] = ()
+    loaded: LoadedLog | None = None
 
     @property
     def topic(self) -> str:
@@ -98,6 +109,16 @@ class PartitionDir:
             if entry.name.kind == kind
             and entry.name.state == FileState.LIVE
             and entry.name.segment_id is None
+        ]
+        return sorted(found, key=lambda entry: (entry.name.offset or 0, entry.name.name))
+
+    @property
+    def other_logs(self) -> list[FileEntry]:
+        """The logs of segments that are not live, by offset, then name."""
+        found = [
+            entry
+            for entry in self.files
+            if entry.name.kind == FileKind.LOG and entry.name.state != FileState.LIVE
         ]
         return sorted(found, key=lambda entry: (entry.name.offset or 0, entry.name.name))
 
