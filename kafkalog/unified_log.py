@@ -162,13 +162,20 @@ class UnifiedLog:
 
     @cached_property
     def leader_epochs(self) -> tuple[EpochEntry, ...]:
-        """The entries of `leader-epoch-checkpoint`, empty where it is missing or damaged."""
-        if self.partition.loaded is not None:
-            return self.partition.loaded.leader_epochs
+        """The entries of `leader-epoch-checkpoint`, empty where it is missing or damaged.
+
+        In the view of a start those that the log has then. One that begins at the log end, of a
+        leader without appends, stays: a start forgets it, but no other leader can have it.
+        """
+        noted: tuple[EpochEntry, ...] = ()
         with suppress(KafkaLogError):
             path = os.path.join(self.partition.path, "leader-epoch-checkpoint")
-            return tuple(read_leader_epochs(path))
-        return ()
+            noted = tuple(read_leader_epochs(path))
+        loaded = self.partition.loaded
+        if loaded is None:
+            return noted
+        end = loaded.log_end_offset
+        return loaded.leader_epochs + tuple(one for one in noted if one.start_offset == end)
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Transactions without a marker below the high watermark, by first offset.

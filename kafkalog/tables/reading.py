@@ -252,7 +252,7 @@ def _transactions(split: Split) -> Iterator[Any]:
 def _segments(split: Split) -> Iterator[Any]:
     for segment in show(open_partition(split.path), split.view).segments:
         sizes = {
-            name: None if entry is None else entry.size_bytes
+            name: None if entry is None else entry.used_bytes
             for name, entry in (
                 ("offset_index_size", segment.offset_index),
                 ("time_index_size", segment.time_index),

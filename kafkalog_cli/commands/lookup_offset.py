@@ -106,7 +106,7 @@ def lookup_offset(
     if not (offsets or timestamp or special):
         raise UsageError("Nothing to look up.", hint="Give offsets, --timestamp or --special.")
     zone = parse_zone("UTC" if utc else tz)
-    times = [parse_time(text, now) for text in timestamp or ()]
+    times = [parse_time(text, now, zone) for text in timestamp or ()]
     outcome = Outcome()
     if view == LogView.ALL:
         raise UsageError("A lookup is made in one log: left-overs belong to none.")
