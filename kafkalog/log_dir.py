@@ -10,6 +10,7 @@ import os
 import stat
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kafkalog import places
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UsageError
@@ -25,6 +26,9 @@ from kafkalog.names import (
 )
 from kafkalog.source import BLOCK_SIZE, reading_error
 
+if TYPE_CHECKING:
+    from kafkalog.recovery.model import LoadedLog
+
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 _A_DIRECTORY = "a directory"
 _LISTINGS_MAX = 8
@@ -38,12 +42,13 @@ class FileEntry:
 
     Attributes:
         path: where it is.
-        name: its name taken apart.
+        name: its name taken apart; in a view (`kafkalog.view`) the one that it has there.
         size_bytes: its length.
         mtime_ms: when it was changed last.
         error: why nothing more is known about it.
         hole_bytes: how much of its length was never written and takes no room on the disk.
         inode: tells it from a file that takes its name later; 0 where the place has no such number.
+        end: the position from which on a view shows nothing of it; None: all of it is shown.
     """
 
     path: str
@@ -53,6 +58,7 @@ class FileEntry:
     error: str | None = None
     hole_bytes: int = 0
     inode: int = 0
+    end: int | None = None
 
     @property
     def used_bytes(self) -> int:
@@ -90,12 +96,14 @@ class PartitionDir:
         name: its name taken apart, None where it is no partition name (a copy, say).
         files: every file in it, by name.
         directories: names of directories in it, which Kafka never makes.
+        loaded: what a broker would know of the log, where a view shows it as after a start.
     """
 
     path: str
     name: DirectoryName | None
     files: tuple[FileEntry, ...]
     directories: tuple[str, ...] = ()
+    loaded: LoadedLog | None = None
 
     @property
     def topic(self) -> str:
@@ -120,6 +128,16 @@ class PartitionDir:
             if entry.name.kind == kind
             and entry.name.state == FileState.LIVE
             and entry.name.segment_id is None
+        ]
+        return sorted(found, key=lambda entry: (entry.name.offset or 0, entry.name.name))
+
+    @property
+    def other_logs(self) -> list[FileEntry]:
+        """The logs of segments that are not live, by offset, then name."""
+        found = [
+            entry
+            for entry in self.files
+            if entry.name.kind == FileKind.LOG and entry.name.state != FileState.LIVE
         ]
         return sorted(found, key=lambda entry: (entry.name.offset or 0, entry.name.name))
 

@@ -96,6 +96,7 @@ class Source:
 
     Args:
         path: the file, symbolic links are followed; or the URI of an object.
+        end: take it to end at this position, if it does not end before; None: as it is.
 
     Raises:
         NotFoundError: there is no such file.
@@ -110,7 +111,7 @@ class Source:
     stored_bytes: int
     mtime_ms: int
 
-    def __new__(cls, path: str) -> Self:
+    def __new__(cls, path: str, end: int | None = None) -> Self:  # noqa: ARG004 # as __init__
         """An object of a store is of a class of its own."""
         if is_object(path):
             from kafkalog.objects import ObjectSource
@@ -118,13 +119,15 @@ class Source:
             return cast("Self", object.__new__(ObjectSource))
         return object.__new__(cls)
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, end: int | None = None) -> None:
         self.path = path
         self._manner = _manner.get()
         self._window = b""
         self._window_position = 0
         self._window_size = WINDOW_SIZE_MIN
         self._open()
+        if end is not None:
+            self.size_bytes = min(self.size_bytes, end)
 
     def _open(self) -> None:
         path = self.path = settle(self.path)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.errors import UsageError
-from kafkalog.model import Isolation
+from kafkalog.model import Isolation, LogView
 from kafkalog.tables.model import SPLIT_SIZE, Bounds, Replicas, Request, TableName
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 NAMES: Final = (
     "path", "paths", "table", "columns", "subscribe", "isolation", "mode", "replicas", "internal",
     "splitbytes", "maxtimestampdisorderms", "filterpushdown", "maxbytespertrigger",
-    "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode",
+    "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode", "view",
 )  # fmt: skip
 
 
@@ -103,6 +103,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         _member(given, "replicas", Replicas.ALL),
         _flag(given, "internal", default=False),
         SPLIT_SIZE if size is None else size,
+        _member(given, "view", LogView.STARTED),
     )
     return SourceOptions(
         _paths(given),

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.model import Isolation
+from kafkalog.model import Isolation, LogView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,6 +80,8 @@ class Request:
         replicas: which of several replicas of a partition.
         internal: whether topics that brokers keep for themselves are wanted, too.
         split_bytes: splits of logs are about so large.
+        view: what of a partition directory is shown. `all` also takes the directories of a log
+            directory that await their deletion, or are stray.
     """
 
     table: TableName = TableName.RECORDS
@@ -88,6 +90,7 @@ class Request:
     replicas: Replicas = Replicas.ALL
     internal: bool = False
     split_bytes: int = SPLIT_SIZE
+    view: LogView = LogView.STARTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class Split:
         from_offset, to_offset, from_time, to_time: as in `Bounds`.
         committed: whether only what was committed is wanted.
         aborted: the aborted transactions that can lie in it: producer id, first and last offset.
+        view: of what is small: in which view the partition directory is looked at.
     """
 
     table: TableName
@@ -120,6 +124,7 @@ class Split:
     to_time: int | None = None
     committed: bool = False
     aborted: tuple[tuple[int, int, int], ...] = ()
+    view: LogView = LogView.STARTED
 
     @property
     def size_bytes(self) -> int:
@@ -134,4 +139,5 @@ class Split:
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """The split of `as_json`."""
         aborted = tuple((one[0], one[1], one[2]) for one in fields["aborted"])
-        return cls(**{**fields, "table": TableName(fields["table"]), "aborted": aborted})
+        table, view = TableName(fields["table"]), LogView(fields["view"])
+        return cls(**{**fields, "table": table, "view": view, "aborted": aborted})

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import replace
+import warnings
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog import places
@@ -16,76 +17,119 @@ from kafkalog.cuts import checked_position, cut_positions
 from kafkalog.errors import UsageError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
 from kafkalog.lookup import lookup_timestamp
-from kafkalog.model import Isolation
-from kafkalog.names import DirectoryState, FileKind
+from kafkalog.model import Isolation, LogView
+from kafkalog.names import DirectoryState, FileKind, is_staging
 from kafkalog.payloads import payload_kind
 from kafkalog.reader import Selection, start_position
 from kafkalog.segment import OpenSegment
 from kafkalog.tables.model import OF_LOGS, Replicas, Split, TableName
 from kafkalog.unified_log import UnifiedLog
+from kafkalog.view import show, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import Segment
     from kafkalog.tables.model import Bounds, Request
+    from kafkalog.view import Difference
 
 
-def plan_splits(paths: Sequence[str], request: Request) -> list[Split]:
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A log that is meant: its partition directory as the view shows it, and what is read of it."""
+
+    partition: PartitionDir
+    segments: tuple[Segment, ...]
+    difference: Difference | None = None
+
+
+def plan_splits(
+    paths: Sequence[str],
+    request: Request,
+    *,
+    differences: Callable[[Difference], object] | None = None,
+) -> list[Split]:
     """The splits of a table, by path, topic, partition, segment and position.
 
     Args:
         paths: log directories, partition directories, or single logs.
         request: what is asked for.
+        differences: is called with how the view of a partition differs from its files; None: a
+            `UserWarning` says so.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`, or a log cannot be read.
         UsageError: splits would be empty, or a file is no live log.
 
     Cost:
-        A few reads a segment; for read_committed those of the last stable offset.
+        A few reads a segment; for read_committed those of the last stable offset; that of the view.
     """
+    targets = find_targets(paths, request)
+    tell_differences(targets, differences)
+    return [split for target in targets for split in splits_of(target, request)]
+
+
+def find_targets(paths: Sequence[str], request: Request) -> list[Target]:
+    """The logs that a request is about. Raises as `plan_splits`."""
     if request.split_bytes < 1:
         raise UsageError("A split has at least one byte.")
-    targets = list(_partitions(paths, request))
-    if request.replicas == Replicas.BEST:
-        targets = _best(targets)
-    return [
-        split
-        for partition, segments in targets
-        for split in _of_partition(partition, segments, request)
+    targets = [
+        found if isinstance(found, Target) else _shown(found, request.view)
+        for found in _meant(paths, request)
     ]
+    return _best(targets) if request.replicas == Replicas.BEST else targets
 
 
-def wanted_partitions(paths: Sequence[str], request: Request) -> list[PartitionDir]:
-    """The partitions that a request is about. Raises as `plan_splits`."""
-    targets = list(_partitions(paths, request))
-    return [
-        partition
-        for partition, _ in (_best(targets) if request.replicas == Replicas.BEST else targets)
-    ]
+def meant_names(paths: Sequence[str], request: Request) -> set[tuple[str, int | None]]:
+    """Topic and partition of the logs that a request is about. Raises as `plan_splits`."""
+    meant = _meant(paths, request)
+    partitions = (one.partition if isinstance(one, Target) else one for one in meant)
+    return {(partition.topic, partition.partition) for partition in partitions}
 
 
-Target = tuple[PartitionDir, tuple["Segment", ...]]
+def tell_differences(
+    targets: Iterable[Target], differences: Callable[[Difference], object] | None
+) -> None:
+    """Say how views differ from files, as `plan_splits` does."""
+    found = [target.difference for target in targets if target.difference is not None]
+    if differences is None:
+        if (text := summary(found)) is not None:
+            warnings.warn(text, stacklevel=3)
+        return
+    for difference in found:
+        differences(difference)
 
 
-def _partitions(paths: Iterable[str], request: Request) -> Iterator[Target]:
-    """The partitions that are meant, each with its segments."""
+def _shown(partition: PartitionDir, view: LogView) -> Target:
+    shown = show(partition, view)
+    return Target(shown.partition, shown.segments, shown.difference)
+
+
+def _meant(paths: Iterable[str], request: Request) -> Iterator[PartitionDir | Target]:
+    """The partitions that are meant; a single log is a target as it is."""
     for path in paths:
         found = open_path(path)
         if isinstance(found, LogDir):
             for error in found.errors.values():
                 raise error
             for partition in found.partitions:
-                if partition.state == DirectoryState.LIVE and _is_wanted(partition, request):
-                    yield partition, partition.segments
+                if _is_shown(partition, request) and _is_wanted(partition, request):
+                    yield partition
         elif isinstance(found, PartitionDir):
             if _is_within(found, request.bounds):
-                yield found, found.segments
+                yield found
         else:
             parent, segment = _one_segment(found)
             if _is_within(parent, request.bounds):
-                yield parent, (segment,)
+                yield Target(parent, (segment,))
+
+
+def _is_shown(partition: PartitionDir, request: Request) -> bool:
+    if request.view == LogView.ALL:
+        return partition.state != DirectoryState.FUTURE and not is_staging(
+            os.path.basename(partition.path)
+        )
+    return partition.state == DirectoryState.LIVE
 
 
 def _is_wanted(partition: PartitionDir, request: Request) -> bool:
@@ -118,7 +162,7 @@ def _best(targets: Sequence[Target]) -> list[Target]:
     """Of each partition the replica that knows most; of equal ones the first."""
     found: dict[tuple[str, int | None], tuple[tuple[int, int], Target]] = {}
     for target in targets:
-        partition, _ = target
+        partition = target.partition
         log = UnifiedLog(partition)
         epoch = log.leader_epochs[-1].epoch if log.leader_epochs else -1
         worth = (epoch, log.log_end_offset)
@@ -128,15 +172,16 @@ def _best(targets: Sequence[Target]) -> list[Target]:
     return [target for _, target in found.values()]
 
 
-def _of_partition(
-    partition: PartitionDir, segments: Sequence[Segment], request: Request
-) -> Iterator[Split]:
+def splits_of(target: Target, request: Request) -> Iterator[Split]:
+    """The splits of one log. Raises as `plan_splits`."""
+    partition, segments = target.partition, target.segments
     plain = Split(
         request.table,
         os.path.dirname(places.absolute(partition.path)),
         partition.topic,
         -1 if partition.partition is None else partition.partition,
         partition.path,
+        view=request.view,
     )
     if request.table in OF_LOGS:
         yield from _LogSplits(partition, request, plain).of(segments)

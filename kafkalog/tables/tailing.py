@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.errors import RefusedError, UsageError
 from kafkalog.model import Isolation
 from kafkalog.tables.model import TableName
-from kafkalog.tables.planning import plan_splits, wanted_partitions
+from kafkalog.tables.planning import find_targets, splits_of, tell_differences
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kafkalog.indexes import OffsetIndex
     from kafkalog.tables.model import Request, Split
+    from kafkalog.tables.planning import Target
 
 Offsets = dict[str, int]
 _TABLES: Final = (TableName.RECORDS, TableName.BATCHES)
@@ -84,7 +85,8 @@ class Tail:
             RefusedError: a part of it has been deleted, or was cut off.
         """
         found: list[Split] = []
-        for path, log in self._logs().items():
+        targets = self._targets()
+        for path, log in self._logs(targets).items():
             first, last = start.get(path, log.log_start_offset), end.get(path)
             if last is None or first >= last:
                 continue
@@ -98,12 +100,17 @@ class Tail:
                     hint="With failOnDataLoss=false reading goes on with what there is.",
                 )
             bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
-            found += plan_splits([path], replace(self._request, bounds=bounds))
+            found += splits_of(targets[path], replace(self._request, bounds=bounds))
         return found
 
-    def _logs(self) -> dict[str, UnifiedLog]:
-        partitions = wanted_partitions(self._paths, self._request)
-        return {partition.path: UnifiedLog(partition) for partition in partitions}
+    def _targets(self) -> dict[str, Target]:
+        targets = find_targets(self._paths, self._request)
+        tell_differences(targets, None)
+        return {target.partition.path: target for target in targets}
+
+    def _logs(self, targets: Mapping[str, Target] | None = None) -> dict[str, UnifiedLog]:
+        found = self._targets() if targets is None else targets
+        return {path: UnifiedLog(target.partition) for path, target in found.items()}
 
     def _end_of(self, log: UnifiedLog) -> int:
         if self._request.isolation == Isolation.READ_COMMITTED:
