@@ -71,6 +71,10 @@ class UnreadableError(KafkaLogError):
     reference = "path-unreadable"
 
 
+class FileChangedError(UnreadableError):
+    """A file became shorter while it was being read: what was listed is not there any more."""
+
+
 class NotAKafkaFileError(KafkaLogError):
     """The path is no file or directory that Kafka writes."""
 

@@ -29,21 +29,22 @@ TRIES_MAX: Final = 10
 _PAUSE_S: Final = 0.02
 
 
-def answered(question: Callable[[], T], again: Callable[[], Callable[[], T]]) -> T:
+def answered(first: Callable[[], T], again: Callable[[], T]) -> T:
     """Answer a question about a log; where a file went away meanwhile, of a new listing.
 
     Args:
-        question: reads what it needs; nothing of it is used where it fails.
-        again: lists again and gives the question about that.
+        first: answers it of a listing that is there.
+        again: lists again, and answers it of that.
 
     Raises:
-        KafkaLogError: what `question` and `again` raise, once nothing helps.
+        KafkaLogError: what they raise, once nothing helps.
     """
+    question = first
     for _ in range(TRIES_MAX):
         try:
             return question()
         except CHANGES:
-            question = again()
+            question = again
     return question()
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self, cast
 
 from kafkalog.errors import (
+    FileChangedError,
     NotAKafkaFileError,
     NotFoundError,
     UnreadableError,
@@ -104,8 +105,8 @@ class Source:
         NotAKafkaFileError: it is not a regular file.
     """
 
-    __slots__ = ("_fd", "_manner", "_window", "_window_position", "_window_size", "mtime_ms",
-                 "path", "size_bytes", "stored_bytes")  # fmt: skip
+    __slots__ = ("_fd", "_manner", "_opened_size", "_window", "_window_position", "_window_size",
+                 "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
 
     size_bytes: int
     stored_bytes: int
@@ -144,7 +145,7 @@ class Source:
         except NotAKafkaFileError:
             self.close()
             raise
-        self.size_bytes = status.st_size
+        self.size_bytes = self._opened_size = status.st_size
         self.stored_bytes = status.st_blocks * BLOCK_SIZE  # less with holes
         self.mtime_ms = status.st_mtime_ns // 1_000_000
         if self._manner.leaves_cache:
@@ -166,7 +167,8 @@ class Source:
         """Exactly `size` bytes from `position`, fewer only where the file ends.
 
         Raises:
-            UnreadableError: the disk failed, or the file became shorter since it was opened.
+            UnreadableError: the disk failed.
+            FileChangedError: the file became shorter since it was opened.
         """
         size = min(size, self.size_bytes - position)
         if size <= 0:
@@ -188,7 +190,7 @@ class Source:
         """As `read`, of bytes that were there when the file was listed.
 
         Raises:
-            UnreadableError: also where the file became shorter since then.
+            FileChangedError: also where the file became shorter since then.
         """
         data = self.read(position, size)
         if len(data) < size:
@@ -276,8 +278,12 @@ class Source:
             raise reading_error(error, self.path) from error
         return data
 
-    def _became_shorter(self, position: int) -> UnreadableError:
-        return UnreadableError(
+    def has_changed(self) -> bool:
+        """Whether the file is longer or shorter now than it was when it was opened."""
+        return os.fstat(self._fd).st_size != self._opened_size
+
+    def _became_shorter(self, position: int) -> FileChangedError:
+        return FileChangedError(
             "The file became shorter while it was being read.",
             path=self.path,
             position=position,

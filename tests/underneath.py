@@ -73,6 +73,20 @@ class Broker:
         """The log end offset, of an append that has begun as well."""
         return len(self.appended)
 
+    def require_read(self, rows: list[Row], before: set[int], start: int = 0) -> None:
+        """Require each row once, in order, as it was appended, and all that were there all along.
+
+        Args:
+            rows: what was read.
+            before: the offsets that were live when the reading began.
+            start: the offset that was read from.
+        """
+        offsets = [row[0] for row in rows]
+        assert offsets == sorted(set(offsets))
+        assert [row for row in rows if self.appended[row[0]] != row] == []
+        stayed = {offset for offset in before & self.live if offset >= max(start, self.log_start)}
+        assert sorted(stayed - set(offsets)) == []
+
     def settle(self) -> None:
         """Finish what has begun."""
         while self._steps:
@@ -90,7 +104,10 @@ class Broker:
     def at_every_call(self, monkeypatch: pytest.MonkeyPatch, chance: float) -> Iterator[None]:
         """Take steps before calls that open, list or read."""
         with monkeypatch.context() as patched:
-            patched.setattr("kafkalog.check.moments.sleep", lambda _: self.settle())
+            for waiting in ("kafkalog.check.moments", "kafkalog.living"):
+                patched.setattr(f"{waiting}.sleep", lambda _: self.settle())
+            for asking in ("kafkalog.view", "kafkalog.broker_lock"):
+                patched.setattr(f"{asking}.is_broker_running", lambda _: True)
             for name in CALLS:
                 patched.setattr(os, name, self._stepping(getattr(os, name), chance))
             yield

@@ -17,6 +17,7 @@ from kafkalog.columnar.rule import default_threads
 from kafkalog.columnar.selecting import first_behind
 from kafkalog.columnar.stages import BatchWork, Event, Part, RecordWork
 from kafkalog.framing import Frames
+from kafkalog.living import CHANGES, LivingWalk
 from kafkalog.model import Defect
 from kafkalog.reader import plan_reading, start_position
 from kafkalog.segment import OpenSegment
@@ -98,17 +99,19 @@ def limited(parts: Iterator[Part], plan: ReadPlan, work: Work) -> Iterator[Part]
 def _all_parts(
     plan: ReadPlan, work: Work, progress: Callable[[int], None], threads: int
 ) -> Iterator[Part]:
+    walk = LivingWalk(plan)
     with ThreadPoolExecutor(threads, "kafkalog") as pool:
         lanes = Lanes(pool, threads + 1, work.format.rows_max, [])
-        for segment in plan.segments:
-            with OpenSegment(segment) as opened:
-                one = _SegmentScan(opened, plan, work, progress, lanes)
-                try:
-                    yield from one.parts()
-                finally:
-                    one.stop()
-                if one.is_done:
-                    return
+        while (segment := walk.take()) is not None:
+            try:
+                with OpenSegment(segment) as opened:
+                    one = _SegmentScan(opened, walk, work.of_plan(walk.plan), progress, lanes)
+                    try:
+                        yield from one.parts()
+                    finally:
+                        one.stop()
+            except CHANGES as error:
+                walk.go_on(error)
 
 
 class _SegmentScan:
@@ -117,12 +120,14 @@ class _SegmentScan:
     def __init__(
         self,
         opened: OpenSegment,
-        plan: ReadPlan,
+        walk: LivingWalk,
         work: Work,
         progress: Callable[[int], None],
         lanes: Lanes,
     ) -> None:
-        self.is_done = False
+        plan = walk.plan
+        self._is_done = False
+        self._walk = walk
         self._plan = plan
         self._work = work
         self._progress = progress
@@ -146,7 +151,7 @@ class _SegmentScan:
             release(part.content)
 
     def _parts(self) -> Iterator[Part]:
-        while not self.is_done:
+        while not self._is_done:
             task = self._conveyor.take()
             if task is not None:
                 yield from self._finish(task)
@@ -166,11 +171,13 @@ class _SegmentScan:
                 self._conveyor.resume(wrong.position or 0)
                 if chunk.count:
                     yield from islice(self._work.steps(chunk), 1, None)
+                    self._walk.check(chunk.batch(chunk.count - 1).next_offset)
                 self._progress(chunk.size_bytes)
                 self._conveyor.free(task)
                 yield from self._resume_after(wrong)
                 return
         yield from islice(self._conveyor.results(task), 1, None)
+        self._walk.check(chunk.batch(chunk.count - 1).next_offset)
         self._progress(chunk.size_bytes)
 
     def _odd(self) -> Iterator[Part]:
@@ -180,12 +187,14 @@ class _SegmentScan:
             yield from self._resume_after(found)
             return
         if self._plan.is_behind(found):
-            self.is_done = True
+            self._is_done = True
+            self._walk.stop()
             return
         self._progress(found.size_bytes)
         self._conveyor.resume(found.end_position)
         if self._plan.wants(found):
             yield from self._work.of_batch(self._source, found)
+        self._walk.check(found.next_offset)
 
     def _resume_after(self, defect: Defect) -> Iterator[Part]:
         size = defect.size_bytes or 0

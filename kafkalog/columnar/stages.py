@@ -15,7 +15,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar.selecting import wanted_batches, wanted_rows
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import FileChangedError, KafkaLogError
 from kafkalog.framing import read_batch
 from kafkalog.model import Batch, Defect
 from kafkalog.reader import crc_defects, defect_of, record_matches
@@ -120,6 +120,9 @@ class Work(Protocol):
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
         """The parts of a batch that the reference scanner read and judged."""
 
+    def of_plan(self, plan: ReadPlan) -> Work:
+        """The same for another plan of the same reading."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordWork:
@@ -127,6 +130,10 @@ class RecordWork:
 
     plan: ReadPlan
     format: RecordFormat
+
+    def of_plan(self, plan: ReadPlan) -> RecordWork:
+        """See `Work`."""
+        return replace(self, plan=plan)
 
     def steps(self, chunk: Chunk) -> Iterator[list[int] | Part]:
         """See `Work`."""
@@ -164,6 +171,8 @@ class RecordWork:
                             break
                 else:
                     is_over = True
+            except FileChangedError:
+                raise  # the reading goes on elsewhere
             except KafkaLogError as error:
                 failure, is_over = defect_of(error, batch), True
             if records:  # what the format makes of them may fail, too: that is not the batch's end
@@ -179,6 +188,10 @@ class BatchWork:
 
     plan: ReadPlan
     format: BatchFormat
+
+    def of_plan(self, plan: ReadPlan) -> BatchWork:
+        """See `Work`."""
+        return replace(self, plan=plan)
 
     def steps(self, chunk: Chunk) -> Iterator[list[int] | Part]:
         """See `Work`."""

@@ -12,17 +12,62 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog import Verification
+from kafkalog import Verification, read_records, to_table
 from kafkalog.check import moments
+from kafkalog.columnar import rule
 from kafkalog.log_dir import PartitionDir
-from kafkalog.model import Level, Severity
+from kafkalog.model import Defect, Isolation, Level, Record, Severity
+from kafkalog.tables import Request, TableName, plan_splits, read_split
+from kafkalog.tables.schemas import table_schema
 from tests.builders import flip
-from tests.underneath import Broker, encoded
+from tests.underneath import Broker, Row, encoded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SEEDS = range(30)
+
+
+def by_records(partition: Path) -> list[Row]:
+    found = list(read_records(partition))
+    assert [one for one in found if isinstance(one, Defect)] == []
+    return [(r.offset, r.key or b"", r.value or b"") for r in found if isinstance(r, Record)]
+
+
+def by_scan(partition: Path) -> list[Row]:
+    defects: list[Defect] = []
+    table = to_table(partition, columns=["offset", "key", "value", "path"], defects=defects.append)
+    assert defects == []
+    return [(row["offset"], row["key"], row["value"]) for row in table.to_pylist()]
+
+
+def by_splits(partition: Path) -> list[Row]:
+    """Planned first, then read: what a task of an engine does somewhere else, later."""
+    schema = table_schema(TableName.RECORDS, ["offset", "key", "value"])
+    splits = plan_splits([str(partition)], Request(isolation=Isolation.LOG, split_bytes=600))
+    found = [batch.to_pylist() for split in splits for batch in read_split(split, schema)]
+    return [(row["offset"], row["key"], row["value"]) for rows in found for row in rows]
+
+
+READERS = {"records": by_records, "scan": by_scan, "splits": by_splits}
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("reader", READERS)
+def test_readers_give_each_row_once_beside_a_living_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, kernels: bool
+) -> None:
+    """No row twice, none missing that was there all along, and no damage, whatever happens."""
+    monkeypatch.setattr(rule, "is_worth_it", lambda _: kernels)
+    for seed in SEEDS:
+        print("seed", seed)
+        rng = Random(seed)
+        broker = Broker(tmp_path / str(seed), rng)
+        for chance in (0.02, 0.1, 0.3):
+            before = set(broker.live)
+            with broker.at_every_call(monkeypatch, chance):
+                rows = READERS[reader](broker.partition)
+            broker.require_read(rows, before)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
