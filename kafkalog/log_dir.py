@@ -27,6 +27,7 @@ from kafkalog.names import (
 from kafkalog.source import BLOCK_SIZE, reading_error
 
 if TYPE_CHECKING:
+    from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.model import LoadedLog
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
@@ -46,6 +47,7 @@ class FileEntry:
         error: why nothing more is known about it.
         hole_bytes: how much of its length was never written and takes no room on the disk.
         end: the position from which on a view shows nothing of it; None: all of it is shown.
+        is_stale: whether it is an index that a start would write with other bytes.
     """
 
     path: str
@@ -55,6 +57,7 @@ class FileEntry:
     error: str | None = None
     hole_bytes: int = 0
     end: int | None = None
+    is_stale: bool = False
 
     @property
     def used_bytes(self) -> int:
@@ -93,6 +96,8 @@ class PartitionDir:
         files: every file in it, by name.
         directories: names of directories in it, which Kafka never makes.
         loaded: what a broker would know of the log, where a view shows it as after a start.
+        aborted: what the transaction indexes would list that a start would write with other bytes,
+            by the base offset of their segment.
     """
 
     path: str
@@ -100,6 +105,7 @@ class PartitionDir:
     files: tuple[FileEntry, ...]
     directories: tuple[str, ...] = ()
     loaded: LoadedLog | None = None
+    aborted: tuple[tuple[int, tuple[AbortedTransaction, ...]], ...] = ()
 
     @property
     def topic(self) -> str:

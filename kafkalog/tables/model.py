@@ -81,7 +81,7 @@ class Request:
         internal: whether topics that brokers keep for themselves are wanted, too.
         split_bytes: splits of logs are about so large.
         view: what of a partition directory is shown. `all` also takes the directories of a log
-            directory that await their deletion, or are stray.
+            directory that await their deletion, or are stray. Defects are those of the files.
     """
 
     table: TableName = TableName.RECORDS

@@ -73,8 +73,11 @@ def find_targets(paths: Sequence[str], request: Request) -> list[Target]:
     """The logs that a request is about. Raises as `plan_splits`."""
     if request.split_bytes < 1:
         raise UsageError("A split has at least one byte.")
+    view = request.view
+    if request.table == TableName.DEFECTS and view == LogView.STARTED:
+        view = LogView.FILES  # a start cuts off what is damaged
     targets = [
-        found if isinstance(found, Target) else _shown(found, request.view)
+        found if isinstance(found, Target) else _shown(found, view)
         for found in _meant(paths, request)
     ]
     return _best(targets) if request.replicas == Replicas.BEST else targets

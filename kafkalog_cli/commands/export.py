@@ -200,6 +200,8 @@ def export(
         table_format,
     )
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
+    from kafkalog_cli.outcome import Outcome
+
     outcome = Outcome()
     summary = _run(asked, to, choice, outcome, fail_fast=fail_fast)
     return _tell(summary, form, outcome, exact=exact)
