@@ -86,6 +86,8 @@ _OPTIONS: Final = {
     "subscribe": "topics, separated by commas; without it all but those of the brokers' own",
     "internal": "`true`: also topics that brokers keep for themselves (`false`)",
     "isolation": "`read_uncommitted` (the default) or `read_committed`, as of a consumer",
+    "view": "`started` (the default): what the next start of a broker would show; `files`: what has "
+    "a final name; `all`: also left-overs, marked in the column `state`",
     "decode": "`text`: keys and values are strings, what is no UTF-8 in them is U+FFFD (`bytes`)",
     "mode": "`permissive` (the default): damage is passed over, and told by the table `defects`; "
     "`failfast`: it ends the query",
