@@ -122,10 +122,9 @@ def _open_already(master: str) -> SparkSession | None:
 def _own_driver(
     master: str, conf: Mapping[str, str], timeout_s: float, end_timeout_s: float
 ) -> Iterator[SparkSession]:
-    from kafkalog.spark.class_archive import archive_options
     from kafkalog.spark.gateway import DriverProcess, java_options
 
-    java = find_java()
+    find_java()
     if master.startswith("spark://"):
         _look_for_master(master, timeout_s)
     with (
@@ -133,9 +132,7 @@ def _own_driver(
         environment(driver_environment(master, conf)),
         silent_loggers(),
     ):
-        settings = driver_settings(
-            master, conf, directory, [*java_options(directory), *archive_options(java, conf)]
-        )
+        settings = driver_settings(master, conf, directory, java_options(directory))
         process = DriverProcess(directory, settings)
         session = None
         try:

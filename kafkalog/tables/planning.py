@@ -72,7 +72,7 @@ Target = tuple[PartitionDir, tuple["Segment", ...]]
 def _partitions(paths: Iterable[str], request: Request) -> Iterator[Target]:
     """The partitions that are meant, each with its segments."""
     for path in paths:
-        found = open_path(path)
+        found = open_path(places.absolute(path))  # splits are read in other directories
         if isinstance(found, LogDir):
             for error in found.errors.values():
                 raise error
@@ -102,7 +102,7 @@ def _is_within(partition: PartitionDir, bounds: Bounds) -> bool:
 
 
 def _one_segment(log: FileEntry) -> tuple[PartitionDir, Segment]:
-    parent = open_path(os.path.dirname(places.absolute(log.path)))
+    parent = open_path(os.path.dirname(log.path))
     if isinstance(parent, PartitionDir) and log.name.kind == FileKind.LOG:
         for segment in parent.segments:
             if segment.log.name == log.name:
@@ -133,7 +133,7 @@ def _of_partition(
 ) -> Iterator[Split]:
     plain = Split(
         request.table,
-        os.path.dirname(places.absolute(partition.path)),
+        os.path.dirname(partition.path),
         partition.topic,
         -1 if partition.partition is None else partition.partition,
         partition.path,
