@@ -12,7 +12,10 @@ _HEAD = """# Spark
 `kafkalog[spark]` and Java 17 bring four things: the data source `kafkalog`, and the commands
 `export`, `sql`, `profile` ([commands.md](commands.md)) and `--engine spark` of `verify` and
 `compact`. In all of them Spark plans, schedules and retries; each task reads its part of a log with
-the same code as without Spark, into Arrow columns. Records never pass row by row through the JVM.
+the same code as without Spark, into Arrow columns. The commands `export`, `profile`, `verify` and
+`compact` leave records in these tasks: the JVM sees only what a task reports. Rows of the data
+source, and so of `sql`, do pass through the JVM: Spark takes them as Arrow record batches and reads
+them row by row, as from any Python data source. To turn whole logs into files, `export` is faster.
 
 ## The data source
 
@@ -20,8 +23,12 @@ the same code as without Spark, into Arrow columns. Records never pass row by ro
 from kafkalog.spark import KafkaLogDataSource
 
 spark.dataSource.register(KafkaLogDataSource)
-spark.read.format("kafkalog").load("/var/lib/kafka").where("topic = 'orders'").count()
+orders = spark.read.format("kafkalog").option("subscribe", "orders").option("columns", "offset")
+orders.load("/var/lib/kafka").count()
 ```
+
+This reads the directories of one topic, and of its records only the offsets. A filter such as
+`.where("topic = 'orders'")` does so only with the option `filterPushdown`, as described below.
 
 Where the package is installed for the driver and the workers, Spark finds the format also without
 the registration (it looks for packages such as our `pyspark_kafkalog`), in SQL as well:
@@ -32,7 +39,20 @@ SELECT topic, compression, sum(size) FROM batches GROUP BY ALL;
 ```
 
 It needs Spark 4.2 or newer, on local[*], on a cluster or over Spark Connect. Every worker reads the
-log directories itself, under the same paths as the driver.
+log directories itself, under the same paths as the driver. Relative paths are relative to the
+working directory of the driver; over Spark Connect the driver is the server.
+
+Spark's tasks run in a Python of their own, which needs kafkalog as well: `PYSPARK_PYTHON` or
+`spark.pyspark.python` names it. Spark's default is the first `python3` on the `PATH`, which is not
+that of a virtual environment unless this is activated:
+
+```
+PYSPARK_PYTHON=/opt/kafkalog/bin/python /opt/kafkalog/bin/pyspark
+```
+
+Sessions that kafkalog's own commands start on this machine take the Python that runs the command;
+on a cluster of other machines `--spark-conf spark.pyspark.python=/opt/kafkalog/bin/python` names
+theirs.
 
 {options}
 The API of Python data sources knows no pruning of columns: name those that are wanted in
@@ -83,19 +103,21 @@ _OPTIONS: Final = {
     "table": "`records` (the default) or one of the tables below",
     "columns": "names, separated by commas; without it the columns of Spark's own Kafka source for "
     "records, all for other tables",
-    "subscribe": "topics, separated by commas; without it all but those of the brokers' own",
+    "subscribe": "topics, separated by commas, each of which has to be there; without it all but "
+    "those of the brokers' own",
     "internal": "`true`: also topics that brokers keep for themselves (`false`)",
     "isolation": "`read_uncommitted` (the default) or `read_committed`, as of a consumer",
     "decode": "`text`: keys and values are strings, what is no UTF-8 in them is U+FFFD (`bytes`)",
     "mode": "`permissive` (the default): damage is passed over, and told by the table `defects`; "
     "`failfast`: it ends the query",
-    "replicas": "where several directories hold a partition: `all` (the default), or `best`: the "
-    "one with the latest leader epoch, then with the largest log end offset",
+    "replicas": "where several directories hold a partition: `best` (the default for records): the "
+    "one with the latest leader epoch, then with the largest log end offset; or `all` (the default "
+    "for other tables)",
     "splitBytes": "about how much of a log a task reads (`128m`)",
     "filterPushdown": "`true`: Spark's filters decide what is read (`false`)",
     "maxTimestampDisorderMs": "no record is older than the newest before it by more than this",
     "startingTimestamp": "milliseconds: begin where a consumer begins that seeks to this time",
-    "endingTimestamp": "milliseconds: end where such a consumer would begin",
+    "endingTimestamp": "milliseconds, of a batch: end where such a consumer would begin",
     "startingOffsets": "of a stream: `earliest` (the default) or `latest`",
     "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
     "failOnDataLoss": "of a stream: `false`: go on where records were deleted unread (`true`)",

@@ -154,6 +154,7 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
     """What was asked for, as JSON has it: the same for the same export."""
     request = asdict(asked.request)
     bounds = request.pop("bounds")
+    del request["required_topics"]  # they are there, or nothing is exported
     for name in ("topics", "partitions"):
         bounds[name] = None if bounds[name] is None else sorted(bounds[name])
     return {

@@ -22,7 +22,9 @@ from kafkalog.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_OURS: Final = re.compile(r"kafkalog\.errors\.(\w+): (.+?)(?: \[([^]]+?)(?:, position (\d+))?])?$", re.M)
+_OURS: Final = re.compile(
+    r"kafkalog\.errors\.(\w+): (.+?)(?: \[([^]]+?)(?:, position (\d+))?])?$", re.MULTILINE
+)
 _PYTHON: Final = re.compile(
     r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)(?:: .+)?$", re.MULTILINE
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kafkalog import places
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation
-from kafkalog.tables.model import SPLIT_SIZE, Bounds, Replicas, Request, TableName
+from kafkalog.tables.model import SPLIT_SIZE, Bounds, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,13 +97,15 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         end_time=_number(given, "endingTimestamp"),
     )
     size = _number(given, "splitBytes")
+    table = _member(given, "table", TableName.RECORDS)
     request = Request(
-        _member(given, "table", TableName.RECORDS),
+        table,
         bounds,
         _member(given, "isolation", Isolation.READ_UNCOMMITTED),
-        _member(given, "replicas", Replicas.ALL),
+        _member(given, "replicas", usual_replicas(table)),
         _flag(given, "internal", default=False),
         SPLIT_SIZE if size is None else size,
+        frozenset(topics or ()),
     )
     return SourceOptions(
         _paths(given),
@@ -116,6 +118,21 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         _flag(given, "failOnDataLoss", default=True),
         _member(given, "startingOffsets", Start.EARLIEST) == Start.LATEST,
     )
+
+
+def require_batch(asked: SourceOptions) -> None:
+    """Raise `UsageError` for what only a stream can do, as Spark's own Kafka source does."""
+    if asked.from_latest:
+        raise UsageError(
+            "A batch cannot start at the latest offsets.",
+            hint="startingTimestamp selects what is new; streams take startingOffsets=latest.",
+        )
+
+
+def require_stream(asked: SourceOptions) -> None:
+    """Raise `UsageError` for what only a batch can do, as Spark's own Kafka source does."""
+    if asked.request.bounds.end_time is not None:
+        raise UsageError("A stream has no end: endingTimestamp is an option of batches.")
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:

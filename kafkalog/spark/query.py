@@ -62,7 +62,8 @@ def run_query(
         open_path(path)
     session.dataSource.register(KafkaLogDataSource)
     reader = session.read.format("kafkalog").options(**options)
-    reader = reader.option("paths", json.dumps([places.portable(path) for path in paths])).option("filterPushdown", "true")
+    sources = json.dumps([places.portable(path) for path in paths])
+    reader = reader.option("paths", sources).option("filterPushdown", "true")
     for table in TableName:
         if _names(query, table):
             _make_view(reader, table, _columns_for(query, table))

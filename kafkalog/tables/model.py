@@ -39,6 +39,14 @@ class Replicas(StrEnum):
     """Only the one that knows most: the latest leader epoch, then the largest log end offset."""
 
 
+def usual_replicas(table: TableName) -> Replicas:
+    """Return what is done with several copies where nothing is asked for.
+
+    A record counts once, wherever its copies are. Batches, indexes and damage are those of files.
+    """
+    return Replicas.BEST if table == TableName.RECORDS else Replicas.ALL
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Which rows are wanted, as far as names, indexes and headers tell; None leaves a bound open.
@@ -80,6 +88,7 @@ class Request:
         replicas: which of several replicas of a partition.
         internal: whether topics that brokers keep for themselves are wanted, too.
         split_bytes: splits of logs are about so large.
+        required_topics: topics that have to be there.
     """
 
     table: TableName = TableName.RECORDS
@@ -88,6 +97,7 @@ class Request:
     replicas: Replicas = Replicas.ALL
     internal: bool = False
     split_bytes: int = SPLIT_SIZE
+    required_topics: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

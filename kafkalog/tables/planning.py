@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import Segment
-    from kafkalog.tables.model import Bounds, Request
+    from kafkalog.tables.model import Request
 
 
 def plan_splits(paths: Sequence[str], request: Request) -> list[Split]:
@@ -40,62 +40,68 @@ def plan_splits(paths: Sequence[str], request: Request) -> list[Split]:
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`, or a log cannot be read.
-        UsageError: splits would be empty, or a file is no live log.
+        UsageError: splits would be empty, a file is no live log, or a required topic is missing.
 
     Cost:
         A few reads a segment; for read_committed those of the last stable offset.
     """
     if request.split_bytes < 1:
         raise UsageError("A split has at least one byte.")
-    targets = list(_partitions(paths, request))
-    if request.replicas == Replicas.BEST:
-        targets = _best(targets)
     return [
         split
-        for partition, segments in targets
+        for partition, segments in _targets(paths, request)
         for split in _of_partition(partition, segments, request)
     ]
 
 
 def wanted_partitions(paths: Sequence[str], request: Request) -> list[PartitionDir]:
     """The partitions that a request is about. Raises as `plan_splits`."""
-    targets = list(_partitions(paths, request))
-    return [
-        partition
-        for partition, _ in (_best(targets) if request.replicas == Replicas.BEST else targets)
-    ]
+    return [partition for partition, _ in _targets(paths, request)]
 
 
 Target = tuple[PartitionDir, tuple["Segment", ...]]
 
 
-def _partitions(paths: Iterable[str], request: Request) -> Iterator[Target]:
-    """The partitions that are meant, each with its segments."""
+def _targets(paths: Iterable[str], request: Request) -> list[Target]:
+    """List the partitions that are wanted, each with its segments."""
+    found = list(_partitions(paths))
+    topics = {partition.topic for partition, *_ in found}
+    if missing := sorted(request.required_topics - topics):
+        known = sorted(topic for topic in topics if payload_kind(topic) is None)
+        raise UsageError(
+            f"No partition of the topic {', '.join(missing)} is here.",
+            hint=f"Topics are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}.",
+        )
+    targets = [
+        (partition, segments)
+        for partition, segments, is_named in found
+        if _is_wanted(partition, request, is_named=is_named)
+    ]
+    return _best(targets) if request.replicas == Replicas.BEST else targets
+
+
+def _partitions(paths: Iterable[str]) -> Iterator[tuple[PartitionDir, tuple[Segment, ...], bool]]:
+    """List the live partitions, each with its segments, and whether a path names it."""
     for path in paths:
         found = open_path(places.absolute(path))  # splits are read in other directories
         if isinstance(found, LogDir):
             for error in found.errors.values():
                 raise error
             for partition in found.partitions:
-                if partition.state == DirectoryState.LIVE and _is_wanted(partition, request):
-                    yield partition, partition.segments
+                if partition.state == DirectoryState.LIVE:
+                    yield partition, partition.segments, False
         elif isinstance(found, PartitionDir):
-            if _is_within(found, request.bounds):
-                yield found, found.segments
+            yield found, found.segments, True
         else:
             parent, segment = _one_segment(found)
-            if _is_within(parent, request.bounds):
-                yield parent, (segment,)
+            yield parent, (segment,), True
 
 
-def _is_wanted(partition: PartitionDir, request: Request) -> bool:
-    named = request.bounds.topics is not None or request.internal
-    return _is_within(partition, request.bounds) and (
-        named or payload_kind(partition.topic) is None
-    )
-
-
-def _is_within(partition: PartitionDir, bounds: Bounds) -> bool:
+def _is_wanted(partition: PartitionDir, request: Request, *, is_named: bool) -> bool:
+    bounds = request.bounds
+    named = is_named or bounds.topics is not None or request.internal
+    if not named and payload_kind(partition.topic) is not None:
+        return False
     if bounds.topics is not None and partition.topic not in bounds.topics:
         return False
     return bounds.partitions is None or partition.partition in bounds.partitions

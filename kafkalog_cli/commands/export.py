@@ -8,7 +8,7 @@ import typer
 
 from kafkalog.errors import NotFoundError, UnreadableError, UsageError
 from kafkalog.export.model import BytesForm, Codec, FileFormat, TableFormat
-from kafkalog.tables.model import Replicas, TableName
+from kafkalog.tables.model import Replicas, TableName, usual_replicas
 from kafkalog.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
@@ -166,8 +166,6 @@ def export(
     from kafkalog.tables import Bounds, Request
 
     rule.require_arrow()
-    if replicas is None:
-        replicas = Replicas.BEST if table == TableName.RECORDS else Replicas.ALL
     isolation = Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED
     bounds = Bounds(
         None if not topic else frozenset(topic),
@@ -186,7 +184,15 @@ def export(
     )
     asked = ExportRequest(
         tuple(paths),
-        Request(table, bounds, isolation, replicas, internal, parse_size(split_size)),
+        Request(
+            table,
+            bounds,
+            isolation,
+            replicas or usual_replicas(table),
+            internal,
+            parse_size(split_size),
+            frozenset(topic or ()),
+        ),
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         writing,
         _typed("key", key, key_schema, key_message, key_framing)

@@ -106,6 +106,7 @@ def profile(
         raise UsageError("--format parquet and --to FILE belong together.")
     request = Request(
         bounds=Bounds(topics=None if not topic else frozenset(topic)),
+        required_topics=frozenset(topic or ()),
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
         replicas=replicas,
         internal=internal,
