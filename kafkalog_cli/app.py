@@ -62,7 +62,7 @@ def _root(
     kafkalog salvage orders-0 --to rescued           what is sound, in a new log
     kafkalog simulate-retention /var/lib/kafka       what will be deleted, and when
     kafkalog compact /var/lib/kafka                  what a cleaner would make of it
-    kafkalog apply-retention /var/lib/kafka          the same, done
+    kafkalog apply-retention /var/lib/kafka          what retention would delete; --in-place
     """
 
 

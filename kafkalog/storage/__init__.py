@@ -10,6 +10,7 @@ from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, Step, StepKind
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
+    final_path,
     free_space,
     require_outside,
     require_space,
@@ -36,6 +37,7 @@ __all__ = [
     "StagingDirectory",
     "Step",
     "StepKind",
+    "final_path",
     "free_space",
     "require_outside",
     "require_space",

@@ -90,7 +90,7 @@ def apply_retention(
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     zone = parse_zone("UTC" if utc else tz)
-    now_ms = parse_time(now if now is not None else "-0s")
+    now_ms = parse_time(now if now is not None else "-0s", zone=zone)
     sources = ConfigSources(
         parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,9 @@ def test_a_copy_is_compacted(log_dir: Path, tmp_path: Path, kafkalog: Run) -> No
         "compact", log_dir, *COMPACTED, "--all", "--to", tmp_path / "new", "--format", "ndjson"
     )
     assert result.status == 0, result.stderr
+    places = [row["path"] for row in rows(result) if row["type"] == "compaction"]
+    assert places
+    assert {os.path.dirname(place) for place in places} == {str(tmp_path / "new")}
     assert fingerprint(log_dir) == before
     kafkalog("compact", log_dir, *COMPACTED, "--all", "--in-place", "--yes")
     (log_dir / ".lock").unlink()
