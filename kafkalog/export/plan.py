@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
@@ -79,8 +79,9 @@ class Plan:
 
     @property
     def id(self) -> str:
-        """The same for the same plan alone."""
-        return sha256(self.as_bytes()).hexdigest()
+        """The same for the same plan alone, whenever and wherever it was made."""
+        parts = [replace(part, splits=tuple(map(_unseen, part.splits))) for part in self.parts]
+        return sha256(replace(self, parts=tuple(parts)).as_bytes()).hexdigest()
 
     def as_bytes(self) -> bytes:
         """As JSON."""
@@ -116,6 +117,10 @@ class Plan:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise UnreadableError("This is no plan of an export.", path=place) from error
+
+
+def _unseen(split: Split) -> Split:
+    return replace(split, seen=None)
 
 
 def make_plan(asked: ExportRequest) -> Plan:

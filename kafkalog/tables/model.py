@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.model import Isolation
+from kafkalog.sightings import Sighting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +90,7 @@ class Request:
         internal: whether topics that brokers keep for themselves are wanted, too.
         split_bytes: splits of logs are about so large.
         required_topics: topics that have to be there.
+        to_log_end: whether records above the high watermark are wanted, which no consumer is given.
     """
 
     table: TableName = TableName.RECORDS
@@ -98,6 +100,7 @@ class Request:
     internal: bool = False
     split_bytes: int = SPLIT_SIZE
     required_topics: frozenset[str] = frozenset()
+    to_log_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,9 @@ class Split:
         from_offset, to_offset, from_time, to_time: as in `Bounds`.
         committed: whether only what was committed is wanted.
         aborted: the aborted transactions that can lie in it: producer id, first and last offset.
+        first_offset: offset at which it begins; None where that is not known.
+        next_offset: offset at which the next one begins; None at the end of a log.
+        seen: what the planner saw of it; None in an object store.
     """
 
     table: TableName
@@ -130,6 +136,9 @@ class Split:
     to_time: int | None = None
     committed: bool = False
     aborted: tuple[tuple[int, int, int], ...] = ()
+    first_offset: int | None = None
+    next_offset: int | None = None
+    seen: Sighting | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -144,4 +153,12 @@ class Split:
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """The split of `as_json`."""
         aborted = tuple((one[0], one[1], one[2]) for one in fields["aborted"])
-        return cls(**{**fields, "table": TableName(fields["table"]), "aborted": aborted})
+        seen = fields.get("seen")
+        return cls(
+            **{
+                **fields,
+                "table": TableName(fields["table"]),
+                "aborted": aborted,
+                "seen": None if seen is None else Sighting.from_json(seen),
+            }
+        )

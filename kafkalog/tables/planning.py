@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import itertools
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog import places
 from kafkalog.cuts import checked_position, cut_positions
-from kafkalog.errors import UsageError
+from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.framing import read_batch
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
 from kafkalog.lookup import lookup_timestamp
-from kafkalog.model import Isolation
+from kafkalog.model import Batch, Isolation
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.payloads import payload_kind
 from kafkalog.reader import Selection, start_position
 from kafkalog.segment import OpenSegment
+from kafkalog.sightings import Sighting, now_ms
+from kafkalog.source import Source
 from kafkalog.tables.model import OF_LOGS, Replicas, Split, TableName
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,10 +51,11 @@ def plan_splits(paths: Sequence[str], request: Request) -> list[Split]:
     """
     if request.split_bytes < 1:
         raise UsageError("A split has at least one byte.")
+    at_ms = now_ms()
     return [
         split
         for partition, segments in _targets(paths, request)
-        for split in _of_partition(partition, segments, request)
+        for split in _of_partition(partition, segments, request, Sighting.of(partition, at_ms))
     ]
 
 
@@ -135,7 +140,10 @@ def _best(targets: Sequence[Target]) -> list[Target]:
 
 
 def _of_partition(
-    partition: PartitionDir, segments: Sequence[Segment], request: Request
+    partition: PartitionDir,
+    segments: Sequence[Segment],
+    request: Request,
+    seen: Sighting | None,
 ) -> Iterator[Split]:
     plain = Split(
         request.table,
@@ -143,6 +151,7 @@ def _of_partition(
         partition.topic,
         -1 if partition.partition is None else partition.partition,
         partition.path,
+        seen=seen,
     )
     if request.table in OF_LOGS:
         yield from _LogSplits(partition, request, plain).of(segments)
@@ -156,8 +165,15 @@ def _of_partition(
                 TableName.TRANSACTIONS: segment.transaction_index,
             }[request.table]
             if index is not None:
-                path, size = index.path, index.size_bytes
-                yield replace(plain, path=path, base_offset=segment.base_offset, end=size)
+                one = replace(
+                    plain, path=index.path, base_offset=segment.base_offset, end=index.size_bytes
+                )
+                yield one if seen is None else replace(one, seen=_seen_file(seen, index.path))
+
+
+def _seen_file(seen: Sighting, path: str) -> Sighting:
+    with Source(path) as source:
+        return seen.of_part(source, 0, source.size_bytes)
 
 
 class _LogSplits:
@@ -167,14 +183,13 @@ class _LogSplits:
         bounds = request.bounds
         self._request = request
         self._disorder_ms = bounds.disorder_ms
-        self._log = UnifiedLog(partition)
+        self._log = UnifiedLog(partition, high_watermark=END if request.to_log_end else None)
         self._committed = request.isolation == Isolation.READ_COMMITTED
         start = _larger(bounds.from_offset, self._offset_of(bounds.begin_time))
         end = _smaller(bounds.to_offset, self._offset_of(bounds.end_time))
         if request.table == TableName.RECORDS and request.isolation != Isolation.LOG:
-            start = _larger(start, self._log.log_start_offset)
-            if self._committed:
-                end = _smaller(end, self._log.fetch_bounds(request.isolation)[1])
+            given = self._log.fetch_bounds(request.isolation)
+            start, end = _larger(start, given[0]), _smaller(end, given[1])
         self._selection = Selection(
             from_offset=start, to_offset=end, from_time=bounds.from_time, to_time=bounds.to_time
         )
@@ -205,14 +220,23 @@ class _LogSplits:
                     if one.last_offset >= segment.base_offset
                     and (following is None or one.first_offset < following)
                 )
-                for first, last in itertools.pairwise(bounds):
+                offsets = [_offset_at(opened.source, position) for position in bounds[:-1]]
+                offsets[0] = segment.base_offset if start == 0 else offsets[0]
+                ends = [*offsets[1:], following]
+                parts = zip(itertools.pairwise(bounds), offsets, ends, strict=True)
+                for (first, last), first_offset, next_offset in parts:
                     if last > first:
                         yield replace(
                             self._plain, path=segment.log.path, base_offset=segment.base_offset,
-                            start=first, end=last, aborted=aborted,
+                            start=first, end=last, aborted=aborted, first_offset=first_offset,
+                            next_offset=next_offset, seen=self._seen(opened.source, first, last),
                         )  # fmt: skip
                 if end < opened.source.size_bytes:
                     return
+
+    def _seen(self, source: Source, start: int, end: int) -> Sighting | None:
+        seen = self._plain.seen
+        return None if seen is None else seen.of_part(source, start, end)
 
     def _offset_of(self, timestamp: int | None) -> int | None:
         """The offset at which a consumer that seeks to a time begins."""
@@ -261,3 +285,12 @@ def _larger(one: int | None, other: int | None) -> int | None:
 
 def _smaller(one: int | None, other: int | None) -> int | None:
     return other if one is None else one if other is None else min(one, other)
+
+
+def _offset_at(source: Source, position: int) -> int | None:
+    """Read the base offset of the batch at a position; None for formats before magic 2."""
+    with suppress(KafkaLogError):
+        found = read_batch(source, position, source.size_bytes)
+        # The offset of a compressed message of magic 0 or 1 is that of its last record.
+        return found.base_offset if isinstance(found, Batch) and found.magic >= 2 else None
+    return None
