@@ -81,10 +81,23 @@ query = (
 )
 ```
 
-A stream follows logs that grow, those of topics that come later among them. Its offsets are the
-next offset of each partition directory, so that a query which is started again goes on exactly
-there, whatever was written, rolled or deleted meanwhile. A batch that is only half on disk comes
-when it is whole. With `read_committed` a stream ends at the last stable offset.
+A stream follows logs that grow, those of topics that come later among them. For each topic id and
+partition it notes the next offset and the leader epoch of the record before that, so that a query
+which is started again goes on exactly there, whatever was written, rolled, compacted or moved to
+another log directory meanwhile. A batch that is only half on disk comes when it is whole. With
+`read_committed` a stream ends at the last stable offset, else at the high watermark, which a broker
+notes every five seconds.
+
+These are losses, which end the query unless `failOnDataLoss` is `false`: records were deleted
+before they were read; a partition is gone; a topic was deleted and made again, whose new records
+are then read from the first; or a replica was cut and filled again under another leader, so that
+records were read which the log does not have any more. The leader epochs tell that, and where the
+log is another one; there reading goes on with `failOnDataLoss=false`.
+
+A worker reads only what the driver has planned: it compares the ids of cluster, node, directory and
+topic, and the file's size, first and last bytes. A worker with another broker's disk at the same
+path, or an older copy of it, refuses, and the error names the host. Logs of a living broker may
+grow or be compacted meanwhile: the same offsets are then read from the new files.
 
 ## Memory
 
@@ -107,6 +120,9 @@ _OPTIONS: Final = {
     "those of the brokers' own",
     "internal": "`true`: also topics that brokers keep for themselves (`false`)",
     "isolation": "`read_uncommitted` (the default) or `read_committed`, as of a consumer",
+    "end": "`watermark` (the default): records end at the high watermark that "
+    "`replication-offset-checkpoint` notes, at the end of the log where it notes none; `log`: "
+    "always at the end of the log",
     "decode": "`text`: keys and values are strings, what is no UTF-8 in them is U+FFFD (`bytes`)",
     "mode": "`permissive` (the default): damage is passed over, and told by the table `defects`; "
     "`failfast`: it ends the query",

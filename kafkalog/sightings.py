@@ -76,7 +76,7 @@ class Sighting:
         if partition.segments:
             log = partition.segments[-1].log
             last_log = (log.name.name, log.size_bytes)
-        return cls(directory, _ids_of(directory), last_log, at_ms)
+        return cls(directory, ids_of(directory), last_log, at_ms)
 
     def of_part(self, source: Source, start: int, end: int) -> Self:
         """See a part of a file of the directory; the source is open on it."""
@@ -101,13 +101,29 @@ class Sighting:
         Raises:
             UnreadableError: something else is here, or nothing.
         """
-        ids = _ids_of(self.directory)
+        reason = self.other_disk()
+        if reason is not None:
+            raise UnreadableError(
+                f"The worker on {socket.gethostname()} has other files here than the driver: "
+                f"{reason}.",
+                path=self.path or self.directory,
+                hint=HINT,
+            )
+        return self._change() is None
+
+    def other_disk(self) -> str | None:
+        """Say what shows that something else is here; None where the same is, or what became of it.
+
+        A living broker changes files as well: then the disk says that it was changed since.
+        """
+        ids = ids_of(self.directory)
         if ids != self.ids:
-            raise self._refused(_difference(dict(self.ids), dict(ids)))
-        reason = self._changed_last_log() or self._changed_file()
-        if reason is not None and not self._was_changed_since():
-            raise self._refused(reason)
-        return reason is None
+            return _difference(dict(self.ids), dict(ids))
+        change = self._change()
+        return None if change is None or self._was_changed_since() else change
+
+    def _change(self) -> str | None:
+        return self._changed_last_log() or self._changed_file()
 
     def _changed_last_log(self) -> str | None:
         """Say what is wrong with the last log: it can grow, and nothing else."""
@@ -145,20 +161,13 @@ class Sighting:
                     return True
         return False
 
-    def _refused(self, reason: str) -> UnreadableError:
-        return UnreadableError(
-            f"The worker on {socket.gethostname()} has other files here than the driver: {reason}.",
-            path=self.path or self.directory,
-            hint=HINT,
-        )
-
 
 def now_ms() -> int:
     """Return the time for sightings of what is listed after this call."""
     return time.time_ns() // 1_000_000
 
 
-def _ids_of(directory: str) -> tuple[tuple[str, str], ...]:
+def ids_of(directory: str) -> tuple[tuple[str, str], ...]:
     """Read what tells log directories and topics apart; a file that is malformed counts as such."""
     ids: dict[str, str] = {}
     try:

@@ -195,6 +195,8 @@ class ExportSummary:
         written: how many were written by this run; the others were there.
         was_complete: whether an earlier run had done everything.
         swept: left-overs of killed runs that were removed.
+        without_watermark: partitions of which no high watermark is noted: their records end with
+            the log.
     """
 
     destination: str
@@ -202,6 +204,7 @@ class ExportSummary:
     written: int
     was_complete: bool
     swept: int
+    without_watermark: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:

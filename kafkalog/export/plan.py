@@ -78,6 +78,13 @@ class Plan:
         return TableName(self.options["table"])
 
     @property
+    def without_watermark(self) -> tuple[str, ...]:
+        """The partitions whose records end with the log, for want of a noted high watermark."""
+        splits = (split for part in self.parts for split in part.splits)
+        names = {f"{one.topic}-{one.partition}": None for one in splits if not one.has_watermark}
+        return tuple(names)
+
+    @property
     def id(self) -> str:
         """The same for the same plan alone, whenever and wherever it was made."""
         parts = [replace(part, splits=tuple(map(_unseen, part.splits))) for part in self.parts]

@@ -125,8 +125,9 @@ class Export:
         """What came of it."""
         parts = tuple(self._found[number] for number in sorted(self._found))
         return ExportSummary(
-            self._target.shown, parts, self._written, self._was_complete, self._swept
-        )
+            self._target.shown, parts, self._written, self._was_complete, self._swept,
+            self.plan.without_watermark,
+        )  # fmt: skip
 
     # What is there ---------------------------------------------------------------------------
 
@@ -283,6 +284,7 @@ class Export:
             "undecoded_keys": summary.undecoded_keys,
             "undecoded_values": summary.undecoded_values,
             "defects": summary.defect_count,
+            "without_watermark": summary.without_watermark,
             "parts": [part.as_json() for part in summary.parts],
         }
         if self._delta is not None:

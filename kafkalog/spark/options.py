@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kafkalog import places
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation
-from kafkalog.tables.model import SPLIT_SIZE, Bounds, Request, TableName, usual_replicas
+from kafkalog.tables.model import SPLIT_SIZE, Bounds, End, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 NAMES: Final = (
     "path", "paths", "table", "columns", "subscribe", "isolation", "mode", "replicas", "internal",
     "splitbytes", "maxtimestampdisorderms", "filterpushdown", "maxbytespertrigger",
-    "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode",
+    "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode", "end",
 )  # fmt: skip
 
 
@@ -106,6 +106,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         _flag(given, "internal", default=False),
         SPLIT_SIZE if size is None else size,
         frozenset(topics or ()),
+        _member(given, "end", End.WATERMARK),
     )
     return SourceOptions(
         _paths(given),

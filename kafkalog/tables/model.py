@@ -40,6 +40,15 @@ class Replicas(StrEnum):
     """Only the one that knows most: the latest leader epoch, then the largest log end offset."""
 
 
+class End(StrEnum):
+    """Where the records of a log end."""
+
+    WATERMARK = "watermark"
+    """At the high watermark that is noted beside the log: no consumer is given more."""
+    LOG = "log"
+    """At its end: also records that other replicas may never have got."""
+
+
 def usual_replicas(table: TableName) -> Replicas:
     """Return what is done with several copies where nothing is asked for.
 
@@ -90,7 +99,7 @@ class Request:
         internal: whether topics that brokers keep for themselves are wanted, too.
         split_bytes: splits of logs are about so large.
         required_topics: topics that have to be there.
-        to_log_end: whether records above the high watermark are wanted, which no consumer is given.
+        end: where records end.
     """
 
     table: TableName = TableName.RECORDS
@@ -100,7 +109,7 @@ class Request:
     internal: bool = False
     split_bytes: int = SPLIT_SIZE
     required_topics: frozenset[str] = frozenset()
-    to_log_end: bool = False
+    end: End = End.WATERMARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +128,7 @@ class Split:
         aborted: the aborted transactions that can lie in it: producer id, first and last offset.
         first_offset: offset at which it begins; None where that is not known.
         next_offset: offset at which the next one begins; None at the end of a log.
+        has_watermark: whether a high watermark is noted, where that decides where records end.
         seen: what the planner saw of it; None in an object store.
     """
 
@@ -138,6 +148,7 @@ class Split:
     aborted: tuple[tuple[int, int, int], ...] = ()
     first_offset: int | None = None
     next_offset: int | None = None
+    has_watermark: bool = True
     seen: Sighting | None = None
 
     @property

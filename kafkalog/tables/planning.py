@@ -25,8 +25,8 @@ from kafkalog.reader import Selection, start_position
 from kafkalog.segment import OpenSegment
 from kafkalog.sightings import Sighting, now_ms
 from kafkalog.source import Source
-from kafkalog.tables.model import OF_LOGS, Replicas, Split, TableName
-from kafkalog.unified_log import END, UnifiedLog
+from kafkalog.tables.model import OF_LOGS, End, Replicas, Split, TableName
+from kafkalog.unified_log import END, HIGH_WATERMARKS, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -176,6 +176,11 @@ def _seen_file(seen: Sighting, path: str) -> Sighting:
         return seen.of_part(source, 0, source.size_bytes)
 
 
+def consumers_log(partition: PartitionDir, request: Request) -> UnifiedLog:
+    """Return the log of a partition with the high watermark that a request wants."""
+    return UnifiedLog(partition, high_watermark=END if request.end == End.LOG else None)
+
+
 class _LogSplits:
     """The splits of the logs of one partition."""
 
@@ -183,11 +188,14 @@ class _LogSplits:
         bounds = request.bounds
         self._request = request
         self._disorder_ms = bounds.disorder_ms
-        self._log = UnifiedLog(partition, high_watermark=END if request.to_log_end else None)
+        self._log = consumers_log(partition, request)
         self._committed = request.isolation == Isolation.READ_COMMITTED
         start = _larger(bounds.from_offset, self._offset_of(bounds.begin_time))
         end = _smaller(bounds.to_offset, self._offset_of(bounds.end_time))
+        has_watermark = True
         if request.table == TableName.RECORDS and request.isolation != Isolation.LOG:
+            if request.end == End.WATERMARK:
+                has_watermark = self._log.checkpoint(HIGH_WATERMARKS) is not None
             given = self._log.fetch_bounds(request.isolation)
             start, end = _larger(start, given[0]), _smaller(end, given[1])
         self._selection = Selection(
@@ -200,6 +208,7 @@ class _LogSplits:
             from_time=bounds.from_time,
             to_time=bounds.to_time,
             committed=self._committed,
+            has_watermark=has_watermark,
         )
         self._aborted = self._log.aborted_transactions() if self._committed else []
 

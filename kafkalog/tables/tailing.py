@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.metadata_files import read_topic_id
-from kafkalog.tables.model import Replicas, TableName
-from kafkalog.tables.planning import plan_splits, wanted_partitions
-from kafkalog.unified_log import END, UnifiedLog
+from kafkalog.tables.model import End, Replicas, TableName
+from kafkalog.tables.planning import consumers_log, plan_splits, wanted_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog.indexes import OffsetIndex
     from kafkalog.log_dir import PartitionDir
     from kafkalog.tables.model import Request, Split
+    from kafkalog.unified_log import UnifiedLog
 
 Offsets = dict[str, list[int]]
 """`TOPIC-PARTITION@TOPICID` to offset and leader epoch, -1 where that is not known; as JSON."""
@@ -123,15 +123,13 @@ class Tail:
             if first < last:
                 bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
                 # What is read was decided with the end: a high watermark can be noted later.
-                request = replace(self._request, bounds=bounds, to_log_end=True, internal=True)
+                request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
                 found += plan_splits([log.partition.path], request)
         return found
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
         return {
-            self._key_of(partition): UnifiedLog(
-                partition, high_watermark=END if request.to_log_end else None
-            )
+            self._key_of(partition): consumers_log(partition, request)
             for partition in wanted_partitions(self._paths, request)
         }
 
@@ -165,8 +163,12 @@ class Tail:
                 )
             found[key] = position
         for key in [key for key in found if key not in logs]:
-            name = key.partition("@")[0]
-            same_name = [one for one in logs if one.partition("@")[0] == name]
+            topic, name = key.partition(" ")[0], key.partition("@")[0]
+            same_name = [
+                one
+                for one in logs
+                if one.partition("@")[0] == name and one.partition(" ")[0] != topic
+            ]
             if same_name and "@" not in key:
                 found.setdefault(same_name[0], found.pop(key))  # it has got a topic id since
                 continue

@@ -8,7 +8,7 @@ import typer
 
 from kafkalog.errors import NotAKafkaFileError, UsageError
 from kafkalog.export.model import BytesForm, Codec, FileFormat, TableFormat
-from kafkalog.tables.model import Replicas, TableName, usual_replicas
+from kafkalog.tables.model import End, Replicas, TableName, usual_replicas
 from kafkalog.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
@@ -20,6 +20,7 @@ from kafkalog_cli.engines import (
     ThreadsOption,
 )
 from kafkalog_cli.options import (
+    EndOption,
     ExactOption,
     FormatOption,
     FromOffsetOption,
@@ -61,6 +62,7 @@ def export(
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,
     read_committed: ReadCommittedOption = False,
+    end: EndOption = End.WATERMARK,
     replicas: Annotated[
         Replicas | None,
         typer.Option(
@@ -194,6 +196,7 @@ def export(
             internal,
             parse_size(split_size),
             frozenset(topic or ()),
+            end,
         ),
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         writing,

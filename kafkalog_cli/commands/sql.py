@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from kafkalog.tables.model import Replicas
+from kafkalog.tables.model import End, Replicas
 from kafkalog_cli.engines import ConnectTimeoutOption, MasterOption, SparkChoice, SparkConfOption
 from kafkalog_cli.options import (
     BytesOption,
+    EndOption,
     InternalOption,
     PathsArgument,
     ReadCommittedOption,
@@ -24,6 +25,7 @@ def sql(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="One statement of Spark SQL.")],
     paths: PathsArgument,
     read_committed: ReadCommittedOption = False,
+    end: EndOption = End.WATERMARK,
     replicas: Annotated[
         Replicas | None,
         typer.Option(
@@ -65,6 +67,7 @@ def sql(
 
     options = {
         "isolation": "read_committed" if read_committed else "read_uncommitted",
+        "end": end,
         "internal": str(internal).lower(),
         "decode": "text" if text else "bytes",
     }

@@ -142,6 +142,7 @@ def summary_row(summary: ExportSummary) -> Row:
         "undecoded_keys": summary.undecoded_keys,
         "undecoded_values": summary.undecoded_values,
         "defects": summary.defect_count,
+        "without_watermark": list(summary.without_watermark),
         "was_complete": summary.was_complete,
         "left_overs_removed": summary.swept,
     }
@@ -156,9 +157,14 @@ def _lines(summary: ExportSummary, *, exact: bool) -> list[str]:
         for what, number in (("key", summary.undecoded_keys), ("value", summary.undecoded_values))
         if number
     ]
+    notes = [*undecoded]
+    if summary.without_watermark:
+        names = ", ".join(summary.without_watermark[:5])
+        more = ", …" if len(summary.without_watermark) > 5 else ""
+        notes.append(f"no high watermark is noted, records end with the log: {names}{more}")
     if summary.was_complete:
-        return [f"{summary.destination}: {what}: all of it was there; nothing was done", *undecoded]
-    lines = [f"{summary.destination}: {what}", *undecoded]
+        return [f"{summary.destination}: {what}: all of it was there; nothing was done", *notes]
+    lines = [f"{summary.destination}: {what}", *notes]
     there = len(summary.parts) - summary.written
     if there:
         lines.append(f"{there} of {len(summary.parts)} parts were there from a run before")

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.errors import RefusedError
 from kafkalog.tables import Request, read_split
-from kafkalog.tables.model import TableName
+from kafkalog.tables.model import Replicas, TableName
 from kafkalog.tables.schemas import table_schema
 from kafkalog.tables.tailing import Tail
 from tests.builders import write_log
@@ -32,7 +32,7 @@ class Stream:
         self.position: dict[str, list[int]] = {}
 
     def take(self, **options: Any) -> list[tuple[int, bytes]]:
-        tail = Tail(self._paths, Request(), **{**self._options, **options})
+        tail = Tail(self._paths, Request(replicas=Replicas.BEST), **{**self._options, **options})
         start = self.position or tail.beginning()
         end = json.loads(json.dumps(tail.advance(start, None)))
         schema = table_schema(TableName.RECORDS, ["offset", "value"])
