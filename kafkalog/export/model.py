@@ -197,6 +197,8 @@ class ExportSummary:
         swept: left-overs of killed runs that were removed.
         without_watermark: partitions of which no high watermark is noted: their records end with
             the log.
+        above_watermark: partitions that have records above the high watermark, with that offset:
+            it is where their rows end.
     """
 
     destination: str
@@ -205,6 +207,7 @@ class ExportSummary:
     was_complete: bool
     swept: int
     without_watermark: tuple[str, ...] = ()
+    above_watermark: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

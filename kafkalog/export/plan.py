@@ -13,7 +13,7 @@ from kafkalog.errors import ChangedSinceError, UnreadableError, UsageError
 from kafkalog.export.layout import file_name
 from kafkalog.export.model import FileFormat, TableFormat
 from kafkalog.tables import Split, plan_splits
-from kafkalog.tables.model import OF_LOGS, TableName
+from kafkalog.tables.model import OF_LOGS, PartitionEnd, TableName
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
@@ -65,12 +65,14 @@ class Plan:
         columns: of the files.
         sources: the files that are read, with their sizes at that time.
         parts: the files that are written.
+        ends: of partitions, where the high watermark decides.
     """
 
     options: dict[str, Any]
     columns: tuple[str, ...]
     sources: dict[str, int]
     parts: tuple[Part, ...]
+    ends: tuple[PartitionEnd, ...] = ()
 
     @property
     def table(self) -> TableName:
@@ -79,16 +81,23 @@ class Plan:
 
     @property
     def without_watermark(self) -> tuple[str, ...]:
-        """The partitions whose records end with the log, for want of a noted high watermark."""
-        splits = (split for part in self.parts for split in part.splits)
-        names = {f"{one.topic}-{one.partition}": None for one in splits if not one.has_watermark}
-        return tuple(names)
+        """The partitions whose records end with the log: no high watermark is noted."""
+        return tuple(_name(one) for one in self.ends if one.watermark is None)
+
+    @property
+    def above_watermark(self) -> dict[str, int]:
+        """The partitions that have records above the high watermark, which is where they end."""
+        return {
+            _name(one): one.watermark
+            for one in self.ends
+            if one.watermark is not None and one.watermark < one.log_end_offset
+        }
 
     @property
     def id(self) -> str:
         """The same for the same plan alone, whenever and wherever it was made."""
         parts = [replace(part, splits=tuple(map(_unseen, part.splits))) for part in self.parts]
-        return sha256(replace(self, parts=tuple(parts)).as_bytes()).hexdigest()
+        return sha256(replace(self, parts=tuple(parts), ends=()).as_bytes()).hexdigest()
 
     def as_bytes(self) -> bytes:
         """As JSON."""
@@ -97,6 +106,7 @@ class Plan:
             "options": self.options,
             "columns": self.columns,
             "sources": self.sources,
+            "ends": [asdict(one) for one in self.ends],
             "parts": [part.as_json() for part in self.parts],
         }
         return json.dumps(fields, indent=1).encode()
@@ -121,9 +131,14 @@ class Plan:
                 tuple(fields["columns"]),
                 fields["sources"],
                 tuple(Part.from_json(one) for one in fields["parts"]),
+                tuple(PartitionEnd(**one) for one in fields["ends"]),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise UnreadableError("This is no plan of an export.", path=place) from error
+
+
+def _name(end: PartitionEnd) -> str:
+    return end.topic if end.partition < 0 else f"{end.topic}-{end.partition}"
 
 
 def _unseen(split: Split) -> Split:
@@ -152,13 +167,15 @@ def make_plan(asked: ExportRequest) -> Plan:
     ]
     if not columns:
         raise UsageError("The files would have no columns: topic and partition are in their names.")
-    splits = plan_splits(paths, request)
+    ends: list[PartitionEnd] = []
+    splits = plan_splits(paths, request, ends=ends.append)
     _require_each_once(splits)
     return Plan(
         options_of(asked),
         tuple(columns),
         _sources(splits),
         tuple(_parts(splits, request.split_bytes, asked.writing.suffix)),
+        tuple(ends),
     )
 
 

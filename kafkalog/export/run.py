@@ -126,7 +126,7 @@ class Export:
         parts = tuple(self._found[number] for number in sorted(self._found))
         return ExportSummary(
             self._target.shown, parts, self._written, self._was_complete, self._swept,
-            self.plan.without_watermark,
+            self.plan.without_watermark, self.plan.above_watermark,
         )  # fmt: skip
 
     # What is there ---------------------------------------------------------------------------
@@ -285,6 +285,7 @@ class Export:
             "undecoded_values": summary.undecoded_values,
             "defects": summary.defect_count,
             "without_watermark": summary.without_watermark,
+            "above_watermark": summary.above_watermark,
             "parts": [part.as_json() for part in summary.parts],
         }
         if self._delta is not None:

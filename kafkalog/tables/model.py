@@ -128,7 +128,6 @@ class Split:
         aborted: the aborted transactions that can lie in it: producer id, first and last offset.
         first_offset: offset at which it begins; None where that is not known.
         next_offset: offset at which the next one begins; None at the end of a log.
-        has_watermark: whether a high watermark is noted, where that decides where records end.
         seen: what the planner saw of it; None in an object store.
     """
 
@@ -148,7 +147,6 @@ class Split:
     aborted: tuple[tuple[int, int, int], ...] = ()
     first_offset: int | None = None
     next_offset: int | None = None
-    has_watermark: bool = True
     seen: Sighting | None = None
 
     @property
@@ -173,3 +171,19 @@ class Split:
                 "seen": None if seen is None else Sighting.from_json(seen),
             }
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEnd:
+    """Where the records of a partition end, where its high watermark decides that.
+
+    Attributes:
+        topic, partition: which one; the partition -1 where the directory's name tells none.
+        watermark: what is noted, within the log; None where nothing is.
+        log_end_offset: of the log.
+    """
+
+    topic: str
+    partition: int
+    watermark: int | None
+    log_end_offset: int

@@ -25,22 +25,28 @@ from kafkalog.reader import Selection, start_position
 from kafkalog.segment import OpenSegment
 from kafkalog.sightings import Sighting, now_ms
 from kafkalog.source import Source
-from kafkalog.tables.model import OF_LOGS, End, Replicas, Split, TableName
+from kafkalog.tables.model import OF_LOGS, End, PartitionEnd, Replicas, Split, TableName
 from kafkalog.unified_log import END, HIGH_WATERMARKS, UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import Segment
     from kafkalog.tables.model import Request
 
 
-def plan_splits(paths: Sequence[str], request: Request) -> list[Split]:
+def plan_splits(
+    paths: Sequence[str],
+    request: Request,
+    *,
+    ends: Callable[[PartitionEnd], object] | None = None,
+) -> list[Split]:
     """The splits of a table, by path, topic, partition, segment and position.
 
     Args:
         paths: log directories, partition directories, or single logs.
         request: what is asked for.
+        ends: is called with the end of each partition that the high watermark decides.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`, or a log cannot be read.
@@ -55,7 +61,9 @@ def plan_splits(paths: Sequence[str], request: Request) -> list[Split]:
     return [
         split
         for partition, segments in _targets(paths, request)
-        for split in _of_partition(partition, segments, request, Sighting.of(partition, at_ms))
+        for split in _of_partition(
+            partition, segments, request, Sighting.of(partition, at_ms), ends
+        )
     ]
 
 
@@ -144,6 +152,7 @@ def _of_partition(
     segments: Sequence[Segment],
     request: Request,
     seen: Sighting | None,
+    ends: Callable[[PartitionEnd], object] | None,
 ) -> Iterator[Split]:
     plain = Split(
         request.table,
@@ -154,7 +163,10 @@ def _of_partition(
         seen=seen,
     )
     if request.table in OF_LOGS:
-        yield from _LogSplits(partition, request, plain).of(segments)
+        splits = _LogSplits(partition, request, plain)
+        if ends is not None and splits.end is not None:
+            ends(splits.end)
+        yield from splits.of(segments)
     elif request.table in (TableName.SEGMENTS, TableName.PRODUCERS):
         yield plain
     else:
@@ -192,10 +204,10 @@ class _LogSplits:
         self._committed = request.isolation == Isolation.READ_COMMITTED
         start = _larger(bounds.from_offset, self._offset_of(bounds.begin_time))
         end = _smaller(bounds.to_offset, self._offset_of(bounds.end_time))
-        has_watermark = True
+        self.end: PartitionEnd | None = None
         if request.table == TableName.RECORDS and request.isolation != Isolation.LOG:
             if request.end == End.WATERMARK:
-                has_watermark = self._log.checkpoint(HIGH_WATERMARKS) is not None
+                self.end = self._partition_end(plain)
             given = self._log.fetch_bounds(request.isolation)
             start, end = _larger(start, given[0]), _smaller(end, given[1])
         self._selection = Selection(
@@ -208,9 +220,13 @@ class _LogSplits:
             from_time=bounds.from_time,
             to_time=bounds.to_time,
             committed=self._committed,
-            has_watermark=has_watermark,
         )
         self._aborted = self._log.aborted_transactions() if self._committed else []
+
+    def _partition_end(self, plain: Split) -> PartitionEnd:
+        is_noted = self._log.checkpoint(HIGH_WATERMARKS) is not None
+        watermark = self._log.high_watermark if is_noted else None
+        return PartitionEnd(plain.topic, plain.partition, watermark, self._log.log_end_offset)
 
     def of(self, segments: Sequence[Segment]) -> Iterator[Split]:
         """Segment by segment, until the time is over that is wanted."""
