@@ -24,6 +24,8 @@ _EXIT_MEANINGS = {
     5: "unsupported: a version, codec or part that is not available where it would be needed",
     6: "corrupt data stopped the work on an input",
     7: "a limit was hit, such as that of decompressed size",
+    70: "kafkalog itself failed (a bug, or not enough memory): no verdict, whatever was printed "
+    "before; `--debug` before the command shows where",
     130: "interrupted (Ctrl-C)",
 }
 
@@ -34,7 +36,7 @@ def exit_code_page() -> str:
     assert not missing, f"exit statuses without a meaning: {missing}"
     rows = "".join(f"| {code} | {meaning} |\n" for code, meaning in _EXIT_MEANINGS.items())
     classes = "".join(
-        f"| `{error.reference}` | {error.exit_code} | `kafkalog.{error.__name__}` "
+        f"| `{error.reference}` | {error.exit_code} | `kafkalog.errors.{error.__name__}` "
         f"| {first_sentence(error)} |\n"
         for error in error_classes()
     )

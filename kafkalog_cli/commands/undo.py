@@ -37,10 +37,13 @@ def undo(
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.text import counted
     from kafkalog_cli.render.undone import UndoWriter, print_totals
+    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes)
     outcome = Outcome()
     is_done = in_place and yes
+    if in_place:
+        put_work_first()
     planned = run_undo(path, in_place=is_done)
     with UndoWriter(form, outcome.defect, exact=exact) as writer:
         writer.write_all(planned, is_done=is_done)
