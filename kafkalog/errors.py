@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 PARTLY_DONE: Final = 8
-"""The status where something was changed or written, and something else failed or was refused."""
-
+"""Exit status: something was changed or written, and something else failed or was refused."""
 NOTHING_TO_DO: Final = 9
-"""The status where a command that writes or audits found nothing that concerns it."""
-
+"""Exit status: a command that writes or audits found nothing that concerns it."""
 INTERNAL_ERROR: Final = 70
-"""The status of a failure of kafkalog itself: it says nothing about the data."""
+"""Exit status: kafkalog itself failed; it says nothing about the data."""
 
 
 class KafkaLogError(Exception):

@@ -54,8 +54,9 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
     partition = small_log(corpus_dir, tmp_path)
     lines = command_lines(partition, sorted(partition.glob("*.log"))[:1])
     lines += [["salvage", partition, "--to", tmp_path / "new"], ["recover", tmp_path],
-              ["rebuild-index", partition], ["compact", partition], ["profile", partition, "--engine", "local"],
-              ["audit-compaction", partition], 
+              ["rebuild-index", partition], ["compact", partition],
+              ["profile", partition, "--engine", "local"],
+              ["audit-compaction", partition],
               ["export", partition, "--to", tmp_path / "out", "--engine", "local"],
               ["apply-retention", partition]]  # fmt: skip
     monkeypatch.setattr(places, "stat", fails(IndexError))
@@ -73,7 +74,7 @@ def broken_check(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A bug in a thread of the checks."""
     monkeypatch.setattr(rule, "FAST_SIZE_MIN", 0)
     monkeypatch.setattr(headers, "_judge", fails(IndexError, "out of range"))
-    yield
+    return
 
 
 @pytest.mark.usefixtures("broken_check")
@@ -136,7 +137,7 @@ def test_an_array_that_was_not_finished_is_no_json(
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """numba cannot be imported, and nothing has been compiled; what is said about it."""
     said: list[str] = []
-    monkeypatch.setattr(native, "_kept", lambda: {})
+    monkeypatch.setattr(native, "_kept", dict)
     monkeypatch.setattr(native, "_cache_path", lambda: None)
     monkeypatch.setattr(native, "_compiled", fails(ImportError, "No module named 'numba'"))
     monkeypatch.setattr(kernels.binary_offsets, "_native", None)
@@ -154,7 +155,7 @@ def test_without_numba_the_answers_are_the_same(
 ):
     """The reference decoder reads whatever the size, and one warning says why it is slow."""
     partition = small_log(corpus_dir, tmp_path)
-    log = sorted(partition.glob("*.log"))[0]
+    log = min(partition.glob("*.log"))
     lines: list[list[object]] = [
         ["verify", "--level", "deep", partition], ["compact", partition, "--now", "0"],
         ["dump-segment", partition, "--format", "ndjson"],
@@ -173,13 +174,13 @@ def test_without_numba_the_answers_are_the_same(
 
 
 @pytest.mark.parametrize("spoil", [
-    lambda symbol, code: (symbol, b"no object"),
-    lambda symbol, code: (symbol, code[: len(code) // 2]),
-    lambda symbol, code: (symbol, code[:18] + b"\x28\x00" + code[20:]),
-    lambda symbol, code: ("other", code),
+    lambda kept: (kept[0], b"no object"),
+    lambda kept: (kept[0], kept[1][: len(kept[1]) // 2]),
+    lambda kept: (kept[0], kept[1][:18] + b"\x28\x00" + kept[1][20:]),
+    lambda kept: ("other", kept[1]),
 ], ids=["text", "cut", "other machine", "no function"])  # fmt: skip
 def test_object_code_that_cannot_be_loaded_is_compiled_again(
-    spoil: Callable[[str, bytes], tuple[str, bytes]], tmp_path: Path,
+    spoil: Callable[[tuple[str, bytes]], tuple[str, bytes]], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
     """Its checksum is right, and yet LLVM would abort."""
@@ -187,10 +188,10 @@ def test_object_code_that_cannot_be_loaded_is_compiled_again(
     name = kernel.function.__qualname__
     kept = native._kept()[name]
     path = tmp_path / "x.kernels"
-    native._write(str(path), {name: spoil(*kept)})
+    native._write(str(path), {name: spoil(kept)})
     monkeypatch.setattr(native, "_cache_path", lambda: str(path))
     monkeypatch.setattr(native, "_all_kernels", lambda: [kernel])
-    monkeypatch.setattr(native, "_compiled", lambda kernels: {name: kept})
+    monkeypatch.setattr(native, "_compiled", lambda _: {name: kept})
     monkeypatch.setattr(kernel, "_native", None)
     native._kept.cache_clear()
     native.probe()

@@ -6,13 +6,16 @@ import os
 import shutil
 import sys
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog_cli import main
 from tests.kafkalog_cli.test_maintenance import COMMANDS, IN_PLACE, log_dir, state
 from tests.sweeps import command_lines
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["log_dir"]  # a fixture
 
@@ -53,7 +56,8 @@ def test_each_command_says_that_its_output_is_lost(place: str, log_dir: Path, tm
     for form in ("table", "junit", "sarif", "prometheus"):
         lines.append(["verify", log_dir, "--format", form])
     lines += [["explain"], ["explain", "torn-tail"], ["--help"], ["ls", "--help"],
-              ["kafka-dump-log", "--help"], ["profile", partition, "--engine", "local"], ["recover", log_dir],
+              ["kafka-dump-log", "--help"], ["profile", partition, "--engine", "local"],
+              ["recover", log_dir],
               ["rebuild-index", partition], ["compact", log_dir], ["apply-retention", log_dir],
               ["salvage", partition, "--to", tmp_path / "new", "--dry-run"]]  # fmt: skip
     err = tmp_path / "err"
