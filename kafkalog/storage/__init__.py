@@ -6,7 +6,7 @@ What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What mak
 """
 
 from kafkalog.storage.appended import AppendedFile
-from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, Step, StepKind
+from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, ChangeWatch, Step, StepKind
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
@@ -29,6 +29,7 @@ __all__ = [
     "TEMPORARY_SUFFIX",
     "AppendedFile",
     "Attempt",
+    "ChangeWatch",
     "Changes",
     "FileTree",
     "LogDirLock",

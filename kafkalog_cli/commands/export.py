@@ -168,6 +168,7 @@ def export(
     from kafkalog.export.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
+    from kafkalog_cli.standard_streams import put_work_first
 
     rule.require_arrow()
     isolation = Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED
@@ -205,6 +206,7 @@ def export(
         table_format,
     )
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
+    put_work_first()
     return _tell(_run(asked, to, choice, fail_fast=fail_fast), form, exact=exact)
 
 
@@ -269,4 +271,5 @@ def _tell(summary: ExportSummary, form: Format, *, exact: bool) -> int:
         outcome.fail_if(part.defect_count > 0)
         for defect in part.defects:
             outcome.count(defect)
-    return outcome.status
+    is_new = not summary.was_complete
+    return outcome.of_work(has_changed=is_new, is_concerned=is_new)
