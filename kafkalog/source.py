@@ -94,6 +94,12 @@ class Source:
     Small reads are served from a window that grows while reading goes forward, so that both header
     walks over large batches and sequential reads are cheap.
 
+    Attributes:
+        size_bytes: up to where it is read.
+        file_bytes: its length.
+        stored_bytes: what it occupies: less where there are holes.
+        mtime_ms: when it was modified.
+
     Args:
         path: the file, symbolic links are followed; or the URI of an object.
         end: take it to end at this position, if it does not end before; None: as it is.
@@ -104,10 +110,11 @@ class Source:
         NotAKafkaFileError: it is not a regular file.
     """
 
-    __slots__ = ("_fd", "_manner", "_window", "_window_position", "_window_size", "mtime_ms",
-                 "path", "size_bytes", "stored_bytes")  # fmt: skip
+    __slots__ = ("_fd", "_manner", "_window", "_window_position", "_window_size", "file_bytes",
+                 "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
 
     size_bytes: int
+    file_bytes: int
     stored_bytes: int
     mtime_ms: int
 
@@ -126,6 +133,7 @@ class Source:
         self._window_position = 0
         self._window_size = WINDOW_SIZE_MIN
         self._open()
+        self.file_bytes = self.size_bytes
         if end is not None:
             self.size_bytes = min(self.size_bytes, end)
 
