@@ -27,6 +27,7 @@ from kafkalog.names import (
 from kafkalog.source import BLOCK_SIZE, reading_error
 
 if TYPE_CHECKING:
+    from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.model import LoadedLog
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
@@ -49,6 +50,7 @@ class FileEntry:
         hole_bytes: how much of its length was never written and takes no room on the disk.
         inode: tells it from a file that takes its name later; 0 where the place has no such number.
         end: the position from which on a view shows nothing of it; None: all of it is shown.
+        is_stale: whether it is an index that a start would write with other bytes.
     """
 
     path: str
@@ -59,6 +61,7 @@ class FileEntry:
     hole_bytes: int = 0
     inode: int = 0
     end: int | None = None
+    is_stale: bool = False
 
     @property
     def used_bytes(self) -> int:
@@ -97,6 +100,8 @@ class PartitionDir:
         files: every file in it, by name.
         directories: names of directories in it, which Kafka never makes.
         loaded: what a broker would know of the log, where a view shows it as after a start.
+        aborted: what the transaction indexes would list that a start would write with other bytes,
+            by the base offset of their segment.
     """
 
     path: str
@@ -104,6 +109,7 @@ class PartitionDir:
     files: tuple[FileEntry, ...]
     directories: tuple[str, ...] = ()
     loaded: LoadedLog | None = None
+    aborted: tuple[tuple[int, tuple[AbortedTransaction, ...]], ...] = ()
 
     @property
     def topic(self) -> str:

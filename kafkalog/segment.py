@@ -52,16 +52,16 @@ class OpenSegment:
     def offset_index(self) -> OffsetIndex | None:
         """The `.index` file, None where it is missing, unreadable or must not be used."""
         entry = self.segment.offset_index
-        if entry is not None and self.use_index:
+        if entry is not None and self.use_index and not entry.is_stale:
             with suppress(KafkaLogError):  # what is derived must not hide records
                 return self._files.enter_context(OffsetIndex(entry.path, self.segment.base_offset))
         return None
 
     @cached_property
     def time_index(self) -> TimeIndex | None:
-        """The `.timeindex` file, None where it is missing or unreadable."""
+        """The `.timeindex` file, None where it is missing, unreadable or must not be used."""
         entry = self.segment.time_index
-        if entry is not None:
+        if entry is not None and not entry.is_stale:
             with suppress(KafkaLogError):
                 return self._files.enter_context(TimeIndex(entry.path, self.segment.base_offset))
         return None

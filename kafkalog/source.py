@@ -95,6 +95,12 @@ class Source:
     Small reads are served from a window that grows while reading goes forward, so that both header
     walks over large batches and sequential reads are cheap.
 
+    Attributes:
+        size_bytes: up to where it is read.
+        file_bytes: its length.
+        stored_bytes: what it occupies: less where there are holes.
+        mtime_ms: when it was modified.
+
     Args:
         path: the file, symbolic links are followed; or the URI of an object.
         end: take it to end at this position, if it does not end before; None: as it is.
@@ -105,10 +111,11 @@ class Source:
         NotAKafkaFileError: it is not a regular file.
     """
 
-    __slots__ = ("_fd", "_manner", "_opened_size", "_window", "_window_position", "_window_size",
+    __slots__ = ("_fd", "_manner", "_window", "_window_position", "_window_size", "file_bytes",
                  "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
 
     size_bytes: int
+    file_bytes: int
     stored_bytes: int
     mtime_ms: int
 
@@ -127,6 +134,7 @@ class Source:
         self._window_position = 0
         self._window_size = WINDOW_SIZE_MIN
         self._open()
+        self.file_bytes = self.size_bytes
         if end is not None:
             self.size_bytes = min(self.size_bytes, end)
 
@@ -145,7 +153,7 @@ class Source:
         except NotAKafkaFileError:
             self.close()
             raise
-        self.size_bytes = self._opened_size = status.st_size
+        self.size_bytes = status.st_size
         self.stored_bytes = status.st_blocks * BLOCK_SIZE  # less with holes
         self.mtime_ms = status.st_mtime_ns // 1_000_000
         if self._manner.leaves_cache:
@@ -280,7 +288,7 @@ class Source:
 
     def has_changed(self) -> bool:
         """Whether the file is longer or shorter now than it was when it was opened."""
-        return os.fstat(self._fd).st_size != self._opened_size
+        return os.fstat(self._fd).st_size != self.file_bytes
 
     def _became_shorter(self, position: int) -> FileChangedError:
         return FileChangedError(

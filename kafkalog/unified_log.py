@@ -225,8 +225,11 @@ class UnifiedLog:
     def aborted_transactions(self) -> list[AbortedTransaction]:
         """What the transaction indexes of all segments list, in log order."""
         found: list[AbortedTransaction] = []
+        rebuilt = dict(self.partition.aborted)
         for segment in self.segments:
-            if segment.transaction_index is not None:
+            if segment.base_offset in rebuilt:
+                found.extend(rebuilt[segment.base_offset])
+            elif segment.transaction_index is not None:
                 found.extend(read_aborted_transactions(segment.transaction_index.path))
         return found
 

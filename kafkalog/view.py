@@ -22,10 +22,12 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from formats import constants as c
 from kafkalog import places
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed
 from kafkalog.errors import KafkaLogError
+from kafkalog.indexes import parse_aborted_transaction
 from kafkalog.living import CHANGES
 from kafkalog.log_dir import PartitionDir, Segment
 from kafkalog.model import LogView
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.log_dir import FileEntry
+    from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.directory import Content
     from kafkalog.recovery.model import Action, PredictedStart
 
@@ -207,13 +210,31 @@ def _recovered(partition: PartitionDir) -> Shown:
     """The view after all steps of a start."""
     from kafkalog.recovery import StartInProgress
 
-    start = StartInProgress(partition)
+    written: dict[str, bytes] = {}
+
+    def keep(name: str, data: bytes) -> None:
+        if name.endswith(".txnindex"):
+            written[name] = data
+
+    start = StartInProgress(partition, tell=keep)
     predicted = start.end()
     if predicted.refusal is not None:
         refusal = predicted.refusal
         why = f"a broker would not load it ({refusal.error}: {refusal.message})"
         return _as_it_is(partition, why)
-    return _shown(partition, predicted.actions, start.contents, predicted)
+    shown = _shown(partition, predicted.actions, start.contents, predicted)
+    aborted = tuple(
+        (parse_file_name(name).offset or 0, tuple(_aborted(data)))
+        for name, data in written.items()
+        if name in start.contents
+    )
+    return replace(shown, partition=replace(shown.partition, aborted=aborted))
+
+
+def _aborted(data: bytes) -> Iterator[AbortedTransaction]:
+    size = c.ABORTED_TXN_SIZE
+    for position in range(0, len(data), size):
+        yield parse_aborted_transaction(data[position : position + size])
 
 
 def _tidied(partition: PartitionDir) -> Shown:
@@ -268,10 +289,9 @@ def _files(
             ends[content.path] = max(ends.get(content.path, 0), content.end)
     for name, content in sorted(contents.items()):
         if content.path is None:
-            # Indexes that are built again are as on disk, or have changed and are nowhere.
-            entry = there.get(name) if name.endswith(_INDEXES) and name not in changed else None
+            entry = there.get(name) if name.endswith(_INDEXES) else None
             if entry is not None:
-                yield replace(entry, name=parse_file_name(name))
+                yield replace(entry, name=parse_file_name(name), is_stale=name in changed)
         elif not content.start:
             entry = by_path[content.path]
             end = ends[content.path] if ends[content.path] < entry.size_bytes else None

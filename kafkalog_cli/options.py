@@ -12,7 +12,7 @@ import typer
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
 from kafkalog.model import LogView
-from kafkalog.tables.model import Replicas
+from kafkalog.tables.model import End, Replicas
 from kafkalog_cli.render.text import BytesFormat
 from kafkalog_cli.render.writer import Format
 
@@ -44,6 +44,12 @@ ViewOption = Annotated[
         "--view",
         help="Logs as the next start of a broker would show them, what lies under final names, or "
         "also left-overs, each row marked.",
+    ),
+]
+EndOption = Annotated[
+    End,
+    typer.Option(
+        "--end", help="Where records end: at the high watermark noted beside the log, or its end."
     ),
 ]
 ReplicasOption = Annotated[

@@ -49,20 +49,20 @@ class Outcome:
         self.errors.append(error)
         self.status = max(self.status, error.exit_code)
 
-    def shown(self, target: PartitionDir, view: LogView) -> Shown:
-        """The view of a partition; warn where it does not show the files as they are."""
+    def shown(self, target: PartitionDir, view: LogView, *, fails: bool = True) -> Shown:
+        """Make the view of a partition, and warn as `differs`."""
         from kafkalog.view import show
 
         shown = show(target, view)
-        self.differs([shown.difference])
+        self.differs([shown.difference], fails=fails)
         return shown
 
-    def differs(self, differences: Iterable[Difference | None]) -> None:
-        """Warn where a view does not show the files as they are; what it hides is a failure."""
+    def differs(self, differences: Iterable[Difference | None], *, fails: bool = True) -> None:
+        """Warn where views are not the files; where these are read, what is hidden is a failure."""
         from kafkalog.view import summary
 
         found = [one for one in differences if one is not None]
-        self.fail_if(any(one.bytes_hidden for one in found))
+        self.fail_if(fails and any(one.bytes_hidden for one in found))
         if (text := summary(found)) is not None:
             show_warning(text)
 

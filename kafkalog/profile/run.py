@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.profile.model import CodecUse, Profile, TimeBucket
 from kafkalog.profile.part import Part, profile_part
+from kafkalog.sightings import now_ms
 from kafkalog.tables.planning import find_targets, splits_of, tell_differences
 
 if TYPE_CHECKING:
@@ -47,12 +48,13 @@ def profile_logs(
     Cost:
         Memory here: some 300 KiB a partition, and the keys that are frequent.
     """
+    at_ms = now_ms()
     targets = {one.partition.path: one for one in find_targets(paths, request)}
     tell_differences(targets.values(), differences)
     tasks = []
     owners = []
     for path, target in targets.items():
-        splits = splits_of(target, request)
+        splits = splits_of(target, request, at_ms)
         for some in _grouped(splits, request.split_bytes):
             tasks.append({"splits": some, "bucket_ms": bucket_ms})
             owners.append(path)

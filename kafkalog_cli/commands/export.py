@@ -9,7 +9,7 @@ import typer
 from kafkalog.errors import NotAKafkaFileError, UsageError
 from kafkalog.export.model import BytesForm, Codec, FileFormat, TableFormat
 from kafkalog.model import LogView
-from kafkalog.tables.model import Replicas, TableName
+from kafkalog.tables.model import End, Replicas, TableName, usual_replicas
 from kafkalog.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
@@ -21,6 +21,7 @@ from kafkalog_cli.engines import (
     ThreadsOption,
 )
 from kafkalog_cli.options import (
+    EndOption,
     ExactOption,
     FormatOption,
     FromOffsetOption,
@@ -64,6 +65,7 @@ def export(
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,
     read_committed: ReadCommittedOption = False,
+    end: EndOption = End.WATERMARK,
     replicas: Annotated[
         Replicas | None,
         typer.Option(
@@ -170,10 +172,9 @@ def export(
     from kafkalog.export.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
+    from kafkalog_cli.standard_streams import put_work_first
 
     rule.require_arrow()
-    if replicas is None:
-        replicas = Replicas.BEST if table == TableName.RECORDS else Replicas.ALL
     isolation = Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED
     bounds = Bounds(
         None if not topic else frozenset(topic),
@@ -192,7 +193,17 @@ def export(
     )
     asked = ExportRequest(
         tuple(paths),
-        Request(table, bounds, isolation, replicas, internal, parse_size(split_size), view),
+        Request(
+            table,
+            bounds,
+            isolation,
+            replicas or usual_replicas(table),
+            internal,
+            parse_size(split_size),
+            frozenset(topic or ()),
+            end,
+            view,
+        ),
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         writing,
         _typed("key", key, key_schema, key_message, key_framing)
@@ -200,6 +211,9 @@ def export(
         table_format,
     )
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
+    put_work_first()
+    from kafkalog_cli.outcome import Outcome
+
     outcome = Outcome()
     summary = _run(asked, to, choice, outcome, fail_fast=fail_fast)
     return _tell(summary, form, outcome, exact=exact)

@@ -111,7 +111,7 @@ def lookup_offset(
     if view == LogView.ALL:
         raise UsageError("A lookup is made in one log: left-overs belong to none.")
     log = UnifiedLog(
-        outcome.shown(open_partition(partition_dir), view).partition,
+        outcome.shown(open_partition(partition_dir), view, fails=False).partition,
         high_watermark=_parsed_high_watermark(high_watermark),
         log_start_offset=log_start_offset,
     )

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from kafkalog.model import LogView
-from kafkalog.tables.model import Replicas
+from kafkalog.tables.model import End, Replicas
 from kafkalog_cli.engines import ConnectTimeoutOption, MasterOption, SparkChoice, SparkConfOption
 from kafkalog_cli.options import (
     BytesOption,
+    EndOption,
     InternalOption,
     PathsArgument,
     ReadCommittedOption,
-    ReplicasOption,
     ViewOption,
 )
 from kafkalog_cli.render.text import BytesFormat
@@ -27,7 +27,14 @@ def sql(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="One statement of Spark SQL.")],
     paths: PathsArgument,
     read_committed: ReadCommittedOption = False,
-    replicas: ReplicasOption = Replicas.ALL,
+    end: EndOption = End.WATERMARK,
+    replicas: Annotated[
+        Replicas | None,
+        typer.Option(
+            help="Where several PATHs hold a partition: each copy, or the one that knows most "
+            "(the default for records)."
+        ),
+    ] = None,
     internal: InternalOption = False,
     view: ViewOption = LogView.STARTED,
     text: Annotated[
@@ -65,13 +72,15 @@ def sql(
 
     options = {
         "isolation": "read_committed" if read_committed else "read_uncommitted",
-        "replicas": str(replicas),
+        "end": end,
         "internal": str(internal).lower(),
         "view": str(view),
         "decode": "text" if text else "bytes",
     }
+    if replicas is not None:
+        options["replicas"] = replicas
     outcome = Outcome()
-    request = Request(replicas=replicas, internal=internal, view=view)
+    request = Request(replicas=replicas or Replicas.ALL, internal=internal, view=view)
     outcome.differs(target.difference for target in find_targets(paths, request))
     with SparkChoice(master, spark_conf, connect_timeout).open() as session:
         from kafkalog.spark.query import run_query
