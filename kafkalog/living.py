@@ -9,8 +9,9 @@ ends with an error that names the file and the offset reached.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import wraps
 from time import sleep
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from kafkalog.errors import FileChangedError, KafkaLogError, NotFoundError
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import Segment
     from kafkalog.reader import ReadPlan
     from kafkalog.source import Source
+    from kafkalog.unified_log import UnifiedLog
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 CHANGES: Final = (NotFoundError, FileChangedError)
 """What meets a reader whose files a broker renames, deletes or truncates."""
@@ -46,6 +49,34 @@ def answered(first: Callable[[], T], again: Callable[[], T]) -> T:
         except CHANGES:
             question = again
     return question()
+
+
+def about_a_log(
+    question: Callable[Concatenate[UnifiedLog, P], T],
+) -> Callable[Concatenate[UnifiedLog, P], T]:
+    """Have a question about a log asked again, of a new listing, where its files went away."""
+
+    @wraps(question)
+    def asked(log: UnifiedLog, /, *args: P.args, **options: P.kwargs) -> T:
+        return answered(
+            lambda: question(log, *args, **options),
+            lambda: question(log.listed_again(), *args, **options),
+        )
+
+    return asked
+
+
+def listing_again(question: Callable[P, T]) -> Callable[P, T]:
+    """Have a question asked again that lists what it reads, where files went away meanwhile."""
+
+    @wraps(question)
+    def asked(*args: P.args, **options: P.kwargs) -> T:
+        def ask() -> T:
+            return question(*args, **options)
+
+        return answered(ask, ask)
+
+    return asked
 
 
 class LivingWalk:
@@ -98,7 +129,7 @@ class LivingWalk:
             if self.plan.again is None or self._tries > TRIES_MAX:
                 raise self._told(error) from error
             try:
-                plan = self.plan.again()
+                plan = self.plan.again(self.next_offset)
             except NotFoundError as missing:
                 raise self._told(missing) from error
             except FileChangedError as changed:

@@ -213,14 +213,15 @@ class ReadPlan:
         selection: what is wanted; with `read_committed` within the bounds of such a consumer.
         aborted: the aborted transactions by producer, empty without `read_committed`.
         difference: how the view of the partition differs from its files, None where it does not.
-        again: makes the plan of a new listing; None where there is nothing to list.
+        again: makes the plan of a new listing, for what is left from an offset on; None where there
+            is nothing to list.
     """
 
     segments: tuple[Segment, ...]
     selection: Selection
     aborted: dict[int, list[AbortedTransaction]]
     difference: Difference | None = None
-    again: Callable[[], ReadPlan] | None = None
+    again: Callable[[int | None], ReadPlan] | None = None
 
     def counts(self, defect: Defect, source: Source) -> bool:
         """Whether the defect is one: what `max_bytes` cuts off is not torn, nor is an append."""
@@ -263,7 +264,7 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
         is_given = isinstance(path, PartitionDir | Shown)
         return _plan(target if is_given else show(listed, selection.view), selection)
 
-    def again() -> ReadPlan:
+    def again(_next_offset: int | None = None) -> ReadPlan:
         return _plan(show(list_partition(listed.path), selection.view), selection)
 
     return replace(answered(first, again), again=again)

@@ -28,8 +28,8 @@ from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import parse_aborted_transaction
-from kafkalog.living import CHANGES
-from kafkalog.log_dir import PartitionDir, Segment
+from kafkalog.living import CHANGES, answered
+from kafkalog.log_dir import PartitionDir, Segment, list_partition
 from kafkalog.model import LogView
 from kafkalog.names import (
     CLEAN_SHUTDOWN,
@@ -122,6 +122,13 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
             why = f"what a start would show is not known: {error.message}"
             found = _as_it_is(partition, why)
     return found or Shown(partition, partition.segments)
+
+
+def show_now(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
+    """As `show`; where files went away since the partition was listed, of a new listing."""
+    return answered(
+        lambda: show(partition, view), lambda: show(list_partition(partition.path), view)
+    )
 
 
 def state_of(path: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,7 @@ from kafkalog.payloads import decode, payload_kind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import ReadPlan, Selection
 from kafkalog.tables.model import TableName
-from kafkalog.tables.moved import current_splits
+from kafkalog.tables.moved import current_splits, listed_again
 from kafkalog.tables.schemas import DATA, SCHEMAS, TIME
 from kafkalog.view import show, state_of
 
@@ -100,10 +101,17 @@ def _refuse(defect: Defect) -> None:
 def _scan(
     split: Split, columns: list[str], threads: int, defects: Callable[[Defect], object]
 ) -> Iterator[Any]:
-    name = parse_file_name(split.path.rpartition("/")[2])
-    segment = Segment(
-        split.base_offset, FileEntry(split.path, name, split.end), None, None, None, None
+    return scan(
+        _plan(split),
+        columns=columns,
+        batches=split.table == TableName.BATCHES,
+        batch_rows=ROWS_AT_ONCE,
+        threads=threads,
+        defects=defects,
     )
+
+
+def _plan(split: Split) -> ReadPlan:
     is_records = split.table != TableName.BATCHES
     selection = Selection(
         from_offset=split.from_offset,
@@ -120,15 +128,33 @@ def _scan(
     for producer_id, first, last in split.aborted:
         one = AbortedTransaction(0, producer_id, first, last, last)
         aborted.setdefault(producer_id, []).append(one)
-    plan = ReadPlan((segment,), selection, aborted)
-    return scan(
-        plan,
-        columns=columns,
-        batches=not is_records,
-        batch_rows=ROWS_AT_ONCE,
-        threads=threads,
-        defects=defects,
+    is_known = split.seen is not None and split.first_offset is not None
+    again = partial(_plan_again, split) if is_known else None
+    return ReadPlan((_segment(split),), selection, aborted, again=again)
+
+
+def _plan_again(split: Split, next_offset: int | None) -> ReadPlan:
+    """The plan for what is left of a split whose file went away while it was read: by offsets."""
+    assert split.first_offset is not None, "else it is not planned again"
+    first = max(split.first_offset, next_offset or 0)
+    found = listed_again(replace(split, first_offset=first))
+    ends = [one for one in (split.next_offset, split.to_offset) if one is not None]
+    plan = _plan(split)
+    selection = replace(
+        plan.selection,
+        from_offset=max(first, split.from_offset or 0),
+        to_offset=min(ends, default=None),
+        from_position=None,
+        max_bytes=None,
     )
+    segments = {one.path: _segment(one) for one in found}
+    return replace(plan, segments=tuple(segments.values()), selection=selection)
+
+
+def _segment(split: Split) -> Segment:
+    name = parse_file_name(split.path.rpartition("/")[2])
+    log = FileEntry(split.path, name, split.end)
+    return Segment(split.base_offset, log, None, None, None, None)
 
 
 def _converted(batch: Any, split: Split, schema: Any) -> Any:
