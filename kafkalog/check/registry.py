@@ -33,6 +33,7 @@ from kafkalog.check.offset_order import OffsetsIncrease
 from kafkalog.check.producer_history import ProducerHistory
 from kafkalog.check.replicas import replicas_agree
 from kafkalog.check.segments import (
+    IndexesAreThere,
     OffsetsAreComplete,
     OffsetsFitTheirSegment,
     files_have_their_segment,
@@ -77,6 +78,7 @@ PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = (
     OffsetsAreComplete,
     EpochsMatchFile,
     ProducerHistory,
+    IndexesAreThere,
 )
 """Of all batches of a partition."""
 

@@ -19,7 +19,6 @@ from kafkalog.metadata_files import (
     read_properties,
     read_quorum_state,
     read_topic_id,
-    uuid_bytes,
 )
 from kafkalog.names import FileKind, FileState
 from kafkalog.source import read_file
@@ -123,12 +122,7 @@ def _meta_properties(path: str) -> int | None:
     """The keys come in any order, below two lines of comment: an empty one and a date."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", read_file(path).decode("iso-8859-1"))
     keys = _PROPERTIES[read_meta_properties(path).version]
-    wanted = {
-        f"{key}={value}"
-        for key, value in read_properties(path).items()
-        # Kafka's tools format with a cluster id that is a Uuid, and brokers made such ones.
-        if key in keys and (key != "cluster.id" or uuid_bytes(value) is not None)
-    }
+    wanted = {f"{key}={value}" for key, value in read_properties(path).items() if key in keys}
     position = 0
     for number, line in enumerate(lines):
         text = line.rstrip("\r\n")
