@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+from kafkalog import places
 from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
+from kafkalog.check.identity import strays_of
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Level
@@ -12,9 +15,10 @@ from kafkalog.names import DirectoryState
 from kafkalog.recovery import NextStart, StartInProgress, Verdict, log_dir_refusals, start_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kafkalog.check.batch_checks import Found
+    from kafkalog.check.identity import CheckedLogDir
     from kafkalog.columnar.headers import Stretch
     from kafkalog.log_dir import LogDir
     from kafkalog.model import Defect
@@ -64,6 +68,19 @@ def log_dir_starts(log_dir: LogDir) -> list[NextStart]:
     """What stops the start and belongs to no partition."""
     mode = start_mode(log_dir.path)
     return [NextStart.of_log_dir(log_dir, mode, refusal) for refusal in log_dir_refusals(log_dir)]
+
+
+def with_strays(starts: Sequence[NextStart], log_dirs: Sequence[CheckedLogDir]) -> list[NextStart]:
+    """The predictions, now that it is known which partitions the brokers are to have."""
+    strays = {partition.directory.path: (partition, why) for partition, why in strays_of(log_dirs)}
+    found = [
+        start if start.path not in strays else start.as_stray(strays.pop(start.path)[1])
+        for start in starts
+    ]
+    for path, (partition, reason) in strays.items():
+        mode = start_mode(os.path.dirname(places.absolute(path)))
+        found.append(NextStart.of_stray(partition.directory, mode, reason))
+    return found
 
 
 def unexplained(

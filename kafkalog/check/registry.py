@@ -14,7 +14,10 @@ from kafkalog.check.headers_alone import (
     MagicIsKnown,
 )
 from kafkalog.check.identity import (
+    log_dir_is_formatted,
     log_dirs_fit_together,
+    metadata_is_there,
+    partitions_are_assigned,
     shutdown_fits_metadata,
     topic_ids_fit,
 )
@@ -91,13 +94,20 @@ DIRECTORY_CHECKS: Final[tuple[Callable[[CheckedPartition], Iterator[Defect]], ..
 
 LOG_DIR_CHECKS: Final[
     tuple[Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]], ...]
-] = (top_files_are_as_written, checkpoints_fit_logs, leftovers_of_partitions)
+] = (
+    log_dir_is_formatted,
+    top_files_are_as_written,
+    checkpoints_fit_logs,
+    leftovers_of_partitions,
+)
 """Of a log directory, when its partitions have been walked over."""
 
 TOGETHER_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]], ...]] = (
     log_dirs_fit_together,
     partitions_are_in_one_place,
     topic_ids_fit,
+    metadata_is_there,
+    partitions_are_assigned,
     shutdown_fits_metadata,
     replicas_agree,
 )

@@ -144,12 +144,14 @@ class Verification:
 
         The log directories against each other, and whether the run has checked all it should.
         """
+        from kafkalog.check.next_start import with_strays
         from kafkalog.check.registry import TOGETHER_CHECKS
 
         for check in TOGETHER_CHECKS if self._log_dirs else ():
             for defect in check(self._log_dirs):
                 self.summary.defects[defect.severity] += 1
                 yield defect
+        self.next_starts = with_strays(self.next_starts, self._log_dirs)
         missing = self.summary.bytes_expected - self.summary.bytes_checked
         if missing > 0:
             defect = make_defect("bytes-not-checked", ".", f"{missing} bytes were not checked.")
