@@ -6,7 +6,12 @@ not go on. The exit statuses are those of the command line's contract (`docs/exi
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+PARTLY_DONE: Final = 8
+"""Exit status: something was changed or written, and something else failed or was refused."""
+NOTHING_TO_DO: Final = 9
+"""Exit status: a command that writes or audits found nothing that concerns it."""
 
 
 class KafkaLogError(Exception):

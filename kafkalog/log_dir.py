@@ -23,20 +23,36 @@ from kafkalog.names import (
     parse_directory_name,
     parse_file_name,
 )
-from kafkalog.source import reading_error
+from kafkalog.source import BLOCK_SIZE, reading_error
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file of a directory; `error` says why nothing more is known about it."""
+    """One file of a directory.
+
+    Attributes:
+        path: where it is.
+        name: its name taken apart.
+        size_bytes: its length.
+        mtime_ms: when it was changed last.
+        error: why nothing more is known about it.
+        hole_bytes: how much of its length was never written and takes no room on the disk.
+    """
 
     path: str
     name: FileName
     size_bytes: int = 0
     mtime_ms: int = 0
     error: str | None = None
+    hole_bytes: int = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """The length, of an index without the room that a broker preallocated for entries."""
+        is_index = self.name.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+        return self.size_bytes - self.hole_bytes if is_index else self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,4 +310,7 @@ def _file_entry(path: str, name: str) -> FileEntry:
         return FileEntry(path, parsed, error="It is a directory, where a file should be.")
     if not stat.S_ISREG(status.st_mode):
         return FileEntry(path, parsed, error="It is not a regular file.")
-    return FileEntry(path, parsed, status.st_size, status.st_mtime_ns // 1_000_000)
+    blocks = getattr(status, "st_blocks", None)  # objects of a store have none
+    holes = 0 if blocks is None else max(status.st_size - blocks * BLOCK_SIZE, 0)
+    mtime_ms = status.st_mtime_ns // 1_000_000
+    return FileEntry(path, parsed, status.st_size, mtime_ms, hole_bytes=holes)

@@ -10,7 +10,7 @@ import typer
 
 _EPILOG = (
     "Exit status: 0 fine, 1 defects or not found, 2 usage, 3 unreadable, 4 refused, "
-    "5 unsupported, 6 corrupt, 7 limit hit."
+    "5 unsupported, 6 corrupt, 7 limit hit, 8 partly done, 9 nothing to do."
 )
 
 _COMMANDS: Final = {
@@ -63,7 +63,7 @@ def _root(
     kafkalog salvage orders-0 --to rescued           what is sound, in a new log
     kafkalog simulate-retention /var/lib/kafka       what will be deleted, and when
     kafkalog compact /var/lib/kafka                  what a cleaner would make of it
-    kafkalog apply-retention /var/lib/kafka          the same, done
+    kafkalog apply-retention /var/lib/kafka          what retention would delete; --in-place
     """
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from kafkalog.errors import NotFoundError, UnreadableError, UsageError
+from kafkalog.errors import NotAKafkaFileError, UsageError
 from kafkalog.export.model import BytesForm, Codec, FileFormat, TableFormat
 from kafkalog.tables.model import Replicas, TableName
 from kafkalog.typed import Framing, TypedColumn, TypedForm
@@ -39,6 +39,8 @@ from kafkalog_cli.render.writer import Format
 
 if TYPE_CHECKING:
     from kafkalog.export import ExportRequest, ExportSummary
+
+_SCHEMA_SIZE_MAX: Final = 16 << 20
 
 
 def export(
@@ -223,13 +225,15 @@ def _typed(
 
 
 def _contents(path: str) -> bytes:
+    """Read a schema file: regular and small, as `/dev/zero` is not."""
+    from kafkalog.source import read_file
+
     try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError as error:
-        raise NotFoundError("There is no such file.", path=path) from error
-    except OSError as error:
-        raise UnreadableError(f"{error.strerror}.", path=path) from error
+        return read_file(path, size_max=_SCHEMA_SIZE_MAX)
+    except NotAKafkaFileError as error:
+        raise UsageError(
+            "A schema is a regular file of at most 16 MiB; this is not.", path=path
+        ) from error
 
 
 def _run(asked: ExportRequest, to: str, choice: EngineChoice, *, fail_fast: bool) -> ExportSummary:
@@ -256,4 +260,5 @@ def _tell(summary: ExportSummary, form: Format, *, exact: bool) -> int:
         outcome.fail_if(part.defect_count > 0)
         for defect in part.defects:
             outcome.count(defect)
-    return outcome.status
+    is_new = not summary.was_complete
+    return outcome.of_work(has_changed=is_new, is_concerned=is_new)
