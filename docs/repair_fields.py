@@ -8,7 +8,8 @@ _TOPIC = (TEXT, "topic, from the directory's name")
 _PARTITION = (maybe(INT), "partition number; null where the directory's name has none")
 _VERDICT = (
     "`nothing` (or what each start writes), `tidy` (left-overs), `rebuild` (indexes), `truncate` "
-    "(the end is cut off), `refuse` (a broker cannot load the log)"
+    "(the end is cut off), `stray` (the broker is not to have it), `refuse` (a broker cannot load "
+    "the log)"
 )
 
 REPAIR_TYPES = {
@@ -61,6 +62,7 @@ REPAIR_TYPES = {
             "partitions": (INT, "partitions"),
             "partitions_changed": (INT, "those with a file that changes"),
             "partitions_performed": (INT, "those that were recovered"),
+            "partitions_stray": (INT, "those that a start takes away from the broker"),
             "partitions_refused": (INT, "those that a broker cannot load"),
             "records_lost": (INT, "records that go"),
             "bytes_lost": (INT, "bytes of logs that go"),

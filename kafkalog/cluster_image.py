@@ -84,6 +84,10 @@ class ClusterImage:
         """The ids of all topics there are or were."""
         return {*self.topics.values(), *self.removed}
 
+    def owners(self, directory_id: str | None) -> set[int]:
+        """The nodes that have registered a log directory."""
+        return {node for node, one in self.brokers.items() if directory_id in one.directories}
+
     def apply(self, kind: str, data: dict[str, Any]) -> None:
         """Take one record into account."""
         if kind == "TOPIC_RECORD":

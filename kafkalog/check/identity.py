@@ -16,7 +16,7 @@ from kafkalog import places
 from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir, open_path
 from kafkalog.metadata_files import (
     META_PROPERTIES,
     MetaProperties,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.check.batch_checks import CheckedPartition
-    from kafkalog.log_dir import LogDir
     from kafkalog.model import Defect
 
 _PARTITION_METADATA: Final = "partition.metadata"
@@ -74,10 +73,14 @@ class CheckedLogDir:
 
     @property
     def hosting(self) -> Hosting | None:
-        """What the broker of the directory is to have, None where that is not known."""
+        """What the broker of the directory is to have.
+
+        None where that is not known, or where the directory is another node's by its id.
+        """
         if self.broker is None or self.image is None:
             return None
-        return Hosting(self.broker[1], self.image)
+        owners = self.image.owners(self.properties.directory_id if self.properties else None)
+        return None if owners - {self.broker[1]} else Hosting(self.broker[1], self.image)
 
     def live(self) -> Iterator[CheckedPartition]:
         """The partitions a broker would serve, without that of the quorum."""
@@ -89,6 +92,17 @@ class CheckedLogDir:
     def path(self, name: str) -> str:
         """The path of a file at the top."""
         return os.path.join(self.log_dir.path, name)
+
+
+def around(partition: CheckedPartition) -> CheckedLogDir:
+    """The log directory of a partition that was given by itself, as if it held nothing else."""
+    path = os.path.dirname(places.absolute(partition.directory.path))
+    try:
+        listed = open_path(path)
+    except KafkaLogError:
+        listed = partition.directory
+    files = listed.files if isinstance(listed, LogDir) else ()
+    return CheckedLogDir(LogDir(path, files, (partition.directory,)), [partition])
 
 
 def topic_id_of(partition: CheckedPartition) -> str | None:
@@ -136,7 +150,7 @@ def _registered(
     if found.properties is None or found.properties.directory_id is None:
         return
     identity = found.properties.directory_id
-    nodes = {node for node, broker in image.brokers.items() if identity in broker.directories}
+    nodes = image.owners(identity)
     assert source.properties is not None, "its broker is known"
     cluster = source.properties.cluster_id
     path = found.path(META_PROPERTIES)

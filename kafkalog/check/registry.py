@@ -109,9 +109,13 @@ TOGETHER_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect
     metadata_is_there,
     partitions_are_assigned,
     shutdown_fits_metadata,
-    replicas_agree,
 )
 """Of all log directories of a run, when it ends."""
+
+COPY_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]], ...]] = (
+    replicas_agree,
+)
+"""Of the same, and of the partitions that were given by themselves."""
 
 
 def segment_checks(log: CheckedLog, level: Level) -> list[SegmentCheck]:

@@ -121,7 +121,10 @@ def _quorum_state(path: str) -> int | None:
 def _meta_properties(path: str) -> int | None:
     """The keys come in any order, below two lines of comment: an empty one and a date."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", read_file(path).decode("iso-8859-1"))
-    keys = _PROPERTIES[read_meta_properties(path).version]
+    found = read_meta_properties(path)
+    if found.node_id is None:
+        return None  # a broker does not start with it, as another check tells
+    keys = _PROPERTIES[found.version]
     wanted = {f"{key}={value}" for key, value in read_properties(path).items() if key in keys}
     position = 0
     for number, line in enumerate(lines):

@@ -112,6 +112,7 @@ class Verification:
         self._stretches = stretches or self._read
         self._elsewhere = elsewhere
         self._log_dirs: list[CheckedLogDir] = []
+        self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
 
     def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
         """Every defect of a log directory, a partition directory or a file.
@@ -145,10 +146,15 @@ class Verification:
         The log directories against each other, and whether the run has checked all it should.
         """
         from kafkalog.check.next_start import with_strays
-        from kafkalog.check.registry import TOGETHER_CHECKS
+        from kafkalog.check.registry import COPY_CHECKS, TOGETHER_CHECKS
 
-        for check in TOGETHER_CHECKS if self._log_dirs else ():
-            for defect in check(self._log_dirs):
+        copies = [*self._log_dirs, *self._partitions]
+        checks = [
+            *((check, self._log_dirs) for check in TOGETHER_CHECKS if self._log_dirs),
+            *((check, copies) for check in COPY_CHECKS if copies),
+        ]
+        for check, of_these in checks:
+            for defect in check(of_these):
                 self.summary.defects[defect.severity] += 1
                 yield defect
         self.next_starts = with_strays(self.next_starts, self._log_dirs)
@@ -162,7 +168,11 @@ class Verification:
         if isinstance(target, FileEntry):
             yield from self._single_file(target)
         elif isinstance(target, PartitionDir):
-            yield from self._partition(target)
+            from kafkalog.check.identity import around
+
+            walked_alone = yield from self._partition(target)
+            if target.path not in self.put_off:
+                self._partitions.append(around(walked_alone))
         else:
             from kafkalog.check.identity import CheckedLogDir
             from kafkalog.check.next_start import log_dir_starts

@@ -201,4 +201,11 @@ REFERENCES: Final = (
               "that is not with the majority be fetched anew; without a majority compare what "
               "both have from that offset on.", arises="An unclean leader election, a disk that "
               "lost or changed bytes, or a log that was edited or replaced on one broker."),
+    Reference("replicas-fork", _W, "Copies of a partition have different batches, not below a "
+              "high watermark.", "The replica that leads keeps its batches; the others truncate "
+              "to the end of the last leader epoch that both have, and lose theirs.",
+              "Before you start a broker or discard a copy, look at what only one of them has: "
+              "`kafkalog export` with that offset as the start.",
+              arises="A leader that was killed before its followers had fetched all, or a backup "
+              "of which the log went another way."),
 )  # fmt: skip

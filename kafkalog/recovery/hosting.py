@@ -65,8 +65,12 @@ class Hosting:
         return None
 
 
-def read_hosting(log_dir: LogDir) -> Hosting | None:
-    """What `meta.properties` and `__cluster_metadata-0` of a log directory say.
+def read_hosting(log_dir: LogDir, metadata_dir: LogDir | None = None) -> Hosting | None:
+    """What `meta.properties` of a log directory and the cluster's metadata say.
+
+    Args:
+        log_dir: the directory.
+        metadata_dir: the log directory that holds `__cluster_metadata-0`; None: the same.
 
     Returns:
         None where one of them is missing or does not say enough, as in a directory of ZooKeeper's
@@ -82,5 +86,5 @@ def read_hosting(log_dir: LogDir) -> Hosting | None:
         node_id = read_meta_properties(entry.path).node_id
     except KafkaLogError:
         return None
-    image = None if node_id is None else read_cluster_image(log_dir)
+    image = None if node_id is None else read_cluster_image(metadata_dir or log_dir)
     return None if node_id is None or image is None else Hosting(node_id, image)

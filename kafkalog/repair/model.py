@@ -97,7 +97,8 @@ class RecoveryPlan:
     @property
     def drops_mark(self) -> bool:
         """Whether the mark of a clean shutdown goes: it is not true of what a scan repairs."""
-        is_routine = self.predicted.verdict == Verdict.NOTHING and not self.changed_segments
+        is_routine = self.predicted.change == Verdict.NOTHING and not self.changed_segments
+        is_routine &= self.is_loadable
         return self.has_mark and not is_routine and self.predicted.mode != StartMode.CLEAN
 
     @property

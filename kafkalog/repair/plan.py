@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery import PredictedStart, StartConfig, StartMode
+    from kafkalog.recovery import Hosting, PredictedStart, StartConfig, StartMode
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -31,6 +31,7 @@ def plan_recovery(
     mode: StartMode,
     config: StartConfig | None = None,
     *,
+    hosting: Hosting | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RecoveryPlan:
     """What a recovery would do with a partition directory.
@@ -39,6 +40,7 @@ def plan_recovery(
         partition: the directory.
         mode: as which start of a broker.
         config: what the outcome depends on; None: Kafka's defaults.
+        hosting: which partitions the broker is to have; None: this one.
         progress: called with the bytes that scans have read since the last call.
 
     Raises:
@@ -50,7 +52,13 @@ def plan_recovery(
     config = with_clock(config or usual_config(partition))
     told = _Differences(partition)
     start = StartInProgress(
-        partition, mode, config=config, tell=told, trusts_swaps=False, progress=progress
+        partition,
+        mode,
+        config=config,
+        hosting=hosting,
+        tell=told,
+        trusts_swaps=False,
+        progress=progress,
     )
     predicted = start.end()
     before = contents_of(partition)

@@ -27,7 +27,7 @@ from kafkalog_cli.render.writer import Format
 
 if TYPE_CHECKING:
     from kafkalog.configs import ConfigSources, ConfigValue
-    from kafkalog.recovery import StartMode
+    from kafkalog.recovery import Hosting, StartMode
     from kafkalog.repair import RecoveryDone, RecoveryPlan
     from kafkalog.runs import Run
     from kafkalog_cli.maintenance import Maintenance
@@ -97,7 +97,7 @@ def recover(
     from kafkalog.errors import UsageError
     from kafkalog.recovery import StartMode
     from kafkalog_cli.confirmation import consents, require_consent
-    from kafkalog_cli.maintenance import maintenance
+    from kafkalog_cli.maintenance import hosting_at, maintenance
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render import recoveries as show
     from kafkalog_cli.render.text import counted
@@ -123,7 +123,8 @@ def recover(
         maintenance(path, "recover", in_place=in_place, backup=backup, of_log=True) as held,
         Writer(show.recovery_view(exact=exact), form, outcome.defect) as out,
     ):
-        planned = _plans(held, mode, sources, now_ms, outcome, quiet=quiet)
+        hosting = hosting_at(held.log_dir, metadata_dir)
+        planned = _plans(held, mode, sources, hosting, now_ms, outcome, quiet=quiet)
         plans = [plan for plan, _ in planned]
         if form == Format.TABLE:
             for plan in plans:
@@ -149,8 +150,8 @@ def recover(
 
 
 def _plans(
-    held: Maintenance, mode: StartMode, sources: ConfigSources, now_ms: int, outcome: Outcome,
-    *, quiet: bool,
+    held: Maintenance, mode: StartMode, sources: ConfigSources, hosting: Hosting | None,
+    now_ms: int, outcome: Outcome, *, quiet: bool,
 ) -> list[tuple[RecoveryPlan, tuple[ConfigValue, ...]]]:  # fmt: skip
     """The plan of each partition, and the configs it depends on."""
     from kafkalog.errors import KafkaLogError
@@ -166,7 +167,7 @@ def _plans(
             try:
                 config, values = start_config(partition, configs.of_topic(partition.topic), now_ms)
                 with share_of(progress, partition.size_bytes) as advance:
-                    plan = plan_recovery(partition, mode, config, progress=advance)
+                    plan = plan_recovery(partition, mode, config, hosting=hosting, progress=advance)
                 found.append((plan, values))
             except KafkaLogError as stop:
                 outcome.error(stop)
@@ -215,5 +216,5 @@ def _is_found(plan: RecoveryPlan, *, in_place: bool) -> bool:
     from kafkalog.recovery import Verdict
 
     if in_place:
-        return bool(plan.predicted.records_lost)
+        return bool(plan.predicted.records_lost or plan.predicted.stray)
     return plan.predicted.verdict != Verdict.NOTHING

@@ -6,7 +6,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.recovery import start_line
+from kafkalog.recovery import Verdict, start_line
 from kafkalog_cli.render.configs import config_rows, print_heading
 from kafkalog_cli.render.text import counted, size_cell
 from kafkalog_cli.render.writer import Column, View
@@ -87,6 +87,11 @@ class RecoverySummary:
         return sum(plan.predicted.records_lost for plan in self.plans)
 
     @property
+    def strays(self) -> int:
+        """Partitions that a start takes away from the broker."""
+        return sum(plan.predicted.verdict == Verdict.STRAY for plan in self.plans)
+
+    @property
     def bytes_to_scan(self) -> int:
         """Bytes that a broker scans."""
         return sum(plan.bytes_to_scan for plan in self.plans)
@@ -105,6 +110,7 @@ def recovery_summary_row(summary: RecoverySummary) -> Row:
         "partitions": len(summary.plans),
         "partitions_changed": summary.changed,
         "partitions_performed": summary.performed,
+        "partitions_stray": summary.strays,
         "partitions_refused": sum(not plan.is_loadable for plan in summary.plans),
         "records_lost": summary.records_lost,
         "bytes_lost": sum(plan.predicted.bytes_lost for plan in summary.plans),
@@ -121,8 +127,9 @@ def print_recovery_summary(summary: RecoverySummary, *, exact: bool) -> None:
     total = f"{counted(len(summary.plans), 'partition')}, {summary.changed} to change"
     time = _duration(summary.scan_ms / 1000)
     lost = "no record is" if not summary.records_lost else f"{summary.records_lost} records are"
+    strays = f"; {counted(summary.strays, 'partition')} to be a stray" if summary.strays else ""
     lines = [
-        f"{total}; {lost} lost",
+        f"{total}; {lost} lost{strays}",
         f"a broker scans {scan} at such a start: {time} at an assumed {rate} a second",
     ]
     if summary.in_place:
