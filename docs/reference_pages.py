@@ -8,7 +8,7 @@ from collections import Counter
 from formats.message_table import messages
 from kafkalog.defects import REFERENCES
 from kafkalog.defects.examples import EXAMPLES
-from kafkalog.errors import NOTHING_TO_DO, PARTLY_DONE
+from kafkalog.errors import INTERNAL_ERROR, NOTHING_TO_DO, PARTLY_DONE
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
 from kafkalog.payloads import PayloadKind, payload_kind
@@ -29,6 +29,8 @@ _EXIT_MEANINGS = {
     "refused; the output says what",
     NOTHING_TO_DO: "nothing to do: a command that writes or audits found nothing that concerns it, "
     "with or without `--in-place`; nothing changed",
+    INTERNAL_ERROR: "kafkalog itself failed (a bug, or not enough memory): no verdict, whatever "
+    "was printed before; `kafkalog --debug …` shows where",
     130: "interrupted (Ctrl-C)",
 }
 
@@ -39,7 +41,7 @@ def exit_code_page() -> str:
     assert not missing, f"exit statuses without a meaning: {missing}"
     rows = "".join(f"| {code} | {meaning} |\n" for code, meaning in _EXIT_MEANINGS.items())
     classes = "".join(
-        f"| `{error.reference}` | {error.exit_code} | `kafkalog.{error.__name__}` "
+        f"| `{error.reference}` | {error.exit_code} | `kafkalog.errors.{error.__name__}` "
         f"| {first_sentence(error)} |\n"
         for error in error_classes()
     )

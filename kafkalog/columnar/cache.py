@@ -18,6 +18,14 @@ _PRIVATE = 0o700
 on_compile: list[Callable[[], None]] = []
 """Called once, before kernels are compiled, which takes seconds."""
 
+on_unusable: list[Callable[[str], None]] = []
+"""Called once with words for it, where kernels can be neither loaded nor compiled."""
+
+
+def unusable_words(reason: str) -> str:
+    """Words for kernels that cannot be used."""
+    return f"the fast core cannot be used ({reason}): the slower decoder reads instead"
+
 
 def cache_directory(environment: dict[str, str] | None = None) -> str | None:
     """`$XDG_CACHE_HOME/kafkalog`, made where missing; None where it cannot be had.

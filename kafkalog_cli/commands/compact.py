@@ -154,6 +154,7 @@ def compact(
     from kafkalog_cli.confirmation import require_consent
     from kafkalog_cli.maintenance import Maintenance, configs_at, maintenance, target_at
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if in_place and to is not None:
@@ -193,6 +194,7 @@ def compact(
             has_changed = place.run is not None and place.run.has_changed
             is_concerned = command.is_concerned
         else:
+            put_work_first()
             configs = configs_at(target, sources, outcome)
             copy = held.enter_context(working_copy(target, to))
             run = held.enter_context(Run(copy.path))

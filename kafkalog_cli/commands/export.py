@@ -166,6 +166,7 @@ def export(
     from kafkalog.export.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
+    from kafkalog_cli.standard_streams import put_work_first
 
     rule.require_arrow()
     if replicas is None:
@@ -196,6 +197,7 @@ def export(
         table_format,
     )
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
+    put_work_first()
     return _tell(_run(asked, to, choice, fail_fast=fail_fast), form, exact=exact)
 
 

@@ -42,11 +42,14 @@ def undo(
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.text import counted
     from kafkalog_cli.render.undone import UndoWriter, print_totals
+    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes)
     outcome = Outcome()
     watch = ChangeWatch()
     is_done = in_place and yes
+    if in_place:
+        put_work_first()
     planned = _undo(path, watch, outcome, in_place=is_done)
     if planned is None:
         return outcome.of_work(has_changed=True, is_concerned=True)
