@@ -321,7 +321,7 @@ def _only_replica(found: CheckedLogDir, partition: CheckedPartition) -> Iterator
     """What the only replica has is replicated: its high watermark is its log's end."""
     name = "replication-offset-checkpoint"
     offset = partition.log.checkpoint(name)
-    if offset is not None and offset < partition.end_offset:
+    if offset is not None and partition.is_judged and offset < partition.end_offset:
         yield make_defect(
             "high-watermark-not-at-end",
             found.path(name),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.check.against_log import IndexesMatchLog
 from kafkalog.check.checkpoints import checkpoints_fit_logs
+from kafkalog.check.contained import ContainedCheck
 from kafkalog.check.headers_alone import (
     AttributesAreKnown,
     ChecksumsMatch,
@@ -118,15 +119,19 @@ COPY_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]], 
 """Of the same, and of the partitions that were given by themselves."""
 
 
-def segment_checks(log: CheckedLog, level: Level) -> list[SegmentCheck]:
+def segment_checks(log: CheckedLog, level: Level) -> list[BatchCheck]:
     """Those that apply to a log, ready for its first batch."""
-    return [check(log) for check in SEGMENT_CHECKS if _is_made(check, level) and check.applies(log)]
+    return [
+        ContainedCheck(check(log), log.path)
+        for check in SEGMENT_CHECKS
+        if _is_made(check, level) and check.applies(log)
+    ]
 
 
 def partition_checks(partition: CheckedPartition, level: Level) -> list[PartitionCheck]:
     """Those that apply to a partition, ready for its first segment."""
     return [
-        check(partition)
+        ContainedCheck(check(partition), partition.directory.path)
         for check in PARTITION_CHECKS
         if _is_made(check, level) and check.applies(partition)
     ]

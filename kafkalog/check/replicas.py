@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -339,7 +340,7 @@ def replicas_agree(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """
     named: dict[tuple[str, int | None], list[_Copy]] = defaultdict(list)
     for found in log_dirs:
-        for partition in found.live():
+        for partition in filter(attrgetter("is_judged"), found.live()):
             directory = partition.directory
             cluster = found.properties.cluster_id if found.properties is not None else None
             copy = _Copy(found.broker, cluster, topic_id_of(partition), partition)

@@ -1,4 +1,4 @@
-"""Whether the small files of text are byte for byte as Kafka writes them.
+"""How the small files are read, and whether those of text are byte for byte as Kafka writes them.
 
 Follows `CheckpointFile`, `PartitionMetadataFile`, `PropertiesUtils`, `CleanShutdownFileHandler` and
 `FileQuorumStateStore` of Kafka 4.3. They read more than they write; the difference is a note.
@@ -21,6 +21,7 @@ from kafkalog.metadata_files import (
     read_topic_id,
 )
 from kafkalog.names import FileKind, FileState
+from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.source import read_file
 
 if TYPE_CHECKING:
@@ -29,6 +30,17 @@ if TYPE_CHECKING:
     from kafkalog.check.batch_checks import CheckedPartition
     from kafkalog.log_dir import FileEntry, LogDir
     from kafkalog.model import Defect
+
+READERS: Final[dict[FileKind, Callable[[str], object]]] = {
+    FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
+    FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
+    FileKind.LEADER_EPOCH_CHECKPOINT: read_leader_epochs,
+    FileKind.META_PROPERTIES: read_meta_properties,
+    FileKind.PARTITION_METADATA: read_topic_id,
+    FileKind.QUORUM_STATE: read_quorum_state,
+    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
+}
+"""What reads a file of each kind, or raises."""
 
 _PROPERTIES: Final = {
     0: {"version", "cluster.id", "broker.id", "directory.id"},

@@ -43,6 +43,11 @@ REFERENCES: Final = (
               "Nothing.",
               arises="Reading failed on the way: a file became shorter, or the disk failed; "
                      "the other findings say where."),
+    Reference("check-failed", _W, "A check of kafkalog's own failed: what it was about is not "
+              "judged. All the rest is.",
+              "Nothing: this says nothing about the data.",
+              "Please report it with what it says, and with the file if you can; the status is 70.",
+              arises="A bug in kafkalog."),
     Reference("clean-shutdown-unreadable", _W, "The mark of a clean shutdown holds no broker "
               "epoch that can be read.", "It still counts as a clean shutdown, but the controller "
               "is told that it was none, and takes the broker out of the eligible leaders.",

@@ -14,7 +14,8 @@ from tests.builders import BASE_TIME, batch, copy_tree, record
 from tests.kafka import broker_data
 from tests.kafka.broker_client import produce
 from tests.kafka.test_retained_logs import running_broker
-from tests.kafkalog.check.test_log_dir_checks import foreign, move_replica, replaced
+from tests.kafkalog.check.moved import foreign, move_replica
+from tests.kafkalog.check.test_log_dir_checks import replaced
 
 if TYPE_CHECKING:
     from pathlib import Path
