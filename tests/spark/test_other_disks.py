@@ -58,7 +58,7 @@ def lag(log_dir: Path) -> None:
 
 @pytest.fixture
 def disks(cluster: Cluster) -> Path:
-    """On the driver's disk `same`, `other` and `mixed`, all equal; on others what their names say."""
+    """On the driver's disk `same`, `other` and `mixed` are equal; elsewhere they are as named."""
     disk = cluster.disk
     for name in ("same", "other", "mixed"):
         make_logs(disk / name)
@@ -94,9 +94,7 @@ def test_other_disks_are_refused_every_time(cluster: Cluster, disks: Path, tmp_p
     found = dict(zip(named, run_commands(cluster, tmp_path, named.values()), strict=True))
     assert found.pop("same") == (0, json.dumps({"n": ROWS}, separators=(",", ":")) + "\n", "")
     for name, whole in (("mixed", f"{ROWS}"), ("mixed export", f"{ROWS} rows")):
-        status, stdout, stderr = found.pop(
-            name
-        )  # tasks may all run where the disk is the right one
+        status, stdout, stderr = found.pop(name)  # all tasks may run where it is right
         is_right = status == 0 and whole in stdout
         assert is_right or (status == 3 and "bytes instead of" in stderr), (name, stdout, stderr)
     compacted = found.pop("compact")

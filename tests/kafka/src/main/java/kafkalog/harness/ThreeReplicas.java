@@ -35,7 +35,7 @@ import java.util.concurrent.ExecutionException;
  * ROOT/PHASE/records what a read_committed consumer is given of each topic.
  *
  * 1: all have the same. 2: broker 1 alone has more. 3: the others, which never had that, have become leaders and have
- * written something else; broker 1 has cut its log and followed. `moved` is in the other directory of broker 3, `again`
+ * written something else; broker 1 has cut its log and followed. `moved` is in the other of the two directories of broker 3, `again`
  * was deleted and made again.
  */
 public final class ThreeReplicas {
@@ -99,10 +99,11 @@ public final class ThreeReplicas {
             produce("orders", "kept", 9);
             start(1);
             await("all replicas", () -> replicas(admin, "orders") == 3);
-            String other = root.resolve("log/3b").toString();
-            admin.alterReplicaLogDirs(Map.of(new TopicPartitionReplica("moved", 0, 3), other)).all().get();
-            await("the move", () -> Files.exists(root.resolve("log/3b/moved-0")) != Files.exists(root.resolve("log/3/moved-0"))
-                && Files.exists(root.resolve("log/3b/moved-0")));
+            boolean isFirst = Files.exists(root.resolve("log/3/moved-0"));
+            Path here = root.resolve(isFirst ? "log/3" : "log/3b");
+            Path there = root.resolve(isFirst ? "log/3b" : "log/3");
+            admin.alterReplicaLogDirs(Map.of(new TopicPartitionReplica("moved", 0, 3), there.toString())).all().get();
+            await("the move", () -> Files.exists(there.resolve("moved-0")) && !Files.exists(here.resolve("moved-0")));
             produce("moved", "later", 3);
             admin.deleteTopics(List.of("again")).all().get();
             await("the deletion", () -> !admin.listTopics().names().get().contains("again"));
@@ -194,8 +195,12 @@ public final class ThreeReplicas {
         await("high watermarks", () -> {
             long end = admin.listOffsets(Map.of(tp, OffsetSpec.latest())).partitionResult(tp).get().offset();
             for (int broker = 1; broker <= brokers; broker++) {
-                Path file = root.resolve("log/" + broker + "/replication-offset-checkpoint");
-                if (!Files.exists(file) || !Files.readAllLines(file).contains(topic + " 0 " + end)) return false;
+                boolean isThere = false;
+                for (String dir : config(broker).getProperty("log.dirs").split(",")) {
+                    Path file = Path.of(dir).resolve("replication-offset-checkpoint");
+                    isThere |= Files.exists(file) && Files.readAllLines(file).contains(topic + " 0 " + end);
+                }
+                if (!isThere) return false;
             }
             return true;
         });
