@@ -5,6 +5,8 @@ import kafka.server.KafkaRaftServer;
 import kafka.tools.StorageTool;
 
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -13,6 +15,7 @@ import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionReplica;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.Time;
 
@@ -82,6 +85,9 @@ public final class ThreeReplicas {
             admin.createTopics(List.of(
                 topic("orders", List.of(1, 2, 3)), topic("moved", List.of(3)), topic("again", List.of(2)))).all().get();
             for (String topic : TOPICS) produce(topic, "first", 12);
+            ConfigResource transactions = new ConfigResource(ConfigResource.Type.TOPIC, "__transaction_state"); // made with false
+            var unclean = new AlterConfigOp(new ConfigEntry("unclean.leader.election.enable", "true"), AlterConfigOp.OpType.SET);
+            admin.incrementalAlterConfigs(Map.of(transactions, List.of(unclean))).all().get();
             settle(admin, "orders", 3);
             note(admin, "1");
             stop(2);
