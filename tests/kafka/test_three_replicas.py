@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog.errors import RefusedError
 from kafkalog.model import Isolation
-from kafkalog.tables import Request, TableName, plan_splits, read_split
+from kafkalog.tables import Bounds, Request, TableName, plan_splits, read_split
 from kafkalog.tables.model import Replicas
 from kafkalog.tables.schemas import table_schema
 from kafkalog.tables.tailing import Tail
@@ -52,11 +53,8 @@ class Follower:
 
     def __init__(self, phases: Path, place: Path, names: Sequence[str], topic: str) -> None:
         self._phases, self._place, self._names = phases, place, names
-        request = {"bounds": COMMITTED.bounds, "replicas": COMMITTED.replicas}
-        self._request = Request(isolation=Isolation.READ_COMMITTED, **request)  # type: ignore[arg-type]
-        self._topic = topic
+        self._request = replace(COMMITTED, bounds=Bounds(topics=frozenset({topic})))
         self.position: dict[str, list[int]] = {}
-        self.rows: dict[int, bytes] = {}
 
     def go_to(self, phase: int) -> None:
         shutil.rmtree(self._place, ignore_errors=True)
@@ -69,7 +67,7 @@ class Follower:
         tail = Tail(paths, self._request, fails_on_loss=fails_on_loss)
         start = self.position or tail.beginning()
         end = json.loads(json.dumps(tail.advance(start, None)))
-        found = rows_of(split for split in tail.splits(start, end) if split.topic == self._topic)
+        found = rows_of(tail.splits(start, end))
         self.position = end
         return found
 

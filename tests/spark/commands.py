@@ -48,7 +48,7 @@ def run_commands(
         text=True,
         check=False,
         cwd=cwd,
-        timeout=WAIT_S,
+        timeout=2 * WAIT_S,
         env={**os.environ, **own},
     )
     assert done.returncode == 0, done.stderr
