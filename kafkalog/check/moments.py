@@ -8,12 +8,12 @@ finds it again in the same place: contradictions between moments do not come twi
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import sleep, time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog import places
-from kafkalog.check.batch_checks import CheckedPartition
+from kafkalog.check.contained import contained_all
 from kafkalog.check.identity import CheckedLogDir
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
@@ -22,9 +22,11 @@ from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from kafkalog.model import Defect
+
+    CheckOfLogDirs = tuple[str, Callable[[Sequence[CheckedLogDir]], Iterator[Defect]]]
 
 Seen = TypeVar("Seen")
 Result = TypeVar("Result")
@@ -132,20 +134,22 @@ def look_at_log_dir(log_dir: LogDir) -> LogDir:
 
 
 def judged_together(
-    walked: Sequence[CheckedLogDir],
-    judge: Callable[[Sequence[CheckedLogDir]], Generator[Defect, None, None]],
+    walked: Sequence[CheckedLogDir], checks: Sequence[CheckOfLogDirs]
 ) -> Generator[Defect, None, None]:
     """Yield what is found in log directories whose partitions were walked over, of one moment."""
     listed = [one.log_dir for one in walked]
+    path = listed[0].path
 
-    def judge_listed(seen: Sequence[LogDir], reading: int) -> Generator[Defect, None, None]:
+    def judge(seen: Sequence[LogDir], reading: int) -> Generator[Defect, None, None]:
         pairs = zip(walked, seen, strict=True)
-        return judge([_walked_again(*pair) for pair in pairs] if reading else walked)
+        judged = [_walked_again(*pair) for pair in pairs] if reading else walked
+        for name, check in checks:
+            yield from contained_all(path, f"The check {name}", check, judged)
 
     def look() -> list[LogDir]:
         return [look_at_log_dir(one) for one in listed]
 
-    yield from of_one_moment(listed[0].path, listed, look, judge_listed)
+    yield from of_one_moment(path, listed, look, judge)
 
 
 def _walked_again(walked: CheckedLogDir, log_dir: LogDir) -> CheckedLogDir:
@@ -154,7 +158,7 @@ def _walked_again(walked: CheckedLogDir, log_dir: LogDir) -> CheckedLogDir:
     partitions = []
     for partition in walked.partitions:
         if partition.directory.path in there:
-            again = CheckedPartition(there[partition.directory.path], partition.end_offset)
+            again = replace(partition, directory=there[partition.directory.path])
             try:
                 again.end_offset = max(again.end_offset, again.log.log_end_offset)
             except KafkaLogError:

@@ -7,6 +7,7 @@ every record.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog import places
@@ -76,6 +77,7 @@ class Verification:
         self._stretches = stretches
         self._elsewhere = elsewhere
         self._log_dirs: list[CheckedLogDir] = []
+        self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
 
     def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
         """Every defect of a log directory, a partition directory or a file.
@@ -90,7 +92,7 @@ class Verification:
 
     def verify_partition(self, directory: PartitionDir) -> Generator[Defect, None, int]:
         """As `verify`; returns the offset behind the batches."""
-        partition = yield from self.summary.counting(self._partition(directory))
+        partition = yield from self.summary.counting(self._contained_partition(directory))
         return partition.end_offset
 
     def end(self) -> Iterator[Defect]:
@@ -99,14 +101,15 @@ class Verification:
         The log directories against each other, and whether the run has checked all it should.
         """
         from kafkalog.check.moments import judged_together
-        from kafkalog.check.registry import TOGETHER_CHECKS
+        from kafkalog.check.next_start import with_strays
+        from kafkalog.check.registry import COPY_CHECKS, TOGETHER_CHECKS
 
-        def judge(log_dirs: Sequence[CheckedLogDir]) -> Generator[Defect, None, None]:
-            for check in TOGETHER_CHECKS:
-                yield from check(log_dirs)
-
-        if self._log_dirs:
-            yield from self.summary.counting(judged_together(self._log_dirs, judge))
+        copies = [*self._log_dirs, *self._partitions]
+        for checks, of_these in ((TOGETHER_CHECKS, self._log_dirs), (COPY_CHECKS, copies)):
+            if of_these:
+                named = [(check.__name__, check) for check in checks]
+                yield from self.summary.counting(judged_together(of_these, named))
+        self.next_starts = with_strays(self.next_starts, self._log_dirs)
         missing = self.summary.bytes_expected - self.summary.bytes_checked
         if missing > 0:
             defect = make_defect("bytes-not-checked", ".", f"{missing} bytes were not checked.")
@@ -114,10 +117,16 @@ class Verification:
             yield defect
 
     def _checks(self, target: LogDir | PartitionDir | FileEntry) -> Generator[Defect, None, None]:
+        from kafkalog.check.contained import contained_all
+
         if isinstance(target, FileEntry):
-            yield from self._single_file(target)
+            yield from contained_all(target.path, "The checks", self._single_file, target)
         elif isinstance(target, PartitionDir):
-            yield from self._partition(target)
+            from kafkalog.check.identity import around
+
+            walked_alone = yield from self._contained_partition(target)
+            if target.path not in self.put_off:
+                self._partitions.append(around(walked_alone))
         else:
             from kafkalog.check.identity import CheckedLogDir
             from kafkalog.check.moments import judged_together, look_at_log_dir
@@ -129,18 +138,14 @@ class Verification:
             of_files = self.summary.grave - before
             walked: list[CheckedPartition] = []
             for partition in self.schedule.in_order(target.partitions):
-                walked += [(yield from self._partition(partition))]
+                walked += [(yield from self._contained_partition(partition))]
             if not self.put_off.isdisjoint(partition.path for partition in target.partitions):
                 return
             in_partitions = self.summary.grave
 
-            def judge(log_dirs: Sequence[CheckedLogDir]) -> Generator[Defect, None, None]:
-                for check in LOG_DIR_CHECKS:
-                    for checked in log_dirs:
-                        yield from check(checked.log_dir, checked.partitions)
-
             checked = CheckedLogDir(target, walked)
-            yield from judged_together([checked], judge)
+            named = [(check.__name__, partial(_of_log_dir, check)) for check in LOG_DIR_CHECKS]
+            yield from judged_together([checked], named)
             self._log_dirs.append(checked)
             is_explained = self.summary.grave - in_partitions + of_files > 0
             for start in log_dir_starts(target):
@@ -197,6 +202,26 @@ class Verification:
             entry.path, look_at_partition(parent), lambda: look_at_partition(parent), judge
         )
 
+    def _contained_partition(
+        self, directory: PartitionDir
+    ) -> Generator[Defect, None, CheckedPartition]:
+        """As `_partition`; what fails in it costs nothing else."""
+        from kafkalog.check.batch_checks import CheckedPartition
+        from kafkalog.check.contained import FAILED, contained
+
+        failed = CheckedPartition(directory)
+        checks = contained(self._partition(directory), directory.path, "The checks", failed)
+        is_judged = True
+        while True:
+            try:
+                defect = next(checks)
+            except StopIteration as end:
+                partition: CheckedPartition = end.value
+                partition.is_judged = is_judged
+                return partition
+            is_judged &= defect.reference != FAILED
+            yield defect
+
     def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
         from kafkalog.check.batch_checks import CheckedPartition
         from kafkalog.check.moments import look_at_partition
@@ -230,8 +255,19 @@ class Verification:
             self._progress(walked.summary.bytes_checked)
 
 
+def _of_log_dir(
+    check: Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]],
+    log_dirs: Sequence[CheckedLogDir],
+) -> Iterator[Defect]:
+    """What a check finds in the one log directory."""
+    [checked] = log_dirs
+    return check(checked.log_dir, checked.partitions)
+
+
 def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, None]:
     """What lies in a log directory beside its partitions."""
+    from kafkalog.check.contained import contained_all
+
     for path, error in target.errors.items():
         yield make_defect("file-unreadable", path, error.message)
     for name in target.others:
@@ -241,4 +277,4 @@ def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, N
             yield make_defect("directory-unknown", path, detail)
     for entry in target.files:
         if entry.name.kind != FileKind.UNKNOWN:
-            yield from walk.file(entry)
+            yield from contained_all(entry.path, "The check", walk.file, entry)

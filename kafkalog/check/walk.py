@@ -7,25 +7,16 @@ every record.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kafkalog.check.index_files import ENTRY_SIZES, size_is_multiple
+from kafkalog.check.index_files import ENTRY_SIZES, index_alone, size_is_multiple
 from kafkalog.check.schedule import Reading
+from kafkalog.check.small_files import READERS
 from kafkalog.check.summary import Summary
-from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import OffsetIndex, TimeIndex
-from kafkalog.metadata_files import (
-    read_clean_shutdown,
-    read_meta_properties,
-    read_quorum_state,
-    read_topic_id,
-)
 from kafkalog.model import Defect, Level
 from kafkalog.names import DirectoryState, FileKind, FileState
-from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.source import Source
 from kafkalog.unified_log import UnifiedLog
 
@@ -41,16 +32,6 @@ if TYPE_CHECKING:
     Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
 
 T = TypeVar("T")
-
-_READERS: dict[FileKind, Callable[[str], object]] = {
-    FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
-    FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
-    FileKind.LEADER_EPOCH_CHECKPOINT: read_leader_epochs,
-    FileKind.META_PROPERTIES: read_meta_properties,
-    FileKind.PARTITION_METADATA: read_topic_id,
-    FileKind.QUORUM_STATE: read_quorum_state,
-    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
-}
 
 
 class Watch(Protocol):
@@ -112,6 +93,7 @@ class Walk:
     ) -> Generator[Defect, None, CheckedPartition]:
         """All files of a partition; `afresh`: as that of `Schedule.readings`."""
         from kafkalog.check.batch_checks import CheckedPartition
+        from kafkalog.check.contained import contained, contained_all
         from kafkalog.check.next_start import PartitionStart
         from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
 
@@ -125,24 +107,27 @@ class Walk:
         start = PartitionStart(partition, lowest)
         checks = [*partition_checks(partition, lowest), start]
         in_segments: set[str] = set()
-        was_closed = _was_closed(directory)
+        was_closed, is_walked = _was_closed(directory), True
         for number, reading in enumerate(readings):
             if reading.is_due and self.schedule.is_over():
                 left = [entry for entry in directory.files if entry.path not in in_segments]
                 self._put_off(directory.path, left, len(readings) - number)
                 return partition
             segment = reading.segment
-            end = yield from self._segment(segment, reading.level, checks, was_closed=was_closed)
-            partition.end_offset = max(partition.end_offset, end)
+            walk = self._segment(segment, reading.level, checks, was_closed=was_closed)
+            end = yield from contained(walk, segment.log.path, "The walk over the batches", None)
+            is_walked &= end is not None
+            partition.end_offset = max(partition.end_offset, end or 0)
             in_segments |= {entry.path for entry in _segment_files(segment)}
             self.schedule.segment_read(reading)
-        for check in checks:
+        for check in checks if is_walked else ():
             yield from check.end()
         for entry in directory.files:
             if entry.path not in in_segments:
-                yield from self.file(entry)
+                yield from contained_all(entry.path, "The check", self.file, entry)
         for check_directory in DIRECTORY_CHECKS:
-            yield from check_directory(partition)
+            what = f"The check {check_directory.__name__}"
+            yield from contained_all(directory.path, what, check_directory, partition)
         predicted = start.predicted()
         if predicted is not None:
             yield from self._next_start(
@@ -193,7 +178,7 @@ class Walk:
                 return
             if entry.name.kind in ENTRY_SIZES:
                 yield from size_is_multiple(entry)
-            elif reader := _READERS.get(entry.name.kind):
+            elif reader := READERS.get(entry.name.kind):
                 reader(entry.path)
         except KafkaLogError as error:
             yield _file_defect(entry, error)
@@ -223,7 +208,7 @@ class Walk:
         with ExitStack() as files:
             for entry in entries[1:]:
                 try:
-                    log = yield from self._index(entry, log, files)
+                    log = yield from index_alone(entry, log, files)
                     self._checked(entry.size_bytes)
                 except KafkaLogError as error:
                     yield _file_defect(entry, error)
@@ -232,29 +217,6 @@ class Walk:
             except KafkaLogError as error:
                 yield _file_defect(segment.log, error)
         return end
-
-    def _index(
-        self, entry: FileEntry, log: CheckedLog, files: ExitStack
-    ) -> Generator[Defect, None, CheckedLog]:
-        """An index alone; where its entries are in order, they will be compared with the log."""
-        from kafkalog.check import index_order
-
-        yield from size_is_multiple(entry)
-        base_offset, is_active = log.base_offset, log.next_base_offset is None
-        assert base_offset is not None, "an index lies beside a segment"
-        if entry.name.kind == FileKind.OFFSET_INDEX:
-            offsets = files.enter_context(OffsetIndex(entry.path, base_offset))
-            yield from index_order.padding_is_sound(offsets, is_active=is_active)
-            if not (yield from _tell(index_order.offset_index_is_monotonic(offsets))):
-                log = replace(log, offset_index=offsets)
-        elif entry.name.kind == FileKind.TIME_INDEX:
-            times = files.enter_context(TimeIndex(entry.path, base_offset))
-            yield from index_order.padding_is_sound(times, is_active=is_active)
-            if not (yield from _tell(index_order.time_index_is_monotonic(times))):
-                log = replace(log, time_index=times)
-        else:
-            yield from index_order.transaction_index_is_sound(entry.path, base_offset)
-        return log
 
     def _batches(
         self, log: CheckedLog, level: Level, checks_of_partition: Sequence[PartitionCheck] = ()
@@ -303,15 +265,6 @@ def _was_closed(directory: PartitionDir) -> bool:
     """Whether the broker closed the log; one that is being deleted it does not."""
     is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
     return is_hosted and UnifiedLog(directory).was_closed
-
-
-def _tell(defects: Iterator[Defect]) -> Generator[Defect, None, bool]:
-    """All of them; whether there were any."""
-    told = False
-    for defect in defects:
-        told = True
-        yield defect
-    return told
 
 
 def _lowest_level(readings: Sequence[Reading], asked: Level) -> Level:

@@ -76,6 +76,11 @@ class Frame:
                 "IllegalArgumentException",
                 f"Unknown compression type id: {self.batch.compression}",
             )
+        if self.magic < 0:
+            raise StartRefusedError(
+                "InvalidRecordException",
+                f"Invalid wrapper magic found in legacy deep record iterator {self.magic}",
+            )
         self._require_value()
         try:
             return resolve_batch(self._source, self.batch).base_offset
