@@ -105,6 +105,14 @@ class LivingWalk:
         """Take no more segments."""
         self._left = []
 
+    def require_unchanged(self, source: Source) -> None:
+        """Raise `FileChangedError` unless planned positions are those of the file that is open.
+
+        It is asked after the opening: a file that was replaced does not come back.
+        """
+        if self.plan.is_unchanged is not None and not self.plan.is_unchanged():
+            raise FileChangedError("The file was replaced after it was planned.", path=source.path)
+
     def interrupt(self, error: KafkaLogError, next_offset: int) -> None:
         """Note that what was taken could be used up to an offset only; `check` raises it."""
         self._error, self.next_offset = error, next_offset

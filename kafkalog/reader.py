@@ -215,6 +215,8 @@ class ReadPlan:
         difference: how the view of the partition differs from its files, None where it does not.
         again: makes the plan of a new listing, for what is left from an offset on; None where there
             is nothing to list.
+        is_unchanged: whether positions in the selection are still those of the file; None where
+            nothing was planned by position.
     """
 
     segments: tuple[Segment, ...]
@@ -222,6 +224,7 @@ class ReadPlan:
     aborted: dict[int, list[AbortedTransaction]]
     difference: Difference | None = None
     again: Callable[[int | None], ReadPlan] | None = None
+    is_unchanged: Callable[[], bool] | None = None
 
     def counts(self, defect: Defect, source: Source) -> bool:
         """Whether the defect is one: what `max_bytes` cuts off is not torn, nor is an append."""
@@ -328,6 +331,7 @@ def _selected_of(
     opened: OpenSegment, walk: LivingWalk, progress: Callable[[int], None] | None
 ) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
     plan = walk.plan
+    walk.require_unchanged(opened.source)
     start = start_position(opened, plan.selection)
     for found in scan_batches(opened.source, start, plan.selection.max_bytes, check_crc=True):
         if progress is not None:

@@ -61,6 +61,12 @@ class Broker:
         (self.partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
         (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 0\n")
         (log_dir / ".lock").touch()
+        (log_dir / "meta.properties").write_text(
+            "version=1\nnode.id=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
+        )
+        (self.partition / "partition.metadata").write_text(
+            "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg"
+        )
         self._create(0)
         for _ in range(12):
             self._append()

@@ -132,6 +132,7 @@ class _SegmentScan:
         self._work = work
         self._progress = progress
         self._source = opened.source
+        walk.require_unchanged(opened.source)
         start = start_position(opened, plan.selection)
         self._frames = Frames(opened.source, plan.selection.max_bytes, check_crc=True)
         self._reader = ChunkReader(opened.source, start, self._frames.end)

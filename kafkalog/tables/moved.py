@@ -65,7 +65,8 @@ def listed_again(split: Split) -> list[Split]:
     log = UnifiedLog(show(partition, split.view).partition)
     wanted = max(first, first if split.from_offset is None else split.from_offset)
     ends = [one for one in (following, split.to_offset) if one is not None]
-    if log.log_start_offset > wanted and not (ends and min(ends) <= wanted):
+    is_cut = log.log_start_offset > wanted and not (ends and min(ends) <= wanted)
+    if is_cut and split.fails_on_loss:
         raise _changed(split, f"Its log begins at offset {log.log_start_offset} now.")
     if ends and log.log_end_offset < min(ends):
         raise _changed(split, f"Its log ends at offset {log.log_end_offset} now.")
@@ -79,6 +80,7 @@ def listed_again(split: Split) -> list[Split]:
             to_time=split.to_time,
             committed=split.committed,
             aborted=split.aborted,
+            fails_on_loss=split.fails_on_loss,
         )
         for one in now
     ]

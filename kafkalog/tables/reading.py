@@ -20,7 +20,7 @@ from kafkalog.names import FileKind, parse_file_name
 from kafkalog.payloads import decode, payload_kind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import ReadPlan, Selection
-from kafkalog.tables.model import TableName
+from kafkalog.tables.model import OF_LOGS, TableName
 from kafkalog.tables.moved import current_splits, listed_again
 from kafkalog.tables.schemas import DATA, SCHEMAS, TIME
 from kafkalog.view import show, state_of
@@ -67,7 +67,7 @@ def read_split(
     Cost:
         Some 20 MB a thread and what is decompressed at a time.
     """
-    for one in current_splits(split):
+    for one in [split] if split.table in OF_LOGS else current_splits(split):
         yield from _read(one, schema, threads, defects)
 
 
@@ -130,7 +130,8 @@ def _plan(split: Split) -> ReadPlan:
         aborted.setdefault(producer_id, []).append(one)
     is_known = split.seen is not None and split.first_offset is not None
     again = partial(_plan_again, split) if is_known else None
-    return ReadPlan((_segment(split),), selection, aborted, again=again)
+    is_unchanged = None if split.seen is None else split.seen.require_same
+    return ReadPlan((_segment(split),), selection, aborted, again=again, is_unchanged=is_unchanged)
 
 
 def _plan_again(split: Split, next_offset: int | None) -> ReadPlan:
@@ -148,7 +149,7 @@ def _plan_again(split: Split, next_offset: int | None) -> ReadPlan:
         max_bytes=None,
     )
     segments = {one.path: _segment(one) for one in found}
-    return replace(plan, segments=tuple(segments.values()), selection=selection)
+    return replace(plan, segments=tuple(segments.values()), selection=selection, is_unchanged=None)
 
 
 def _segment(split: Split) -> Segment:

@@ -134,7 +134,8 @@ class Tail:
                 bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
                 # What is read was decided with the end: a high watermark can be noted later.
                 request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
-                found += plan_splits([log.partition.path], request, differences=lambda _: None)
+                splits = plan_splits([log.partition.path], request, differences=lambda _: None)
+                found += [replace(one, fails_on_loss=self._fails_on_loss) for one in splits]
         return found
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
