@@ -13,7 +13,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kafkalog import places
-from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UsageError
+from kafkalog.errors import (
+    FileChangedError,
+    KafkaLogError,
+    NotAKafkaFileError,
+    NotFoundError,
+    UsageError,
+)
 from kafkalog.names import (
     REMOTE_INDEX_CACHE,
     DirectoryName,
@@ -340,16 +346,23 @@ def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
     """The files and the directories in one, listed again where names changed meanwhile.
 
     A broker renames files while they are listed: a swap that is met half-way would hide a segment.
+
+    Raises:
+        FileChangedError: each time something had gone before it was looked at.
     """
+    whole: list[FileEntry] | None = None
     names = _names(path)
     for _ in range(_LISTINGS_MAX):
         entries = [_file_entry(os.path.join(path, name), name) for name in names]
+        there = [entry for entry in entries if entry is not None]
+        whole = there if len(there) == len(entries) else whole
         before, names = names, _names(path)
         if names == before:
             break
-    files = tuple(entry for entry in entries if entry is not None and entry.error != _A_DIRECTORY)
-    directories = (e.name.name for e in entries if e is not None and e.error == _A_DIRECTORY)
-    return files, tuple(directories)
+    if whole is None:
+        raise FileChangedError("Its files do not stay for long enough to be listed.", path=path)
+    files = tuple(entry for entry in whole if entry.error != _A_DIRECTORY)
+    return files, tuple(one.name.name for one in whole if one.error == _A_DIRECTORY)
 
 
 def _names(path: str) -> list[str]:

@@ -124,7 +124,8 @@ class Broker:
                 if not self._is_busy and self._rng.random() < chance:
                     self._is_busy = True
                     try:
-                        for _ in range(self._rng.choice((1, 1, 2, 12))):
+                        burst = 1 if call.__name__.endswith("stat") else 12
+                        for _ in range(self._rng.choice((1, 1, burst))):
                             self.step()
                     finally:
                         self._is_busy = False

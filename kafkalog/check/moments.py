@@ -24,13 +24,14 @@ from kafkalog.names import OFFSET_CHECKPOINTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from kafkalog.log_dir import FileEntry
     from kafkalog.model import Defect
 
     CheckOfLogDirs = tuple[str, Callable[[Sequence[CheckedLogDir]], Iterator[Defect]]]
 
 Seen = TypeVar("Seen")
 Result = TypeVar("Result")
-Place = tuple[str, str, int | None, int | None, int | None]
+Place = tuple[str, str, tuple[int, ...], int | None, int | None]
 
 READINGS_MAX: Final = 5
 _PAUSE_S: Final = 0.05
@@ -84,8 +85,8 @@ def of_one_moment(
         else:
             yield from held
             return (yield from judgement), True
-        inodes = _inodes(seen)
-        found = {_place(defect, inodes) for defect in held if _is_grave(defect)}
+        files = _identities(seen)
+        found = {_place(defect, files) for defect in held if _is_grave(defect)}
         is_settled = (found <= earlier and is_whole(result)) or (
             look() == seen and not _is_restless(seen)
         )
@@ -97,7 +98,7 @@ def of_one_moment(
             yield from held
             return result, True
         confirmed, earlier = found & earlier, found
-    yield from (one for one in held if not _is_grave(one) or _place(one, inodes) in confirmed)
+    yield from (one for one in held if not _is_grave(one) or _place(one, files) in confirmed)
     detail = f"Its files changed during {READINGS_MAX} readings: {len(found - confirmed)} findings "
     yield make_defect("changed-while-reading", path, f"{detail}of the last one are left out.")
     return result, False
@@ -179,21 +180,25 @@ def _is_grave(defect: Defect) -> bool:
     return defect.severity != Severity.NOTE
 
 
-def _inodes(seen: object) -> dict[str, int]:
-    """The inodes of the files of what was listed, by path."""
+def _identities(seen: object) -> dict[str, FileEntry]:
+    """The files of what was listed, by path."""
     if isinstance(seen, SeenPartition):
         seen = seen.directory
     if isinstance(seen, list):
-        return {path: inode for one in seen for path, inode in _inodes(one).items()}
+        return {path: entry for one in seen for path, entry in _identities(one).items()}
     if not isinstance(seen, LogDir | PartitionDir):
         return {}
-    found = {entry.path: entry.inode for entry in seen.files}
+    found = {entry.path: entry for entry in seen.files}
     if isinstance(seen, LogDir):
-        found |= {path: inode for one in seen.partitions for path, inode in _inodes(one).items()}
+        for one in seen.partitions:
+            found |= _identities(one)
     return found
 
 
-def _place(defect: Defect, inodes: dict[str, int]) -> Place:
+def _place(defect: Defect, files: dict[str, FileEntry]) -> Place:
     """Where a finding is: in the same file, not only in one of the same name."""
-    inode = inodes.get(defect.path)
-    return defect.reference, defect.path, inode, defect.position, defect.offset
+    file = files.get(defect.path)
+    identity: tuple[int, ...] = () if file is None else (file.inode,)
+    if file is not None and defect.reference == "file-unreadable":
+        identity += (file.size_bytes, file.mtime_ms)  # inodes are given again
+    return defect.reference, defect.path, identity, defect.position, defect.offset

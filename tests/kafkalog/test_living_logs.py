@@ -63,7 +63,7 @@ def test_readers_give_each_row_once_beside_a_living_broker(
         print("seed", seed)
         rng = Random(seed)
         broker = Broker(tmp_path / str(seed), rng)
-        for chance in (0.02, 0.1, 0.3):
+        for chance in (0.02, 0.1, 0.2):
             before = set(broker.live)
             with broker.at_every_call(monkeypatch, chance):
                 rows = READERS[reader](broker.partition)
@@ -79,7 +79,7 @@ def test_verify_finds_nothing_wrong_beside_a_living_broker(
     broker = Broker(tmp_path / "log-dir", rng)
     for level in Level:
         run = Verification(level)
-        with broker.at_every_call(monkeypatch, rng.choice((0.02, 0.1, 0.3))):
+        with broker.at_every_call(monkeypatch, rng.choice((0.02, 0.1, 0.2))):
             found = [*run.verify(tmp_path / "log-dir"), *run.end()]
         assert [one for one in found if one.severity != Severity.NOTE] == []
         assert run.summary.is_complete
