@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
+from kafkalog.configs.sources import DEFAULT_SOURCE
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Level
 from kafkalog.names import DirectoryState
-from kafkalog.recovery import NextStart, StartInProgress, Verdict, log_dir_refusals, start_mode
+from kafkalog.recovery import (
+    NextStart,
+    StartInProgress,
+    Verdict,
+    log_dir_refusals,
+    start_config,
+    start_mode,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.columnar.headers import Stretch
     from kafkalog.log_dir import LogDir
     from kafkalog.model import Defect
+    from kafkalog.recovery import StartConfig
 
 
 class PartitionStart(PartitionCheck):
@@ -30,8 +39,9 @@ class PartitionStart(PartitionCheck):
         super().__init__(partition)
         self._start: StartInProgress | None = None
         try:
-            check_crc = level != Level.QUICK
-            self._start = StartInProgress(partition.directory, check_crc=check_crc)
+            self._start = StartInProgress(
+                partition.directory, config=_config(partition), check_crc=level != Level.QUICK
+            )
         except KafkaLogError:
             return  # what cannot be read, the walk over the files tells
 
@@ -58,6 +68,17 @@ class PartitionStart(PartitionCheck):
             return NextStart.of_partition(self.partition.directory, self._start.end())
         except KafkaLogError:
             return None
+
+
+def _config(partition: CheckedPartition) -> StartConfig | None:
+    """Return what the sources of configs say; None where they say nothing that matters."""
+    if partition.configs is None:
+        return None
+    try:
+        config, values = start_config(partition.directory, partition.configs)
+    except KafkaLogError:
+        return None  # whoever reads the configs reports it
+    return config if any(value.source != DEFAULT_SOURCE for value in values) else None
 
 
 def log_dir_starts(log_dir: LogDir) -> list[NextStart]:

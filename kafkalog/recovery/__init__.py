@@ -34,6 +34,7 @@ from kafkalog.recovery.start import (
     start_mode,
     usual_config,
 )
+from kafkalog.recovery.start_configs import start_config
 from kafkalog.recovery.words import start_line
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "log_dir_refusals",
     "predict_log_dir_start",
     "predict_start",
+    "start_config",
     "start_line",
     "start_mode",
     "usual_config",
