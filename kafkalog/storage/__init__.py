@@ -6,7 +6,13 @@ What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What mak
 """
 
 from kafkalog.storage.appended import AppendedFile
-from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, Step, StepKind
+from kafkalog.storage.changes import (
+    TEMPORARY_SUFFIX,
+    Changes,
+    Step,
+    StepKind,
+    require_no_link,
+)
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
@@ -37,6 +43,7 @@ __all__ = [
     "Step",
     "StepKind",
     "free_space",
+    "require_no_link",
     "require_outside",
     "require_space",
     "require_vacant",

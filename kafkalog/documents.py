@@ -1,0 +1,206 @@
+"""JSON that is read back from a disk: each kind of document has a schema, and follows it or is
+refused.
+
+Whoever can write to a backup, an export or a log directory can put anything there. What a schema
+does not name is refused as well: unknown fields, fields given twice, numbers out of bounds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from formats.constants import INT64_MAX
+from kafkalog.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_SHOWN_MAX: Final = 80
+
+
+class Schema(Protocol):
+    """What a value may be."""
+
+    def check(self, value: Any, place: str) -> None:
+        """Raise `ValueError` with the place in the document unless the value follows the schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string that a pattern or a function takes."""
+
+    takes: re.Pattern[str] | Callable[[str], object] | None = None
+    length_max: int = 4096
+
+    def check(self, value: Any, place: str) -> None:
+        """As `Schema` says."""
+        takes = self.takes.fullmatch if isinstance(self.takes, re.Pattern) else self.takes
+        if (
+            not isinstance(value, str)
+            or len(value) > self.length_max
+            or (takes is not None and not takes(value))
+        ):
+            raise _mismatch(place, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An integer within bounds."""
+
+    least: int = 0
+    most: int = INT64_MAX
+
+    def check(self, value: Any, place: str) -> None:
+        """As `Schema` says."""
+        if type(value) is not int or not self.least <= value <= self.most:
+            raise _mismatch(place, value)
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of some values."""
+
+    values: tuple[object, ...]
+
+    def check(self, value: Any, place: str) -> None:
+        """As `Schema` says."""
+        if isinstance(value, bool) or value not in self.values:
+            raise _mismatch(place, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """Any value: one that is only compared with another."""
+
+    def check(self, value: Any, place: str) -> None:
+        """As `Schema` says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """Null, or a value."""
+
+    inner: Schema
+
+    def check(self, value: Any, place: str) -> None:
+        """As `Schema` says."""
+        if value is not None:
+            self.inner.check(value, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list of values of one kind."""
+
+    inner: Schema
+    count_min: int = 0
+    count_max: int | None = None
+
+    def check(self, value: Any, place: str) -> None:
+        """As `Schema` says."""
+        if not isinstance(value, list) or len(value) < self.count_min:
+            raise _mismatch(place, value)
+        if self.count_max is not None and len(value) > self.count_max:
+            raise _mismatch(place, value)
+        for number, one in enumerate(value):
+            self.inner.check(one, f"{place}/{number}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """An object whose names are data, too."""
+
+    key: Schema
+    inner: Schema
+
+    def check(self, value: Any, place: str) -> None:
+        """As `Schema` says."""
+        if not isinstance(value, dict):
+            raise _mismatch(place, value)
+        for name, one in value.items():
+            self.key.check(name, f"{place}/")
+            self.inner.check(one, f"{place}/{name[:_SHOWN_MAX]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """An object with these fields, some of which may be missing, and no others."""
+
+    required: Mapping[str, Schema]
+    optional: Mapping[str, Schema] = field(default_factory=dict)
+
+    def check(self, value: Any, place: str) -> None:
+        """As `Schema` says."""
+        if not isinstance(value, dict):
+            raise _mismatch(place, value)
+        for name in self.required:
+            if name not in value:
+                raise ValueError(f"{place}/{name} is missing")
+        for name, one in value.items():
+            schema = self.required.get(name) or self.optional.get(name)
+            if schema is None:
+                raise ValueError(f"{place}/{name[:_SHOWN_MAX]!a} is not known")
+            schema.check(one, f"{place}/{name}")
+
+
+def parsed(data: bytes | str) -> Any:
+    """Parse a JSON text.
+
+    Raises:
+        ValueError: it is not JSON, has a field twice, a number that JSON does not know or one of
+            thousands of digits, or is nested deeper than any document of ours.
+    """
+    try:
+        return json.loads(
+            data.decode() if isinstance(data, bytes) else data,
+            object_pairs_hook=_object,
+            parse_constant=_refuse,
+        )
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def read_document(data: bytes | str, schema: Schema, path: str, what: str) -> Any:
+    """Parse a document that follows a schema.
+
+    Args:
+        data: the text.
+        schema: what it must follow.
+        path: where it was found.
+        what: what it should be, as in `a plan of an export`.
+
+    Raises:
+        CorruptDataError: it does not follow the schema.
+    """
+    try:
+        value = parsed(data)
+        schema.check(value, "")
+    except ValueError as error:
+        raise CorruptDataError(
+            f"This is not {what}: {error}.", path=path, hint="Has anyone edited it?"
+        ) from error
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a field is given twice")
+    return found
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _mismatch(place: str, value: Any) -> ValueError:
+    if isinstance(value, list | dict):
+        shown = "a list" if isinstance(value, list) else "an object"
+    elif isinstance(value, int) and not isinstance(value, bool):
+        shown = str(value) if abs(value) < 1 << 128 else "a huge number"
+    else:
+        shown = ascii(value if not isinstance(value, str) else value[:_SHOWN_MAX])
+    return ValueError(f"{place or '/'} cannot be {shown}")
