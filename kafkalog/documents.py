@@ -9,14 +9,27 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from contextlib import suppress
+from dataclasses import dataclass, field, is_dataclass
+from dataclasses import fields as dataclass_fields
+from enum import StrEnum
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Protocol,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import CorruptDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 _SHOWN_MAX: Final = 80
 
@@ -72,6 +85,16 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Flag:
+    """True or false."""
+
+    def check(self, value: Any, place: str) -> None:
+        """As `Schema` says."""
+        if not isinstance(value, bool):
+            raise _mismatch(place, value)
+
+
+@dataclass(frozen=True, slots=True)
 class Anything:
     """Any value: one that is only compared with another."""
 
@@ -89,6 +112,21 @@ class Maybe:
         """As `Schema` says."""
         if value is not None:
             self.inner.check(value, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """A value that follows one of some schemas."""
+
+    inner: tuple[Schema, ...]
+
+    def check(self, value: Any, place: str) -> None:
+        """As `Schema` says."""
+        for schema in self.inner:
+            with suppress(ValueError):
+                schema.check(value, place)
+                return
+        raise _mismatch(place, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +148,20 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """A list of values, each of a kind of its own."""
+
+    inner: tuple[Schema, ...]
+
+    def check(self, value: Any, place: str) -> None:
+        """As `Schema` says."""
+        if not isinstance(value, list) or len(value) != len(self.inner):
+            raise _mismatch(place, value)
+        for number, (schema, one) in enumerate(zip(self.inner, value, strict=True)):
+            schema.check(one, f"{place}/{number}")
+
+
+@dataclass(frozen=True, slots=True)
 class Entries:
     """An object whose names are data, too."""
 
@@ -127,10 +179,11 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """An object with these fields, some of which may be missing, and no others."""
+    """An object with these fields, some of which may be missing, and no others but `others`."""
 
     required: Mapping[str, Schema]
     optional: Mapping[str, Schema] = field(default_factory=dict)
+    others: Schema | None = None
 
     def check(self, value: Any, place: str) -> None:
         """As `Schema` says."""
@@ -140,10 +193,44 @@ class Fields:
             if name not in value:
                 raise ValueError(f"{place}/{name} is missing")
         for name, one in value.items():
-            schema = self.required.get(name) or self.optional.get(name)
+            schema = self.required.get(name) or self.optional.get(name) or self.others
             if schema is None:
                 raise ValueError(f"{place}/{name[:_SHOWN_MAX]!a} is not known")
             schema.check(one, f"{place}/{name}")
+
+
+def schema_of(model: type, *, optional: Collection[str] = ()) -> Fields:
+    """Make the schema of a dataclass as `asdict` writes it, from the types of its fields.
+
+    Takes numbers, flags, texts, enumerations of texts, dataclasses, tuples of one kind, and each of
+    them or None. Fields in `optional` may be missing.
+    """
+    hints = get_type_hints(model)
+    found = {one.name: _schema_of_type(hints[one.name]) for one in dataclass_fields(model)}
+    return Fields(
+        {name: schema for name, schema in found.items() if name not in optional},
+        {name: found[name] for name in optional},
+    )
+
+
+def _schema_of_type(kind: Any) -> Schema:
+    arguments = get_args(kind)
+    if isinstance(kind, UnionType) and type(None) in arguments:
+        [inner] = (one for one in arguments if one is not type(None))
+        return Maybe(_schema_of_type(inner))
+    if get_origin(kind) in (tuple, list):
+        kinds = [one for one in arguments if one is not ...]
+        count = None if ... in arguments or get_origin(kind) is list else len(kinds)
+        assert len(set(kinds)) == 1, kind
+        return Items(_schema_of_type(kinds[0]), count or 0, count)
+    if is_dataclass(kind):
+        return schema_of(cast("type", kind))
+    if issubclass(kind, StrEnum):
+        return OneOf(tuple(map(str, kind)))
+    plain: dict[Any, Schema] = {
+        bool: Flag(), int: Number(-INT64_MAX - 1, INT64_MAX), str: Text(length_max=1 << 20),
+    }  # fmt: skip
+    return plain[kind]
 
 
 def parsed(data: bytes | str) -> Any:

@@ -18,12 +18,13 @@ def main() -> None:
 
     The reader of a pipe that goes away ends the process silently, as for any Unix filter.
     """
-    from kafkalog.columnar.cache import on_compile
+    from kafkalog.columnar.cache import on_compile, on_refused
 
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own threads: started, never used
     on_compile.append(_say_compiling)
+    on_refused.append(_say_refused)
     status = run(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
@@ -34,6 +35,12 @@ def _say_compiling() -> None:
     from kafkalog_cli.render.diagnostics import show_note
 
     show_note("compiling the fast core for this machine; some 10 seconds, this once")
+
+
+def _say_refused(words: str) -> None:
+    from kafkalog_cli.render.diagnostics import show_note
+
+    show_note(f"{words}; it is compiled again each time")
 
 
 def run(argv: list[str]) -> int:

@@ -47,9 +47,7 @@ def _line(kind: str, **fields: Schema) -> Fields:
 
 
 def _state(state: str, **fields: Schema) -> Fields:
-    return _line(
-        "partition", partition=_DIRECTORY, state=OneOf((state,)), path=_PLACE, **fields
-    )
+    return _line("partition", partition=_DIRECTORY, state=OneOf((state,)), path=_PLACE, **fields)
 
 
 _LINES: Final = {

@@ -76,7 +76,9 @@ class Listing:
         """As the journal has it."""
         return {
             "directory": status_fields(self.directory),
-            "files": [{"name": name, **status_fields(status)} for name, status in self.files.items()],
+            "files": [
+                {"name": name, **status_fields(status)} for name, status in self.files.items()
+            ],
         }
 
     @classmethod

@@ -18,8 +18,8 @@ class LogDirLock:
     A broker holds an exclusive lock on `.lock` (`FileLock` of Kafka). Who reads takes a shared one,
     and opens the file for reading only: without a file nobody is kept off. Who writes takes an
     exclusive one, and makes the file where there is none, with the owner of the log directory; it
-    stays, as after a broker that was killed. A broker removes the file when it ends: the lock on a removed one is worth nothing, so
-    it is taken again.
+    stays, as after a broker that was killed. A broker removes the file when it ends: the lock on a
+    removed one is worth nothing, so it is taken again.
 
     POSIX drops the lock when the process closes any descriptor of the file: nothing else may open
     it meanwhile. Not guaranteed: locks across hosts, on network file systems.

@@ -31,12 +31,14 @@ def take_after(descriptor: int, like: str) -> None:
 
 
 def take_after_directory(descriptor: int, around: os.stat_result) -> None:
-    """Give a new file owner and group of a directory, and take what that does not give."""
+    """Give a new file or directory owner and group of another, and no more permissions."""
     status = os.fstat(descriptor)
     mode = stat.S_IMODE(status.st_mode)
     given = stat.S_IMODE(around.st_mode)
     if stat.S_ISREG(status.st_mode):
         given = given & _OF_A_FILE | _OWNERS
+    else:
+        given |= stat.S_IRWXU
     _give(descriptor, around)
     if mode & ~given:
         os.chmod(descriptor, mode & given)
