@@ -155,13 +155,19 @@ class StagedPass:
     """
 
     def __init__(self, paths: Sequence[str], partition: PartitionDir) -> None:
-        said = [read_result(path) for path in paths]
+        said = [_staged_result(path) for path in paths]
         self.keys: int = said[0]["keys"]
         self.end_offset: int = said[0]["end_offset"]
         self.sound: SoundLog = sound_from_json(said[0]["sound"])
         self.tally = Tally()
         self._paths = paths
         self._segments = {segment.base_offset: segment for segment in partition.segments}
+        for path, one in zip(paths, said, strict=True):
+            for made in one["groups"]:
+                if not self._segments.keys() >= {*made["sources"]} or (
+                    made["base_offset"] != made["sources"][0] or ".log" not in made["suffixes"]
+                ):
+                    raise CorruptDataError("It is the result of another log.", path=path)
         self._made: dict[int, dict[str, Any]] = {}
         self._places: dict[int, str] = {}
         for path, one in zip(paths, said, strict=True):
@@ -247,6 +253,15 @@ def is_whole(path: str, plan: PassPlan) -> bool:
     except KafkaLogError:
         return False
     return True
+
+
+def _staged_result(path: str) -> dict[str, Any]:
+    """What the file of a result with new segments says; raises as `read_result`."""
+    said = read_result(path)
+    missing = {"keys", "end_offset", "sound", "tally", "groups"} - said.keys()
+    if missing or not isinstance(said["groups"], list):
+        raise CorruptDataError("It is the result of another step.", path=path)
+    return said
 
 
 def read_result(path: str) -> dict[str, Any]:

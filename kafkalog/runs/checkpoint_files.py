@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import ChangedSinceError
 from kafkalog.names import OFFSET_CHECKPOINTS
-from kafkalog.storage import Changes
+from kafkalog.storage import Changes, require_no_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +39,16 @@ def keep_checkpoints(
             kept.link(path, name)
     kept.sync_directory()
     around.sync_directory()
+
+
+def require_checkpoints(log_dir: str, backup: str) -> None:
+    """Raise `CorruptDataError` or `RefusedError` where `bring_checkpoints_back` could not go on."""
+    kept = os.path.join(backup, DIRECTORY)
+    require_no_link(kept)
+    for directory in (kept, log_dir):
+        for name in OFFSET_CHECKPOINTS:
+            require_no_link(os.path.join(directory, name))
+            _entries(os.path.join(directory, name))
 
 
 def bring_checkpoints_back(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.errors import ChangedSinceError, CorruptDataError, KafkaLogError
 from kafkalog.names import parse_directory_name
-from kafkalog.runs.checkpoint_files import bring_checkpoints_back
+from kafkalog.runs.checkpoint_files import bring_checkpoints_back, require_checkpoints
 from kafkalog.runs.clean_mark import bring_mark_back, has_mark
 from kafkalog.runs.journal import PartitionState, encoded, journal_path, read_journal
 from kafkalog.runs.lines import MARK_REMOVED, MARK_RESTORED
@@ -119,6 +119,8 @@ def undo(
         entries = _entries(journal)
         for entry in entries:
             require_unchanged(entry, journal)
+        if journal.log_dir is not None:
+            require_checkpoints(journal.log_dir, journal.backup)
         planned = Undo(
             path,
             journal.command,

@@ -150,6 +150,7 @@ class Changes:
 
         As Kafka writes checkpoints: under a temporary name first.
         """
+        self._require_plain(name)
         temporary = name + TEMPORARY_SUFFIX
         old = self.path(name)
         require_no_link(old)
@@ -306,14 +307,15 @@ class Changes:
             raise unwritable(error, self.directory) from error
         self._tell(StepKind.SYNC_DIRECTORY, self.directory)
 
+    def _require_plain(self, name: str) -> None:
+        if not is_plain(name):
+            raise RefusedError("This is no name of a file in the directory.", path=self.path(name))
+
     @contextmanager
     def _opened(self, *names: str) -> Iterator[int]:
         """Open the directory, for a step on these names in it."""
         for name in names:
-            if not is_plain(name):
-                raise RefusedError(
-                    "This is no name of a file in the directory.", path=self.path(name)
-                )
+            self._require_plain(name)
         with open_directory(self._real) as descriptor:
             yield descriptor
 
