@@ -42,7 +42,7 @@ OBJECT_TYPES = {
             "directory_id": (maybe(TEXT), "`directory.id` of `meta.properties`"),
             "clean_shutdown": (BOOL, "whether `.kafka_cleanshutdown` is there"),
             "partitions": (INT, "number of partition directories, in any state"),
-            "size": (INT, "bytes of all files (their lengths)"),
+            "size": (INT, "bytes of all files; of an index without preallocated room"),
             "checkpoints": ("object", ("name of each offset checkpoint and its number of entries, "
                             "null where the file is malformed")),
             "other_directories": ("array", "names of directories that are no partitions"),
@@ -58,7 +58,7 @@ OBJECT_TYPES = {
             "state": (TEXT, "`live`, `delete`, `future` or `stray`"),
             "topic_id": (maybe(TEXT), "id in `partition.metadata`"),
             "segment_count": (INT, "live segments"),
-            "size": (INT, "bytes of all files (their lengths)"),
+            "size": (INT, "bytes of all files; of an index without preallocated room"),
             "mtime_ms": (INT, "when its newest file was modified, milliseconds"),
             "log_start_offset": (maybe(INT), ("first readable offset: first segment or "
                                  "`log-start-offset-checkpoint`, the larger")),

@@ -113,12 +113,13 @@ def _log_dir_row(log_dir: LogDir) -> LogDirRow:
                 checkpoints[name] = None
                 defects.append(_defect(entry.path, error))
     sizes = (entry.size_bytes for entry in log_dir.files)
+    used = sum(_used_bytes(partition) for partition in log_dir.partitions)
     return LogDirRow(
         path=log_dir.path,
         meta=meta,
         clean_shutdown=log_dir.file(".kafka_cleanshutdown") is not None,
         partition_count=len(log_dir.partitions),
-        size_bytes=sum(sizes) + sum(partition.size_bytes for partition in log_dir.partitions),
+        size_bytes=sum(sizes) + used,
         checkpoints=checkpoints,
         others=log_dir.others,
         defects=tuple(defects),
@@ -160,7 +161,7 @@ def list_partitions(targets: Iterable[Target]) -> Iterator[PartitionRow]:
             state=partition.state,
             topic_id=topic_id,
             segment_count=len(partition.segments),
-            size_bytes=partition.size_bytes,
+            size_bytes=_used_bytes(partition),
             mtime_ms=max((entry.mtime_ms for entry in partition.files), default=0),
             log_start_offset=log.log_start_offset if partition.segments else None,
             log_end_offset=end,
@@ -168,6 +169,10 @@ def list_partitions(targets: Iterable[Target]) -> Iterator[PartitionRow]:
             cleaner_offset=log.checkpoint("cleaner-offset-checkpoint"),
             odd_files=odd,
         )
+
+
+def _used_bytes(partition: PartitionDir) -> int:
+    return sum(entry.used_bytes for entry in partition.files)
 
 
 def list_segments(targets: Iterable[Target]) -> Iterator[SegmentRow]:
@@ -178,7 +183,7 @@ def list_segments(targets: Iterable[Target]) -> Iterator[SegmentRow]:
             with suppress(KafkaLogError), OpenSegment(segment) as opened:
                 largest = opened.largest_timestamp(recovered=segment.is_active)[0]
             indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
-            sizes = [entry.size_bytes if entry else None for entry in indexes]
+            sizes = [entry.used_bytes if entry else None for entry in indexes]
             yield SegmentRow(
                 path=segment.log.path,
                 topic=partition.topic,

@@ -115,7 +115,7 @@ def lookup_offset(
     """
     search = _Search(log)
     answer = Lookup(query=offset, by_timestamp=False)
-    limit = last_fetchable_offset(log, isolation)
+    limit = log.fetch_bounds(isolation)[1]
     if not log.log_start_offset <= offset <= log.log_end_offset:
         reason = f"out of range: the log has {log.log_start_offset} to {log.log_end_offset - 1}"
         return search.finish(replace(answer, reason=reason))
@@ -212,21 +212,12 @@ def lookup_special(
         epoch = epochs[0].epoch if epochs and epochs[0].start_offset <= offset else None
         search.note("log-start-offset", None, f"the log starts at offset {offset}", None)
     else:
-        offset = last_fetchable_offset(log, isolation)
+        offset = log.fetch_bounds(isolation)[1]
         epoch = epochs[-1].epoch if epochs else None
         search.note("log-end-offset", None, f"the readable log ends at offset {offset}", None)
     return search.finish(
         replace(answer, found=True, offset=offset, timestamp=-1, leader_epoch=epoch)
     )
-
-
-def last_fetchable_offset(log: UnifiedLog, isolation: Isolation) -> int:
-    """The end of what is readable, exclusive: high watermark, last stable offset or log end."""
-    if isolation == Isolation.READ_COMMITTED:
-        return log.last_stable_offset
-    if isolation == Isolation.READ_UNCOMMITTED:
-        return log.high_watermark
-    return log.log_end_offset
 
 
 def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
@@ -300,7 +291,7 @@ def _record_answer(answer: Lookup, opened: OpenSegment, record: Record) -> Looku
 
 def _below(log: UnifiedLog, answer: Lookup, isolation: Isolation) -> Lookup:
     """The answer, or nothing where it is not below the last offset that may be read."""
-    limit = last_fetchable_offset(log, isolation)
+    limit = log.fetch_bounds(isolation)[1]
     if answer.offset is None or answer.offset < limit:
         return answer
     reason = (

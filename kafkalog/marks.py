@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.unified_log import HIGH_WATERMARKS, LOG_STARTS, UnifiedLog
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
-
-END: Final = "end"
-"""Stands for the log end as a high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,44 +44,37 @@ class Marks:
     ) -> None:
         self._given_watermark = high_watermark
         self._given_start = log_start_offset
-        self._given_end = log_end_offset
-        self.log = UnifiedLog(partition)
+        self.log = UnifiedLog(
+            partition,
+            high_watermark=high_watermark,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+        )
 
-    @cached_property
+    @property
     def log_end_offset(self) -> int:
-        """Offset the next record would get, from the log."""
-        return self.log.log_end_offset if self._given_end is None else self._given_end
+        """Offset the next record would get."""
+        return self.log.log_end_offset
 
     @cached_property
     def log_start_offset(self) -> Mark:
-        """First readable offset: given, or checkpoint and first segment, the larger."""
-        name = "log start offset"
-        first = self.log.segments[0].base_offset if self.log.segments else 0
+        """First readable offset."""
+        value, source = self.log.log_start_offset, "first segment"
         if self._given_start is not None:
-            return Mark(name, max(first, self._given_start), "--log-start-offset")
-        noted = self._checkpoint("log-start-offset-checkpoint")
-        if noted is None or noted <= first:
-            return Mark(name, first, "first segment")
-        return Mark(name, noted, "log-start-offset-checkpoint")
+            source = "--log-start-offset"
+        elif value != self.log.first_offset:
+            source = LOG_STARTS
+        return Mark("log start offset", value, source)
 
     @cached_property
     def high_watermark(self) -> Mark:
-        """Up to where the log is replicated, within the log as a broker keeps it.
-
-        Without a checkpoint the log end, as in a broker that is the only replica.
-        """
-        name = "high watermark"
-        if self._given_watermark == END:
-            return Mark(name, self.log_end_offset, "--high-watermark")
+        """Up to where the log is replicated."""
+        source = HIGH_WATERMARKS
         if self._given_watermark is not None:
-            return Mark(name, self._bounded(self._given_watermark), "--high-watermark")
-        noted = self._checkpoint("replication-offset-checkpoint")
-        if noted is None:
-            return Mark(name, self.log_end_offset, "log end: no checkpoint")
-        return Mark(name, self._bounded(noted), "replication-offset-checkpoint")
-
-    def _bounded(self, offset: int) -> int:
-        return max(self.log_start_offset.value or 0, min(offset, self.log_end_offset))
+            source = "--high-watermark"
+        elif self.log.checkpoint(HIGH_WATERMARKS) is None:
+            source = "log end: no checkpoint"
+        return Mark("high watermark", self.log.high_watermark, source)
 
     @cached_property
     def recovery_point(self) -> Mark:
@@ -103,8 +93,9 @@ class Marks:
         Cost:
             Reads the headers behind the newest producer snapshot.
         """
-        log = UnifiedLog(self.log.partition, high_watermark=self.high_watermark.value)
-        return Mark("last stable offset", log.last_stable_offset, "open transactions in the log")
+        return Mark(
+            "last stable offset", self.log.last_stable_offset, "open transactions in the log"
+        )
 
     def _noted(self, name: str, file: str) -> Mark:
         return Mark(name, self._checkpoint(file), file)

@@ -16,7 +16,7 @@ from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import align, scan_batches
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, one_log, open_path
-from kafkalog.model import AbortedTransaction, Batch, Defect, Record
+from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, Record
 from kafkalog.names import FileKind, FileState
 from kafkalog.records import decode_records, resolve_batch
 from kafkalog.segment import OpenSegment
@@ -51,7 +51,8 @@ class Selection:
         control: control batches only.
         data: no control batches; messages of magic 0 and 1 are data.
         sound: no records of batches with a wrong checksum, whose defects are told all the same.
-        read_committed: what a read_committed consumer is given, up to the last stable offset.
+        read_committed: what a read_committed consumer is given, from the log start offset up to
+            the last stable offset, which is never above the high watermark.
     """
 
     from_offset: int | None = None
@@ -178,7 +179,7 @@ class ReadPlan:
 
     Attributes:
         segments: those that can hold wanted offsets, in order.
-        selection: what is wanted; with `read_committed` up to the last stable offset.
+        selection: what is wanted; with `read_committed` within the bounds of such a consumer.
         aborted: the aborted transactions by producer, empty without `read_committed`.
     """
 
@@ -217,9 +218,12 @@ def plan_reading(
         return ReadPlan((), selection, {})
     aborted: dict[int, list[AbortedTransaction]] = {}
     if selection.read_committed:
-        stable = log.last_stable_offset
-        end = stable if selection.to_offset is None else min(stable, selection.to_offset)
-        selection = replace(selection, to_offset=end)
+        start, end = log.fetch_bounds(Isolation.READ_COMMITTED)
+        if selection.from_offset is not None:
+            start = max(start, selection.from_offset)
+        if selection.to_offset is not None:
+            end = min(end, selection.to_offset)
+        selection = replace(selection, from_offset=start, to_offset=end)
         for transaction in log.aborted_transactions():
             aborted.setdefault(transaction.producer_id, []).append(transaction)
     wanted = tuple(segment for segment in segments if not _skips(segment, selection))

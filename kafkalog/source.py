@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 WINDOW_SIZE_MIN = 4096
 WINDOW_SIZE_MAX = 1 << 20
+BLOCK_SIZE = 512  # of st_blocks, whatever the file system
 _PAGE_SIZE = 4096
-_BLOCK_SIZE = 1 << 18  # what is asked for at once where the page cache is left as it was
+_READ_SIZE = 1 << 18  # what is asked for at once where the page cache is left as it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class Source:
             self.close()
             raise
         self.size_bytes = status.st_size
-        self.stored_bytes = status.st_blocks * 512  # less than the size where there are holes
+        self.stored_bytes = status.st_blocks * BLOCK_SIZE  # less with holes
         self.mtime_ms = status.st_mtime_ns // 1_000_000
         if self._manner.leaves_cache:
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
@@ -199,7 +200,7 @@ class Source:
 
     def _read_block(self, position: int, buffer: memoryview) -> int:
         """Some bytes, of one block; pages that were not in the page cache are given back."""
-        buffer = buffer[: _BLOCK_SIZE - position % _BLOCK_SIZE]
+        buffer = buffer[: _READ_SIZE - position % _READ_SIZE]
         try:
             count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
         except OSError as error:

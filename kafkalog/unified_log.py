@@ -9,14 +9,14 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog import places
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import open_partition
-from kafkalog.model import Batch
+from kafkalog.model import Batch, Isolation
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileKind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.records import decode_records
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.model import AbortedTransaction, EpochEntry
 
-CONTROL_TYPE_COMMIT = 1
+END: Final = "end"
+"""Stands for the log end as a high watermark."""
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,10 @@ class UnifiedLog:
 
     Args:
         partition: the directory, or its path.
-        high_watermark: offset up to which the log is replicated, exclusive; None: the log end.
+        high_watermark: offset up to which the log is replicated, exclusive, or `end` for the log
+            end; None: from the checkpoint.
         log_start_offset: first readable offset; None: from the checkpoint and the first segment.
+        log_end_offset: where the log ends, where the caller knows.
         use_index: whether offset indexes may be used.
     """
 
@@ -56,14 +61,16 @@ class UnifiedLog:
         self,
         partition: PartitionDir | str,
         *,
-        high_watermark: int | None = None,
+        high_watermark: int | Literal["end"] | None = None,
         log_start_offset: int | None = None,
+        log_end_offset: int | None = None,
         use_index: bool = True,
     ) -> None:
         self.partition = open_partition(partition) if isinstance(partition, str) else partition
         self.use_index = use_index
         self._high_watermark = high_watermark
         self._log_start_offset = log_start_offset
+        self._log_end_offset = log_end_offset
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -95,34 +102,61 @@ class UnifiedLog:
         """Whether the broker shut down cleanly: its mark is in the log directory."""
         return places.exists(os.path.join(self._log_dir, ".kafka_cleanshutdown"))
 
+    @property
+    def first_offset(self) -> int:
+        """Base offset of the first segment, 0 without segments."""
+        return self.segments[0].base_offset if self.segments else 0
+
     @cached_property
     def log_start_offset(self) -> int:
-        """First readable offset: the given one, else checkpoint or first segment, the larger."""
-        if self._log_start_offset is not None:
-            return self._log_start_offset
-        first = self.segments[0].base_offset if self.segments else 0
-        return max(first, self.checkpoint("log-start-offset-checkpoint") or 0)
+        """First readable offset: given, else the checkpoint's; never below the first segment."""
+        noted = self._log_start_offset
+        if noted is None:
+            noted = self.checkpoint(LOG_STARTS) or 0
+        return max(self.first_offset, noted)
 
     @cached_property
     def log_end_offset(self) -> int:
-        """Offset the next record would get, read from the active segment."""
+        """Offset the next record would get: given, or read from the active segment."""
+        if self._log_end_offset is not None:
+            return self._log_end_offset
         if not self.segments:
             return self.log_start_offset
         with self.open_segment(self.segments[-1]) as active:
             return active.next_offset()
 
-    @property
+    @cached_property
     def high_watermark(self) -> int:
-        """The given one; else the log end, as in a broker that is the only replica."""
-        if self._high_watermark is None:
+        """End of what is replicated: given, else the checkpoint's, never outside the log.
+
+        Without an entry in the checkpoint the log end, as in a broker that is the only replica. A
+        broker begins with the checkpoint's, too, and writes that every 5 seconds.
+        """
+        noted = self._high_watermark
+        if noted is None:
+            noted = self.checkpoint(HIGH_WATERMARKS)
+        if noted is None or noted == END:
             return self.log_end_offset
-        return min(self._high_watermark, self.log_end_offset)
+        return max(self.log_start_offset, min(noted, self.log_end_offset))
 
     @cached_property
     def last_stable_offset(self) -> int:
         """End of what a read_committed consumer sees: high watermark or first open transaction."""
         firsts = (transaction.first_offset for transaction in self.open_transactions())
         return min(firsts, default=self.high_watermark)
+
+    def fetch_bounds(self, isolation: Isolation) -> tuple[int, int]:
+        """Offsets that consumers of an isolation level are given: the first, and the end.
+
+        The one rule of all readers: from the log start offset up to the high watermark, to the
+        last stable offset for read_committed, to the log end for whoever reads the log itself.
+        """
+        end = {
+            Isolation.READ_COMMITTED: lambda: self.last_stable_offset,
+            Isolation.READ_UNCOMMITTED: lambda: self.high_watermark,
+            Isolation.LOG: lambda: self.log_end_offset,
+        }[isolation]()
+        return self.log_start_offset, end
 
     @cached_property
     def leader_epochs(self) -> tuple[EpochEntry, ...]:

@@ -20,6 +20,7 @@ from kafkalog.runs.requirements import (
 from kafkalog.storage import LogDirLock
 from kafkalog_cli.render.configs import tell_metadata
 from kafkalog_cli.render.diagnostics import show_note
+from kafkalog_cli.standard_streams import put_work_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +85,7 @@ def maintenance(
         require_own_checkpoints(log_dir)
     run = None
     if in_place:
+        put_work_first()
         require_no_backup(target)
         run = Run(log_dir, command=command, arguments=sys.argv[1:], backup=backup)
     reading = nullcontext() if run is not None or log_dir is None else LogDirLock(log_dir)

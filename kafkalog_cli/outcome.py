@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import KafkaLogError, LimitExceededError
+from kafkalog.errors import NOTHING_TO_DO, PARTLY_DONE, KafkaLogError, LimitExceededError
 from kafkalog.model import Defect, Severity
 from kafkalog_cli.render.diagnostics import show_defect, show_error
 
@@ -57,6 +57,19 @@ class Outcome:
         """Remember status 1 where something counts as a failure."""
         if failing:
             self.status = max(self.status, 1)
+
+    def of_work(self, *, has_changed: bool, is_concerned: bool) -> int:
+        """Return the exit status of a command that writes or audits.
+
+        Args:
+            has_changed: whether something was changed or written.
+            is_concerned: whether there was something to do, done or not.
+        """
+        if self.errors and has_changed:
+            return max(self.status, PARTLY_DONE)
+        if not self.status and not is_concerned:
+            return NOTHING_TO_DO
+        return self.status
 
     def defect(self, defect: Defect) -> None:
         """Report a defect on stderr."""

@@ -13,7 +13,7 @@ from kafkalog.audit.model import Bounds
 from kafkalog.audit.stale import find_stale
 from kafkalog.columnar import rule
 from kafkalog.errors import UsageError
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +85,7 @@ def audit_compaction(
         offset, 30 to 60 bytes each, a bit a record, and some 10 MB. Where something is suspicious
         the reference looks again: some 200 bytes a key, and one batch.
     """
-    log = UnifiedLog(partition)
+    log = UnifiedLog(partition, high_watermark=END)
     source = "--cleaner-offset"
     if cleaner_offset is None:
         source = _CLEANER_OFFSETS
@@ -107,7 +107,7 @@ def audit_compaction(
         cleaner_offset = log.log_start_offset
     first = max(log.log_start_offset, first_dirty_offset or 0)
     bounds = Bounds(first, cleaner_offset, now_ms, producer_expiration_ms)
-    before = UnifiedLog(original) if original is not None else None
+    before = UnifiedLog(original, high_watermark=END) if original is not None else None
     keys = _proved_keys(log, before, bounds)
     if keys is not None:
         return Audit(partition, original, bounds, source, keys, ())

@@ -27,6 +27,7 @@ REFERENCES: Final = (
                      "directory in the place of a file."),
     Reference("leftover-file", _N, "A file of a deletion or a cleaning that was not finished.",
               "Removed or finished at the next start.",
+              "`kafkalog recover` shows what becomes of it.",
               arises="The broker stopped before it had deleted the file, or while it cleaned "
                      "or split a segment."),
     Reference("directory-unknown", _W, "A directory among the partitions whose name is none of "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formats.constants import INT32_MAX
+from kafkalog.model import wrap_int64
 from kafkalog.roll.model import RollCondition, RollSettings, SimulatedSegment
 
 if TYPE_CHECKING:
@@ -111,9 +112,11 @@ class Replay:
         condition = self._why_roll(batches, size, now_ms)
         if condition is not None:
             first, last = batches[0], batches[-1]
-            expected = first.base_offset if first.magic >= 2 else last.last_offset - INT32_MAX
+            expected = first.base_offset
+            if first.magic < 2:
+                expected = wrap_int64(last.last_offset - INT32_MAX)
             before = self._active.base_offset
-            self._roll(condition, max(self._active.last_offset + 1, expected), now_ms)
+            self._roll(condition, max(wrap_int64(self._active.last_offset + 1), expected), now_ms)
             if self._active.base_offset == before:
                 condition = None
         for batch in batches:
@@ -131,7 +134,7 @@ class Replay:
     def roll(self, now_ms: int | None = None) -> None:
         """A roll that no append asked for; an empty segment stays."""
         if self._active.size_bytes:
-            self._roll(None, self._active.last_offset + 1, now_ms)
+            self._roll(None, wrap_int64(self._active.last_offset + 1), now_ms)
 
     def _why_roll(
         self, batches: Sequence[Batch], size: int, now_ms: int | None
@@ -155,13 +158,16 @@ class Replay:
         return None
 
     def _waited(self, timestamp: int, now_ms: int | None) -> int | None:
-        """How long the segment has been there: by timestamps, else by the clock where known."""
+        """Return how long the segment has been there, by timestamps, else by a known clock.
+
+        Differences wrap as Java's do: a timestamp far below the first one rolls the segment.
+        """
         active = self._active
         if active.first_timestamp is not None and active.first_timestamp >= 0:
-            return timestamp - active.first_timestamp
+            return wrap_int64(timestamp - active.first_timestamp)
         if now_ms is None or active.created_ms is None:
             return None
-        return now_ms - active.created_ms
+        return wrap_int64(now_ms - active.created_ms)
 
     def _roll(self, condition: RollCondition | None, base_offset: int, now_ms: int | None) -> None:
         self._active.index_time()

@@ -14,7 +14,7 @@ from kafkalog.runs.listing import FileStatus, Listing
 from kafkalog.runs.offsets import PartitionOffsets
 from kafkalog.runs.requirements import require_own_checkpoints
 from kafkalog.runs.restore import require_unchanged, restore
-from kafkalog.storage import Changes, LogDirLock, StepKind
+from kafkalog.storage import Changes, ChangeWatch, LogDirLock, StepKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,7 +63,7 @@ class Run:
     ) -> None:
         self.log_dir = log_dir
         self.restored: tuple[str, ...] = ()
-        self._observe = observe
+        self._observe = ChangeWatch(observe)
         self._held = ExitStack()
         self._backup = (
             Backup(backup, command, log_dir, arguments, observe) if backup is not None else None
@@ -82,6 +82,11 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self._held.close()
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything in the log directory is not as it was when the run began."""
+        return self._observe.has_changed
 
     def is_done(self, partition: PartitionDir) -> bool:
         """Whether an earlier run with this backup has finished the partition: it is to be left."""

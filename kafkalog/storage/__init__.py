@@ -6,6 +6,7 @@ What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What mak
 """
 
 from kafkalog.storage.appended import AppendedFile
+<<<<<<< HEAD
 from kafkalog.storage.changes import (
     TEMPORARY_SUFFIX,
     Changes,
@@ -13,9 +14,13 @@ from kafkalog.storage.changes import (
     StepKind,
     require_no_link,
 )
+=======
+from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, ChangeWatch, Step, StepKind
+>>>>>>> main
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
+    final_path,
     free_space,
     require_outside,
     require_space,
@@ -34,6 +39,7 @@ __all__ = [
     "TEMPORARY_SUFFIX",
     "AppendedFile",
     "Attempt",
+    "ChangeWatch",
     "Changes",
     "FileTree",
     "LogDirLock",
@@ -42,6 +48,7 @@ __all__ = [
     "StagingDirectory",
     "Step",
     "StepKind",
+    "final_path",
     "free_space",
     "require_no_link",
     "require_outside",

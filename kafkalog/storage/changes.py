@@ -68,6 +68,35 @@ class Step:
     new_path: str | None = None
 
 
+class ChangeWatch:
+    """Watches steps for the first one after which a directory is not as it was.
+
+    A new file that is removed again, as where a step failed, is no change.
+
+    Args:
+        observe: called with each step, too.
+
+    Attributes:
+        has_changed: whether there was such a step.
+    """
+
+    def __init__(self, observe: Callable[[Step], None] | None = None) -> None:
+        self.has_changed = False
+        self._observe = observe
+        self._new: set[str] = set()
+
+    def __call__(self, step: Step) -> None:
+        """Take note of a step."""
+        if step.kind in (StepKind.CREATE, StepKind.MAKE_DIRECTORY):
+            self._new.add(step.path)
+        elif step.kind in (StepKind.REMOVE, StepKind.REMOVE_DIRECTORY) and step.path in self._new:
+            self._new.discard(step.path)
+        elif step.kind not in (StepKind.SYNC, StepKind.SYNC_DIRECTORY):
+            self.has_changed = True
+        if self._observe is not None:
+            self._observe(step)
+
+
 class Changes:
     """Changes to the files of one directory; each method does what it says at once.
 

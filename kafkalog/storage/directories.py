@@ -22,6 +22,11 @@ BUILDING_SUFFIX: Final = ".kafkalog-partial"
 """Ends the name of a directory that is still being written, or that a killed run left."""
 
 
+def final_path(path: str) -> str:
+    """Return what a path below a `NewDirectory` will be called when the directory has its name."""
+    return path.replace(f"{BUILDING_SUFFIX}/", "/").removesuffix(BUILDING_SUFFIX)
+
+
 class NewDirectory:
     """A directory of files that appears whole, or not at all; use it as a context manager.
 

@@ -168,7 +168,7 @@ class _LogSplits:
         if request.table == TableName.RECORDS and request.isolation != Isolation.LOG:
             start = _larger(start, self._log.log_start_offset)
             if self._committed:
-                end = _smaller(end, self._log.last_stable_offset)
+                end = _smaller(end, self._log.fetch_bounds(request.isolation)[1])
         self._selection = Selection(
             from_offset=start, to_offset=end, from_time=bounds.from_time, to_time=bounds.to_time
         )

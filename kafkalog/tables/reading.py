@@ -250,7 +250,7 @@ def _transactions(split: Split) -> Iterator[Any]:
 def _segments(split: Split) -> Iterator[Any]:
     for segment in open_partition(split.path).segments:
         sizes = {
-            name: None if entry is None else entry.size_bytes
+            name: None if entry is None else entry.used_bytes
             for name, entry in (
                 ("offset_index_size", segment.offset_index),
                 ("time_index_size", segment.time_index),

@@ -107,7 +107,7 @@ class Tail:
 
     def _end_of(self, log: UnifiedLog) -> int:
         if self._request.isolation == Isolation.READ_COMMITTED:
-            return log.last_stable_offset
+            return log.fetch_bounds(self._request.isolation)[1]
         return log.log_end_offset
 
 

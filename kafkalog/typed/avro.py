@@ -11,7 +11,9 @@ from typing import Any, Final
 import fastavro
 import pyarrow as pa
 
+from formats.constants import INT32_MAX
 from kafkalog.errors import UsageError
+from kafkalog.typed.model import SchemaSize, brief
 
 _PRIMITIVES: Final = {
     "boolean": pa.bool_(),
@@ -22,6 +24,7 @@ _PRIMITIVES: Final = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
+_FIXED_SIZE_MAX: Final = 1024  # an array of fixed width has room for its nulls, too
 _LOGICAL: Final = {
     ("int", "date"): pa.date32(),
     ("int", "time-millis"): pa.time32("ms"),
@@ -53,8 +56,8 @@ class AvroDecoder:
             self._schema = fastavro.parse_schema(json.loads(schema))
             tree = fastavro.schema.expand_schema(json.loads(schema))
         except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
-            raise UsageError(f"This is no schema of Avro: {error}.") from error
-        self.type = _type(tree, "#")
+            raise UsageError(f"This is no schema of Avro: {brief(error)}.") from error
+        self.type = _type(tree, "#", SchemaSize())
 
     def decode(self, data: bytes) -> Any:
         """The value."""
@@ -77,41 +80,48 @@ def _plain(value: Any) -> Any:
     return str(value) if type(value).__name__ == "UUID" else value
 
 
-def _type(node: Any, place: str) -> Any:
+def _type(node: Any, place: str, size: SchemaSize) -> Any:
+    with size.inside(place):
+        return _column_type(node, place, size)
+
+
+def _column_type(node: Any, place: str, size: SchemaSize) -> Any:
     if isinstance(node, list):
         wanted = [one for one in node if one not in ("null", {"type": "null"})]
         if len(wanted) != 1:
             raise _unknown(place, "a union of several types")
-        return _type(wanted[0], place)
+        return _type(wanted[0], place, size)
     if isinstance(node, str):
         node = {"type": node}
     kind = node["type"]
     if not isinstance(kind, str):
-        return _type(kind, place)
+        return _type(kind, place, size)
+    if kind == "fixed" and not 0 < node["size"] <= INT32_MAX:
+        raise _unknown(place, f"a fixed of {node['size']} bytes")
     if kind in ("bytes", "fixed") and node.get("logicalType") == "decimal":
         return pa.decimal128(node["precision"], node.get("scale", 0))
     if kind in _PRIMITIVES:
         return _LOGICAL.get((kind, node.get("logicalType", "")), _PRIMITIVES[kind])
     if kind == "fixed":
-        return pa.binary(node["size"])
+        return pa.binary(node["size"]) if node["size"] <= _FIXED_SIZE_MAX else pa.binary()
     if kind == "enum":
         return pa.string()
     if kind in ("record", "error") and node["fields"]:
-        fields = [(one["name"], _type(one["type"], f"{place}/{one['name']}"))
+        fields = [(one["name"], _type(one["type"], f"{place}/{one['name']}", size))
                   for one in node["fields"]]  # fmt: skip
         return pa.struct(fields)
     if kind == "array":
         # Items without bytes could be any number: a few bytes would never end.
-        return pa.list_(_type(_with_bytes(node["items"], place), f"{place}/items"))
+        return pa.list_(_type(_with_bytes(node["items"], place), f"{place}/items", size))
     if kind == "map":
-        return pa.map_(pa.string(), _type(node["values"], f"{place}/values"))
-    raise _unknown(place, f"{kind!r}")
+        return pa.map_(pa.string(), _type(node["values"], f"{place}/values", size))
+    raise _unknown(place, f"{kind!r:.60}")
 
 
 def _with_bytes(items: Any, place: str) -> Any:
     """Items of an array; raises where they can be without a byte."""
     kind = items["type"] if isinstance(items, dict) else items
-    if kind == "null" or (kind == "fixed" and not items["size"]):
+    if kind == "null":
         raise _unknown(place, "an array of nothing")
     return items
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkalog.typed.model import Decoder, TypedColumn
 
-# So many rows are Python's objects at a time.
+# How many rows are Python objects at a time, and how many bytes of them.
 _ROWS_AT_ONCE: Final = 4096
+_SIZE_AT_ONCE: Final = 4 << 20
+VALUE_SIZE_MAX: Final = 16 << 20
+"""Larger values are not decoded: a byte can become an object of Python."""
 # A value that Arrow cannot hold: a number that is too large, a text that is no Unicode.
 _UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
@@ -18,19 +24,21 @@ _UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, int]:
     """The typed column, and how many values of it are null because they do not decode.
 
+    Values of more than `VALUE_SIZE_MAX` bytes are not decoded.
+
     Args:
         column: what it is.
         decoder: what `column.decoder` gave.
         data: a `pyarrow.BinaryArray`.
     """
     parts, failures = [], 0
-    for start in range(0, len(data), _ROWS_AT_ONCE):
+    for start, end in _slices(data):
         values: list[Any] = []
-        for one in data.slice(start, _ROWS_AT_ONCE).to_pylist():
+        for one in data.slice(start, end - start):
             value = None
-            if one is not None:
+            if one.is_valid:
                 try:
-                    value = decoder.decode(column.unframed(one))
+                    value = decoder.decode(column.unframed(_small(one)))
                 except ValueError:
                     failures += 1
             values.append(value)
@@ -43,6 +51,25 @@ def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any,
     if not parts:
         return pa.array([], decoder.type), 0
     return pa.concat_arrays(parts), failures
+
+
+def _slices(data: Any) -> Iterator[tuple[int, int]]:
+    """Cut a column into ranges of rows, by count and by bytes."""
+    sizes = pc.fill_null(pc.binary_length(data), 0).cast(pa.int64())
+    ends = sizes.to_numpy(zero_copy_only=False).cumsum()
+    start = before = 0
+    while start < len(data):
+        end = int(ends.searchsorted(before + _SIZE_AT_ONCE)) + 1
+        end = min(end, start + _ROWS_AT_ONCE, len(data))
+        yield start, end
+        start, before = end, int(ends[end - 1])
+
+
+def _small(value: Any) -> bytes:
+    if value.as_buffer().size > VALUE_SIZE_MAX:
+        raise ValueError("too large")
+    data: bytes = value.as_py()
+    return data
 
 
 def _one_by_one(values: list[Any], kind: Any) -> tuple[Any, int]:

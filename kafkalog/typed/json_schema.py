@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
+from kafkalog.typed.model import SchemaSize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ class JsonDecoder:
             tree = json.loads(schema)
         except ValueError as error:
             raise UsageError(f"The schema is no JSON: {error}.") from error
-        self.type, self._convert = _node(tree, "#")
+        self.type, self._convert = _node(tree, "#", SchemaSize())
 
     def decode(self, data: bytes) -> Any:
         """The value."""
@@ -48,32 +49,35 @@ def _refuse(text: str) -> Any:
     raise ValueError(f"{text} is no JSON")
 
 
-def _node(node: Any, place: str) -> tuple[Any, Callable[[Any], Any]]:
+def _node(node: Any, place: str, size: SchemaSize) -> tuple[Any, Callable[[Any], Any]]:
     """The Arrow type of a schema, and what checks a value and makes it one of that type."""
     if not isinstance(node, dict) or any(name in node for name in _NOT_TYPES):
         raise _unknown(node, place)
     kinds = node.get("type")
-    if kinds is None and all(isinstance(one, str) for one in node.get("enum", [0])):
+    enum = node.get("enum")
+    if kinds is None and isinstance(enum, list) and all(isinstance(one, str) for one in enum):
         kinds = "string"
     names = [kinds] if isinstance(kinds, str) else kinds
-    if not isinstance(names, list):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise _unknown(node, place)
     wanted = [name for name in names if name != "null"]
     if len(wanted) != 1:
         raise _unknown(node, place)
-    kind, convert = _typed(wanted[0], node, place)
+    with size.inside(place):
+        kind, convert = _typed(wanted[0], node, place, size)
     return kind, lambda value: None if value is None else convert(value)
 
 
-def _typed(name: Any, node: Any, place: str) -> tuple[Any, Callable[[Any], Any]]:
+def _typed(name: str, node: Any, place: str, size: SchemaSize) -> tuple[Any, Callable[[Any], Any]]:
     if name in _SCALARS:
         return _SCALARS[name]
     if name == "array" and "items" in node:
-        item, convert = _node(node["items"], f"{place}/items")
+        item, convert = _node(node["items"], f"{place}/items", size)
         return pa.list_(item), lambda value: [convert(one) for one in _of(list, value)]
-    if name == "object" and node.get("properties"):
+    properties = node.get("properties")
+    if name == "object" and properties and isinstance(properties, dict):
         fields = {
-            key: _node(one, f"{place}/properties/{key}") for key, one in node["properties"].items()
+            key: _node(one, f"{place}/properties/{key}", size) for key, one in properties.items()
         }
         kind = pa.struct([pa.field(key, one) for key, (one, _) in fields.items()])
 
@@ -83,7 +87,7 @@ def _typed(name: Any, node: Any, place: str) -> tuple[Any, Callable[[Any], Any]]
 
         return kind, struct
     if name == "object" and isinstance(node.get("additionalProperties"), dict):
-        item, convert = _node(node["additionalProperties"], f"{place}/additionalProperties")
+        item, convert = _node(node["additionalProperties"], f"{place}/additionalProperties", size)
         return pa.map_(pa.string(), item), lambda value: [
             (key, convert(one)) for key, one in _of(dict, value).items()
         ]

@@ -8,6 +8,7 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 from kafkalog.errors import UsageError
+from kafkalog.typed.model import SchemaSize, brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,12 +60,12 @@ class ProtobufDecoder:
             raise UsageError(f"The descriptor set has no message {name!r}.") from error
         except (message.DecodeError, TypeError) as error:
             raise UsageError(
-                f"This is no descriptor set: {error}.",
+                f"This is no descriptor set: {brief(error)}.",
                 hint="protoc --include_imports -o FILE NAME.proto",
             ) from error
         self._class = message_factory.GetMessageClass(descriptor)
         self._indexes = _indexes_of(descriptor) if has_indexes else None
-        self.type, self._convert = _message(descriptor, ())
+        self.type, self._convert = _message(descriptor, (), SchemaSize())
 
     def decode(self, data: bytes) -> Any:
         """The message as a dictionary."""
@@ -76,12 +77,17 @@ class ProtobufDecoder:
             raise ValueError(str(error)) from error
 
 
-def _message(descriptor: Any, around: tuple[str, ...]) -> tuple[Any, Callable[[Any], Any]]:
+def _message(
+    descriptor: Any, around: tuple[str, ...], size: SchemaSize
+) -> tuple[Any, Callable[[Any], Any]]:
     if descriptor.full_name in around or not descriptor.fields:
         what = "is empty" if not descriptor.fields else "contains itself"
         raise UsageError(f"The message {descriptor.full_name} {what}: no column can hold it.")
     inside = (*around, descriptor.full_name)
-    fields = {field.name: (field, *_field(field, inside)) for field in descriptor.fields}
+    fields = {}
+    for field in descriptor.fields:
+        with size.inside(field.full_name):
+            fields[field.name] = (field, *_field(field, inside, size))
     kind = pa.struct([pa.field(name, one) for name, (_, one, _) in fields.items()])
 
     def convert(found: Any) -> Any:
@@ -95,24 +101,28 @@ def _message(descriptor: Any, around: tuple[str, ...]) -> tuple[Any, Callable[[A
     return kind, convert
 
 
-def _field(field: Any, around: tuple[str, ...]) -> tuple[Any, Callable[[Any], Any]]:
+def _field(
+    field: Any, around: tuple[str, ...], size: SchemaSize
+) -> tuple[Any, Callable[[Any], Any]]:
     inner = field.message_type
     if inner is not None and inner.GetOptions().map_entry:
         keys, values = inner.fields_by_name["key"], inner.fields_by_name["value"]
-        key, _ = _single(keys, around)
-        value, convert = _single(values, around)
+        key, _ = _single(keys, around, size)
+        value, convert = _single(values, around, size)
         return pa.map_(key, value), lambda found: [
             (name, convert(found[name])) for name in sorted(found)
         ]
-    kind, convert = _single(field, around)
+    kind, convert = _single(field, around, size)
     if field.is_repeated:
         return pa.list_(kind), lambda found: [convert(one) for one in found]
     return kind, convert
 
 
-def _single(field: Any, around: tuple[str, ...]) -> tuple[Any, Callable[[Any], Any]]:
+def _single(
+    field: Any, around: tuple[str, ...], size: SchemaSize
+) -> tuple[Any, Callable[[Any], Any]]:
     if field.message_type is not None:
-        return _message(field.message_type, around)
+        return _message(field.message_type, around, size)
     if field.enum_type is not None:
         names = {one.number: one.name for one in field.enum_type.values}
         return pa.string(), lambda number: names.get(number, str(number))

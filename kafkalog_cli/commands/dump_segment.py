@@ -136,12 +136,13 @@ def dump_segment(
     from kafkalog_cli.render.dump import Dump, DumpStyle
 
     _require_pair(form, to)
+    zone = parse_zone("UTC" if utc else tz)
     name, _, value = (header or "").partition("=")
     selection = Selection(
         from_offset=from_offset,
         to_offset=to_offset,
-        from_time=None if from_time is None else parse_time(from_time, now),
-        to_time=None if to_time is None else parse_time(to_time, now),
+        from_time=None if from_time is None else parse_time(from_time, now, zone),
+        to_time=None if to_time is None else parse_time(to_time, now, zone),
         from_position=from_position,
         limit=limit,
         max_bytes=None if max_bytes is None else parse_size(max_bytes),
@@ -161,7 +162,7 @@ def dump_segment(
         form=form,
         records=records,
         bytes_form=bytes_form,
-        zone=parse_zone("UTC" if utc else tz),
+        zone=zone,
         exact=exact,
         decode=decode == Decode.AUTO,
         progress=not quiet,

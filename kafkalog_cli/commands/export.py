@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from kafkalog.errors import NotFoundError, UnreadableError, UsageError
+from kafkalog.errors import NotAKafkaFileError, UsageError
 from kafkalog.export.model import BytesForm, Codec, FileFormat, TableFormat
 from kafkalog.tables.model import Replicas, TableName
 from kafkalog.typed import Framing, TypedColumn, TypedForm
@@ -39,6 +39,8 @@ from kafkalog_cli.render.writer import Format
 
 if TYPE_CHECKING:
     from kafkalog.export import ExportRequest, ExportSummary
+
+_SCHEMA_SIZE_MAX: Final = 16 << 20
 
 
 def export(
@@ -164,6 +166,7 @@ def export(
     from kafkalog.export.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
+    from kafkalog_cli.standard_streams import put_work_first
 
     rule.require_arrow()
     if replicas is None:
@@ -194,6 +197,7 @@ def export(
         table_format,
     )
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
+    put_work_first()
     return _tell(_run(asked, to, choice, fail_fast=fail_fast), form, exact=exact)
 
 
@@ -223,13 +227,15 @@ def _typed(
 
 
 def _contents(path: str) -> bytes:
+    """Read a schema file: regular and small, as `/dev/zero` is not."""
+    from kafkalog.source import read_file
+
     try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError as error:
-        raise NotFoundError("There is no such file.", path=path) from error
-    except OSError as error:
-        raise UnreadableError(f"{error.strerror}.", path=path) from error
+        return read_file(path, size_max=_SCHEMA_SIZE_MAX)
+    except NotAKafkaFileError as error:
+        raise UsageError(
+            "A schema is a regular file of at most 16 MiB; this is not.", path=path
+        ) from error
 
 
 def _run(asked: ExportRequest, to: str, choice: EngineChoice, *, fail_fast: bool) -> ExportSummary:
@@ -256,4 +262,5 @@ def _tell(summary: ExportSummary, form: Format, *, exact: bool) -> int:
         outcome.fail_if(part.defect_count > 0)
         for defect in part.defects:
             outcome.count(defect)
-    return outcome.status
+    is_new = not summary.was_complete
+    return outcome.of_work(has_changed=is_new, is_concerned=is_new)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -59,9 +59,10 @@ def lookup_offset(
         typer.Option(
             "--high-watermark",
             metavar="N|end|checkpoint",
-            help="Up to where the log is replicated; `checkpoint`: as the broker last noted it.",
+            help="Up to where the log is replicated; `checkpoint`: as the broker last noted it, "
+            "the log end where it did not.",
         ),
-    ] = "end",
+    ] = "checkpoint",
     log_start_offset: Annotated[
         int | None,
         typer.Option("--log-start-offset", metavar="N", help="Instead of the checkpoint's."),
@@ -102,7 +103,7 @@ def lookup_offset(
     if not (offsets or timestamp or special):
         raise UsageError("Nothing to look up.", hint="Give offsets, --timestamp or --special.")
     zone = parse_zone("UTC" if utc else tz)
-    times = [parse_time(text, now) for text in timestamp or ()]
+    times = [parse_time(text, now, zone) for text in timestamp or ()]
     outcome = Outcome()
     log = _open_log(partition_dir, high_watermark, log_start_offset, use_index=True)
     scanned = UnifiedLog(
@@ -151,12 +152,12 @@ def _open_log(
     path: str, high_watermark: str, log_start_offset: int | None, *, use_index: bool
 ) -> UnifiedLog:
     from kafkalog.errors import UsageError
-    from kafkalog.unified_log import UnifiedLog
+    from kafkalog.unified_log import END, UnifiedLog
 
-    watermark = None
-    if high_watermark == "checkpoint":
-        watermark = UnifiedLog(path).checkpoint("replication-offset-checkpoint") or 0
-    elif high_watermark != "end":
+    watermark: int | Literal["end"] | None = None
+    if high_watermark == END:
+        watermark = END
+    elif high_watermark != "checkpoint":
         if not re.fullmatch("[0-9]{1,19}", high_watermark):
             raise UsageError(
                 f"{high_watermark!r} is no high watermark.", hint="Give N, end or checkpoint."

@@ -141,10 +141,11 @@ def recover(
         summary = show.RecoverySummary(tuple(plans), len(done), scan_rate, in_place)
         if form in (Format.NDJSON, Format.JSON):
             out.write_row(show.recovery_summary_row(summary))
+        has_changed = held.run is not None and held.run.has_changed
     if form == Format.TABLE and plans:
         show.print_recovery_summary(summary, exact=exact)
     outcome.fail_if(any(_is_found(plan, in_place=in_place) for plan in plans))
-    return outcome.status
+    return outcome.of_work(has_changed=has_changed, is_concerned=summary.changed > 0)
 
 
 def _plans(

@@ -51,9 +51,12 @@ def salvage(
     from kafkalog_cli.render.diagnostics import show_note
     from kafkalog_cli.render.progress import byte_progress
     from kafkalog_cli.render.salvaged import SalvageWriter, print_totals, read_manifest
+    from kafkalog_cli.standard_streams import put_work_first
 
     outcome = Outcome()
     require_local(path)
+    if not dry_run:
+        put_work_first()
     target = open_path(path)
     passes = 1 if dry_run else 2  # the copies are read again
     with SalvageWriter(form, outcome.defect) as writer:

@@ -12,8 +12,16 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
 
 
+shows_tracebacks = False
+"""Whether an error is shown with where in the code it was raised: `--debug`."""
+
+
 def show_error(error: KafkaLogError) -> None:
     """An error: what happened, where, what else is known, what to do."""
+    if shows_tracebacks:
+        import traceback
+
+        show_words("".join(traceback.format_exception(error)))
     _show("error", error.reference, error.message, error.context, error.note, error.hint)
 
 

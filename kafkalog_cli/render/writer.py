@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
+from kafkalog.errors import KafkaLogError
 from kafkalog_cli.render.rows import Row, defect_row
 from kafkalog_cli.render.text import UNSAFE, json_escape, printable, wrapped
 
@@ -101,8 +102,8 @@ class Writer(Generic[T]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind in (KeyboardInterrupt, BrokenPipeError):
-            return
+        if kind is not None and not issubclass(kind, KafkaLogError):
+            return  # an array that is not closed is taken for no answer
         if self.form == Format.TABLE:
             self.flush()
         if self.form == Format.JSON:

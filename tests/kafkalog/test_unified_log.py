@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import NotAKafkaFileError, NotFoundError
-from kafkalog.model import EpochEntry
-from kafkalog.unified_log import OpenTransaction, UnifiedLog
+from kafkalog.log_dir import open_partition
+from kafkalog.lookup import lookup_special
+from kafkalog.marks import Marks
+from kafkalog.model import EpochEntry, Isolation, Record, Special
+from kafkalog.reader import Selection, read_records
+from kafkalog.tables import Request, TableName, plan_splits, read_split
+from kafkalog.tables.schemas import table_schema
+from kafkalog.unified_log import END, OpenTransaction, UnifiedLog
 from tests.builders import batch, healthy, record, write_log
 from tests.conftest import SCENARIOS, State
 
@@ -21,14 +27,17 @@ MARKER = [b"\x20\0\0\0\x08\0\0\0\1\x0c\0\0\0\0\0\x0c\0"]
 
 
 def test_offsets_are_those_the_broker_served(any_state: State):
-    """Admin.listOffsets: earliest, latest, last stable offset."""
+    """Admin.listOffsets: earliest, latest, last stable offset.
+
+    The only replica that is running knows all to be replicated; what it last noted may be older.
+    """
     path = any_state.expected / "lookup.json"
     if not path.exists() or not healthy(any_state):
         return
     for name, recorded in json.loads(path.read_text()).items():
         found = [p for p in any_state.partitions() if p.name == name]
         for partition in found:
-            log = UnifiedLog(str(partition))
+            log = UnifiedLog(str(partition), high_watermark=END)
             assert log.log_start_offset == recorded["earliest"]["offset"], partition
             assert log.log_end_offset == recorded["latest"]["offset"], partition
             stable = recorded.get("lastStableOffset") or recorded["latest_read_committed"]
@@ -59,6 +68,38 @@ def test_given_offsets_count_before_checkpoints(tmp_path: Path):
     log = UnifiedLog(str(tmp_path / "t-0"), log_start_offset=2, high_watermark=7)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (2, 7, 10)
     assert UnifiedLog(str(tmp_path / "t-0"), high_watermark=99).high_watermark == 10
+
+
+@pytest.mark.parametrize(
+    ("start", "watermark", "wanted"),
+    [
+        ((), (), (0, 10)),
+        ((4,), (7,), (4, 7)),
+        ((4,), (), (4, 10)),
+        ((), (99,), (0, 10)),  # never above the end
+        ((4,), (2,), (4, 4)),  # nor below the start
+    ],
+)
+def test_every_reader_gives_a_consumer_the_same_offsets(
+    tmp_path: Path, start: tuple[int, ...], watermark: tuple[int, ...], wanted: tuple[int, int]
+):
+    """From the log start offset up to the high watermark of the checkpoints."""
+    write_log(tmp_path / "t-0", *(batch(i, [record()]) for i in range(10)))
+    for name, offsets in (("log-start", start), ("replication", watermark)):
+        for offset in offsets:
+            (tmp_path / f"{name}-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
+    path, committed = str(tmp_path / "t-0"), Isolation.READ_COMMITTED
+    log, marks = UnifiedLog(path), Marks(open_partition(path))
+    assert log.fetch_bounds(committed) == wanted
+    assert (marks.log_start_offset.value, marks.last_stable_offset.value) == wanted
+    ends = lookup_special(log, Special.EARLIEST), lookup_special(log, Special.LATEST, committed)
+    assert tuple(found.offset for found in ends) == wanted
+    rows = read_records(path, Selection(read_committed=True))
+    assert [row.offset for row in rows if isinstance(row, Record)] == [*range(*wanted)]
+    request, schema = Request(isolation=committed), table_schema(TableName.RECORDS, ("offset",))
+    splits = plan_splits([path], request)
+    tables = [table for split in splits for table in read_split(split, schema)]
+    assert [row["offset"] for table in tables for row in table.to_pylist()] == [*range(*wanted)]
 
 
 def test_a_malformed_checkpoint_does_not_count(tmp_path: Path):

@@ -28,6 +28,14 @@ def batch(offset: int, size: int, timestamp: int, count: int = 1, magic: int = 2
     )  # fmt: skip
 
 
+extreme = st.sampled_from((-(2**63), -(2**63) + 7, 2**63 - 1, 2**63 - 20, -2, 2**62))
+
+
+def of_java(number: int) -> int:
+    """The number in a `long`."""
+    return int.from_bytes((number % 2**64).to_bytes(8), signed=True)
+
+
 @st.composite
 def appends(draw: st.DrawFn) -> list[Batch]:
     found, offset = [], BASE
@@ -36,7 +44,7 @@ def appends(draw: st.DrawFn) -> list[Batch]:
     for _ in range(draw(st.integers(0, 40))):
         offset += draw(steps)
         count = draw(st.integers(1, 4))
-        stamp = draw(st.one_of(st.integers(0, 60), st.integers(0, 60), st.just(-1)))
+        stamp = draw(st.one_of(st.integers(0, 60), st.integers(0, 60), st.just(-1), extreme))
         found.append(batch(offset, draw(st.integers(1, 30)), stamp, count))
         offset += count
     return found
@@ -83,7 +91,7 @@ def counted(batches: Sequence[Batch], given: RollSettings, jitters: list[int]) -
         elif (
             held
             and held[0].max_timestamp >= 0
-            and one.max_timestamp - held[0].max_timestamp > limit
+            and of_java(one.max_timestamp - held[0].max_timestamp) > limit
         ):
             why = "segment.ms"
         elif (
@@ -102,7 +110,7 @@ def counted(batches: Sequence[Batch], given: RollSettings, jitters: list[int]) -
     found = []
     for base, held, why in segments:
         count, stamps = entries(held, given.index_interval_bytes)
-        largest = max((one.max_timestamp for one in held), default=-1)
+        largest = max((-1, *(one.max_timestamp for one in held)))
         if why and largest > max(stamps, default=-1):
             stamps.append(largest)
         size = sum(one.size_bytes for one in held)
@@ -156,6 +164,18 @@ def test_twins_give_the_same(
         columns.append(np.ascontiguousarray(part))
     assert columns.segments() == reference.segments()
     assert (columns.refused, columns.untimed) == (reference.refused, reference.untimed)
+
+
+def test_a_timestamp_far_below_the_first_one_rolls() -> None:
+    """-2^63 minus a time of today is positive in a `long`: `LogSegment.shouldRoll` says yes."""
+    given = RollSettings(segment_bytes=1000, segment_ms=10**9)
+    batches = [batch(BASE, 10, 1_700_000_000_000), batch(BASE + 1, 10, -(2**63))]
+    reference, columns = Replay(given, BASE), ColumnReplay(given, BASE)
+    for one in batches:
+        reference.append((one,))
+    columns.append(table_of(batches))
+    assert [str(one.rolled_by) for one in reference.segments()] == ["segment.ms", "None"]
+    assert columns.segments() == reference.segments()
 
 
 def test_more_segments_than_the_kernel_hands_over_at_once() -> None:
