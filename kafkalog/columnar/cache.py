@@ -22,22 +22,20 @@ _OTHERS_WRITE = 0o022
 on_compile: list[Callable[[], None]] = []
 """Called once, before kernels are compiled, which takes seconds."""
 
-<<<<<<< HEAD
 on_refused: list[Callable[[str], None]] = []
 """Called once with words for it, where what is in the cache directory cannot be trusted."""
+
+on_unusable: list[Callable[[str], None]] = []
+"""Called once with words for it, where kernels can be neither loaded nor compiled."""
 
 
 class NotOursError(Exception):
     """A directory or file that somebody else can write to."""
-=======
-on_unusable: list[Callable[[str], None]] = []
-"""Called once with words for it, where kernels can be neither loaded nor compiled."""
 
 
 def unusable_words(reason: str) -> str:
     """Words for kernels that cannot be used."""
     return f"the fast core cannot be used ({reason}): the slower decoder reads instead"
->>>>>>> main
 
 
 def cache_directory(environment: dict[str, str] | None = None) -> str | None:

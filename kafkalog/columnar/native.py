@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-<<<<<<< HEAD
-from kafkalog.columnar.cache import cache_directory, keep, on_compile, read_kept
-=======
-from kafkalog.columnar.cache import cache_directory, on_compile, unusable_words
+from kafkalog.columnar.cache import (
+    cache_directory,
+    keep,
+    on_compile,
+    read_kept,
+    unusable_words,
+)
 from kafkalog.errors import UnsupportedError
->>>>>>> main
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,17 +6,14 @@ What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What mak
 """
 
 from kafkalog.storage.appended import AppendedFile
-<<<<<<< HEAD
 from kafkalog.storage.changes import (
     TEMPORARY_SUFFIX,
     Changes,
+    ChangeWatch,
     Step,
     StepKind,
     require_no_link,
 )
-=======
-from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, ChangeWatch, Step, StepKind
->>>>>>> main
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
