@@ -1,9 +1,9 @@
 """Records what clients of others write through a real broker: `python -m tests.foreign.record`.
 
-Each client is a program below `clients`, with its versions pinned. It gets a broker of its own, writes
-what it can into the topics of `TOPICS`, and ends; then Java consumers read all of it, the broker is
-shut down, and Kafka's own tool prints each file. The log directory and what was said about it become
-`tests/corpus/foreign/CLIENT.tar.xz` and `CLIENT.expected.tar.xz`. Tests only read these.
+Each client is a program below `clients`, with its versions pinned. It gets a broker of its own,
+writes what it can into the topics of `TOPICS`, and ends; then Java consumers read all of it, the
+broker is shut down, and Kafka's own tool prints each file. The log directory and what was said
+about it become `tests/corpus/foreign/CLIENT.tar.xz` and `CLIENT.expected.tar.xz`. Tests read these.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
-PLAIN = ((b"key", b"value"), (None, b"no key"), (b"tombstone", None), (b"", b""), (None, None),
-         ("schlüssel".encode(), "Größe \U0001f600".encode()), (bytes(range(256)), b"\0\xff"))  # fmt: skip
+PLAIN = (
+    (b"key", b"value"), (None, b"no key"), (b"tombstone", None), (b"", b""), (None, None),
+    ("schlüssel".encode(), "Größe \U0001f600".encode()), (bytes(range(256)), b"\0\xff"),
+)  # fmt: skip
 HEADERS = (
     [("one", b"1")],
     [("null", None), ("empty", b""), ("", b"no name")],
