@@ -135,13 +135,10 @@ class Items:
 
     inner: Schema
     count_min: int = 0
-    count_max: int | None = None
 
     def check(self, value: Any, place: str) -> None:
         """As `Schema` says."""
         if not isinstance(value, list) or len(value) < self.count_min:
-            raise _mismatch(place, value)
-        if self.count_max is not None and len(value) > self.count_max:
             raise _mismatch(place, value)
         for number, one in enumerate(value):
             self.inner.check(one, f"{place}/{number}")
@@ -202,8 +199,8 @@ class Fields:
 def schema_of(model: type, *, optional: Collection[str] = ()) -> Fields:
     """Make the schema of a dataclass as `asdict` writes it, from the types of its fields.
 
-    Takes numbers, flags, texts, enumerations of texts, dataclasses, tuples of one kind, and each of
-    them or None. Fields in `optional` may be missing.
+    Takes numbers, flags, texts, enumerations of texts, dataclasses, tuples, and each of them or
+    None. Fields in `optional` may be missing.
     """
     hints = get_type_hints(model)
     found = {one.name: _schema_of_type(hints[one.name]) for one in dataclass_fields(model)}
@@ -218,11 +215,10 @@ def _schema_of_type(kind: Any) -> Schema:
     if isinstance(kind, UnionType) and type(None) in arguments:
         [inner] = (one for one in arguments if one is not type(None))
         return Maybe(_schema_of_type(inner))
-    if get_origin(kind) in (tuple, list):
-        kinds = [one for one in arguments if one is not ...]
-        count = None if ... in arguments or get_origin(kind) is list else len(kinds)
-        assert len(set(kinds)) == 1, kind
-        return Items(_schema_of_type(kinds[0]), count or 0, count)
+    if get_origin(kind) is tuple:
+        if arguments[-1] is ...:
+            return Items(_schema_of_type(arguments[0]))
+        return Row(tuple(map(_schema_of_type, arguments)))
     if is_dataclass(kind):
         return schema_of(cast("type", kind))
     if issubclass(kind, StrEnum):

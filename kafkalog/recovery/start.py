@@ -113,6 +113,7 @@ class StartInProgress:
             taken to be right, which is told as an assumption.
         trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
             else they are built.
+        rebuilds_epochs: whether leader epochs that Kafka cannot read are rebuilt from the log.
         progress: called with the bytes that scans have read since the last call.
 
     Attributes:
@@ -133,6 +134,7 @@ class StartInProgress:
         tell: Callable[[str, bytes], None] | None = None,
         check_crc: bool = True,
         trusts_swaps: bool = True,
+        rebuilds_epochs: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self.partition = partition
@@ -140,11 +142,13 @@ class StartInProgress:
         self._config = config
         self._check_crc = check_crc
         self._trusts_swaps = trusts_swaps
+        self._rebuilds_epochs = rebuilds_epochs
         self._progress = progress
         self._directory = Directory(partition, tell)
         self._begun: Loader | None = None
         self._loader: Loader | None = None  # when it has come to its end
         self._refusal: Refusal | None = None
+        self._repaired: Refusal | None = None
         self._path: str | None = None
         self._steps = self._load()
         self._scan: SegmentRecovery | None = None
@@ -185,6 +189,11 @@ class StartInProgress:
         return self._prediction(loaded, notes)
 
     @property
+    def refusal(self) -> Refusal | None:
+        """Why a start would fail, also where the reason was repaired; to be asked at the end."""
+        return self._refusal or self._repaired
+
+    @property
     def contents(self) -> dict[str, Content]:
         """The files as they are then, each by its name; to be asked at the end."""
         return dict(self._directory.contents)
@@ -205,9 +214,11 @@ class StartInProgress:
 
     def _load(self) -> Iterator[SegmentRecovery]:
         config, around = self._config or usual_config(self.partition), self._around
+        epochs = LeaderEpochs(self._directory, rebuilds=self._rebuilds_epochs)
+        self._repaired = epochs.refusal
         loader = Loader(
             self._directory,
-            LeaderEpochs(self._directory),
+            epochs,
             config,
             now_ms=time.time_ns() // 1_000_000 if config.now_ms is None else config.now_ms,
             is_clean=around.mode == StartMode.CLEAN,

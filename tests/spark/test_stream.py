@@ -132,6 +132,14 @@ def test_a_stream_can_begin_at_the_end(spark: SparkSession, tmp_path: Path) -> N
     assert logs.copied() == [("orders-0", n) for n in range(9, 15)]
 
 
+def test_a_stream_has_no_end(spark: SparkSession, tmp_path: Path) -> None:
+    """What lies behind it would be passed over for ever."""
+    logs = Growing(spark, tmp_path, endingTimestamp=1_700_000_000_000)
+    logs.append("orders-0", 1)
+    with pytest.raises(StreamingQueryException, match="A stream has no end"):
+        logs.run()
+
+
 def test_only_what_is_in_order_can_be_followed(spark: SparkSession, tmp_path: Path) -> None:
     logs = Growing(spark, tmp_path, table="segments")
     logs.append("orders-0", 1)
