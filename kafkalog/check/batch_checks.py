@@ -62,11 +62,13 @@ class CheckedPartition:
         directory: its files.
         end_offset: the offset behind all batches that were walked over so far.
         configs: those of its topic; None where they cannot be read.
+        is_judged: whether no check of it failed; otherwise its end proves nothing.
     """
 
     directory: PartitionDir
     end_offset: int = 0
     configs: TopicConfigs | None = None
+    is_judged: bool = True
 
     @cached_property
     def log(self) -> UnifiedLog:
