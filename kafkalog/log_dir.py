@@ -47,7 +47,8 @@ class FileEntry:
         error: why nothing more is known about it.
         hole_bytes: how much of its length was never written and takes no room on the disk.
         end: the position from which on a view shows nothing of it; None: all of it is shown.
-        is_stale: whether it is an index that a start would write with other bytes.
+        is_stale: whether it is an index that a start would write with other bytes. An offset index
+            is used all the same: what it says is looked at in the log.
     """
 
     path: str
