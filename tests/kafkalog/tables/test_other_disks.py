@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from tests.conftest import Result
+
 IDS = "version=1\nnode.id=1\ncluster.id=c\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
 TOPIC_ID = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n"
 PER_SEGMENT = 20
@@ -166,6 +168,24 @@ def test_a_compacted_log_is_listed_again(tmp_path: Path) -> None:
     wanted = [n for n in range(6 * PER_SEGMENT) if n // 3 % 4 == 0]
     assert found[: len(wanted)] == wanted
     assert len(found) == len(set(found))
+
+
+def test_a_partition_that_kafkalog_compacts_meanwhile(
+    tmp_path: Path, kafkalog: Callable[..., Result]
+) -> None:
+    """Between the plan and the tasks; they read what a plan finds afterwards."""
+    partition = make_log(tmp_path)
+    kafkalog("recover", tmp_path, "--in-place", "--yes")
+    time.sleep(0.05)
+    before = offsets(splits := plan_splits([str(tmp_path)], Request(split_bytes=300)))
+    done = kafkalog(
+        "compact", partition, "--in-place", "--yes", "--config", "cleanup.policy=compact",
+        "--high-watermark", "end", "--now", "1700000600000",
+    )  # fmt: skip
+    assert done.status == 0, done
+    after = offsets(plan_splits([str(tmp_path)], Request(split_bytes=300)))
+    assert len(after) < len(before)
+    assert offsets(splits) == after
 
 
 def test_deleted_and_cut_offsets_are_an_error(tmp_path: Path) -> None:
