@@ -56,7 +56,8 @@ class FileEntry:
         hole_bytes: how much of its length was never written and takes no room on the disk.
         inode: tells it from a file that takes its name later; 0 where the place has no such number.
         end: the position from which on a view shows nothing of it; None: all of it is shown.
-        is_stale: whether it is an index that a start would write with other bytes.
+        is_stale: whether it is an index that a start would write with other bytes. An offset index
+            is used all the same: what it says is looked at in the log.
     """
 
     path: str

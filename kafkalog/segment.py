@@ -52,7 +52,7 @@ class OpenSegment:
     def offset_index(self) -> OffsetIndex | None:
         """The `.index` file, None where it is missing, unreadable or must not be used."""
         entry = self.segment.offset_index
-        if entry is not None and self.use_index and not entry.is_stale:
+        if entry is not None and self.use_index:
             with suppress(KafkaLogError):  # what is derived must not hide records
                 return self._files.enter_context(OffsetIndex(entry.path, self.segment.base_offset))
         return None

@@ -15,6 +15,7 @@ from kafkalog.check.index_files import ENTRY_SIZES
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.summary import Summary
 from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
 from kafkalog.model import Defect, Level
 from kafkalog.names import REMOTE_INDEX_CACHE, FileKind, FileState
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.check.moments import SeenPartition
     from kafkalog.check.walk import Stretches, Walk, Watch
+    from kafkalog.configs import LogDirConfigs, TopicConfigs
     from kafkalog.recovery import NextStart
 
 T = TypeVar("T")
@@ -77,6 +79,7 @@ class Verification:
         self._stretches = stretches
         self._elsewhere = elsewhere
         self._log_dirs: list[CheckedLogDir] = []
+        self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
 
     def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
@@ -232,7 +235,7 @@ class Verification:
             if walked is not None:
                 self._take(partition, walked)
                 return partition
-        seen = look_at_partition(directory)
+        seen, configs = look_at_partition(directory), self._configs_of(directory)
         if directory.files and not seen.directory.files:
             detail = "The directory went away: its topic was deleted, or a broker moved it."
             yield make_defect("changed-while-reading", directory.path, detail)
@@ -240,11 +243,22 @@ class Verification:
             directory.path,
             seen,
             lambda: look_at_partition(directory),
-            lambda walk, seen, reading: walk.partition(seen.directory, afresh=reading > 0),
+            lambda walk, seen, reading: walk.partition(seen.directory, configs, afresh=reading > 0),
         )
         if directory.path not in self.put_off:
             self.schedule.partition_read(directory)
         return partition
+
+    def _configs_of(self, directory: PartitionDir) -> TopicConfigs | None:
+        """Return the configs of a topic; the metadata log beside its partitions is read once."""
+        from kafkalog.configs import ConfigSources
+
+        around = os.path.dirname(places.absolute(directory.path))
+        configs = self._configs.setdefault(around, ConfigSources().in_log_dir(around))
+        try:
+            return configs.of_topic(directory.topic)
+        except KafkaLogError:
+            return None  # what is wrong with the metadata log its own checks report
 
     def _take(self, partition: CheckedPartition, walked: Walked) -> None:
         """A partition was walked over elsewhere."""

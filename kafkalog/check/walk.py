@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
     from kafkalog.check.schedule import Schedule
     from kafkalog.columnar.headers import Look, Stretch
+    from kafkalog.configs import TopicConfigs
     from kafkalog.log_dir import FileEntry, PartitionDir, Segment
     from kafkalog.recovery import NextStart
 
@@ -89,15 +90,15 @@ class Walk:
         self.schedule.segment_read(reading)
 
     def partition(
-        self, directory: PartitionDir, *, afresh: bool
+        self, directory: PartitionDir, configs: TopicConfigs | None, *, afresh: bool
     ) -> Generator[Defect, None, CheckedPartition]:
-        """All files of a partition; `afresh`: as that of `Schedule.readings`."""
+        """All files of a partition, whose topic has configs; `afresh` is for the schedule."""
         from kafkalog.check.batch_checks import CheckedPartition
         from kafkalog.check.contained import contained, contained_all
         from kafkalog.check.next_start import PartitionStart
         from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
 
-        partition = CheckedPartition(directory)
+        partition = CheckedPartition(directory, configs=configs)
         if not self.schedule.has_time_for(directory.size_bytes):
             self._put_off(directory.path, directory.files, len(directory.segments))
             return partition
