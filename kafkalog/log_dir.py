@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 _A_DIRECTORY = "a directory"
 _LISTINGS_MAX = 8
+_LASTING = (FileState.LIVE, FileState.SWAP)
 _TOP = (FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN)
 _CHILDREN_MAX = 1000  # looked at for a hint
 
@@ -356,7 +357,10 @@ def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
     for _ in range(_LISTINGS_MAX):
         entries = [_file_entry(os.path.join(path, name), name) for name in names]
         there = [entry for entry in entries if entry is not None]
-        whole = there if len(there) == len(entries) else whole
+        gone = {*names} - {entry.name.name for entry in there}
+        # Who reads a log does not miss what was on its way out, or not finished.
+        if not any(parse_file_name(name).state in _LASTING for name in gone):
+            whole = there
         before, names = names, _names(path)
         if names == before:
             break
