@@ -136,7 +136,8 @@ def _plan(split: Split) -> ReadPlan:
 
 def _plan_again(split: Split, next_offset: int | None) -> ReadPlan:
     """The plan for what is left of a split whose file went away while it was read: by offsets."""
-    assert split.seen is not None and split.first_offset is not None, "else it is not planned again"
+    assert split.seen is not None, "else it is not planned again"
+    assert split.first_offset is not None, "nor then"
     split.seen.require_same()  # else another disk is here
     first = max(split.first_offset, next_offset or 0)
     found = listed_again(replace(split, first_offset=first))

@@ -132,13 +132,16 @@ def exported(broker: LivingBroker, kafkalog: Kafkalog, tmp_path: Path) -> None:
     end = broker.steady_end()
     place = tmp_path / f"export-{time.monotonic_ns()}"
     topics = [word for topic in NUMBERED for word in ("--topic", topic)]
-    result = kafkalog("export", broker.log_dir, "--to", place, *topics, "--engine", "local")
+    result = kafkalog("export", broker.log_dir, "--to", place, *topics, "--engine", "local",
+        "--end", "log",
+    )  # fmt: skip
     assert result.status == 0, result.stderr
     for topic in NUMBERED:
-        found = pq.read_table(next(place.rglob(f"topic={topic}")), columns=["offset", "value"])
-        found = found.sort_by("offset")
-        values = [one.decode() for one in found["value"].to_pylist()]
-        require_numbered(found["offset"].to_pylist(), values, topic, end)
+        parts = sorted(place.glob(f"topic={topic}/**/*.parquet"))
+        found = [row for part in parts for row in pq.read_table(part).to_pylist()]
+        found.sort(key=lambda row: row["offset"])
+        values = [row["value"].decode() for row in found]
+        require_numbered([row["offset"] for row in found], values, topic, end)
 
 
 def profiled(broker: LivingBroker, kafkalog: Kafkalog) -> None:
