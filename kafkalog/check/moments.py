@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from time import sleep, time
+from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog import places
@@ -35,6 +35,7 @@ Place = tuple[str, str, tuple[int, ...], int | None, int | None]
 
 READINGS_MAX: Final = 5
 _PAUSE_S: Final = 0.05
+_LOOK_EVERY_S: Final = 0.5
 _RESTLESS_MS: Final = 2000
 _HELD_MAX: Final = 1000
 """So many findings are held back at most; where there are more, they are no accident of time."""
@@ -74,17 +75,30 @@ def of_one_moment(
         Where there is a finding above a note, another listing; where that differs, a reading more.
     """
     earlier: set[Place] = set()
+    told: set[Place] = set()
     for reading in range(READINGS_MAX):
         judgement = judge(seen, reading)
         held: list[Defect] = []
+        passed_on: list[Defect] = []
+        looked_s = 0.0
         try:
             while len(held) < _HELD_MAX:
-                held.append(next(judgement))
+                defect = next(judgement)
+                if _place(defect, {}) in told:
+                    continue
+                held.append(defect)
+                if _is_grave(defect) and monotonic() - looked_s > _LOOK_EVERY_S:
+                    looked_s = monotonic()
+                    if look() == seen and not _is_restless(seen):  # so far it is of one moment
+                        yield from held
+                        passed_on += held
+                        held = []
         except StopIteration as end:
             result: Result = end.value
         else:
             yield from held
             return (yield from judgement), True
+        told.update(_place(one, {}) for one in passed_on)
         files = _identities(seen)
         found = {_place(defect, files) for defect in held if _is_grave(defect)}
         is_settled = (found <= earlier and is_whole(result)) or (
