@@ -88,6 +88,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         raise _corrupt("records-count-invalid", batch, f"The batch says {batch.count} records.")
     if batch.count == 0:
         return
+    _require_room(batch, size_max)
     from formats.record import Record as RecordSchema
 
     body = source.read(
@@ -133,6 +134,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
 def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
     from formats.message_set import Message
 
+    _require_room(batch, size_max)
     body = source.read(batch.position, batch.size_bytes)
     wrapper = _parse(Message, io.BytesIO(body), batch, "The message")
     if not batch.compression:
@@ -165,6 +167,14 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
         base = batch.last_offset - last if batch.last_offset else 0
     for message in inner:
         yield _message_record(batch, message, wrap_int64(base + message.offset))
+
+
+def _require_room(batch: Batch, size_max: int) -> None:
+    """Raise `LimitExceededError` if the batch is too large as it is stored."""
+    if batch.size_bytes > size_max:
+        raise LimitExceededError(
+            f"The batch has {batch.size_bytes} bytes, more than the limit of {size_max}."
+        )
 
 
 def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
@@ -220,7 +230,9 @@ def _parse(schema: Any, stream: io.BytesIO, batch: Batch, what: str) -> Any:
     from construct import ConstructError
 
     try:
-        return schema.parse_stream(stream)
+        # Without a root a context of construct's refers to itself, and so keeps a large record
+        # until there is a garbage collection.
+        return schema.parse_stream(stream, _root=None)
     except ConstructError as error:
         message = f"{what} cannot be parsed: {reason(error)}."
         raise _corrupt("record-malformed", batch, message) from error
