@@ -181,8 +181,8 @@ def _contents(path: Path) -> dict[str, str]:
 
 
 TARGETS = (
-    Target("sealed-reading", 6_000, sealed.log_dir, check_reading),
-    Target("sealed-planning", 2_500, sealed.log_dir, check_planning),
-    Target("sealed-copying", 1_500, sealed.log_dir, check_copying),
-    Target("sealed-audit", 2_000, sealed.log_dir, check_audit),
+    Target("sealed-reading", 4_000, sealed.log_dir, check_reading),
+    Target("sealed-planning", 1_800, sealed.log_dir, check_planning),
+    Target("sealed-copying", 1_000, sealed.log_dir, check_copying),
+    Target("sealed-audit", 1_200, sealed.log_dir, check_audit),
 )
