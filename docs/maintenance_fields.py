@@ -23,8 +23,8 @@ MAINTENANCE_TYPES = {
             "side_bytes_freed": (INT, "bytes of their indexes and producer snapshots"),
             "files": ("array", "names of all these files, in the order they go"),
             "keep_deleted": (BOOL, "whether they stay under `.deleted` names"),
-            "left_overs": ("array", ("names of the `.deleted` files that a broker left, "
-                           "which go, too, as when it starts")),
+            "left_overs": ("array", ("names of the files that interrupted deletions left, "
+                           "which go too")),
             "active_stays": (BOOL, "whether a broker would roll the log and take all of it"),
             "log_start_offset": (INT, "first readable offset then"),
             "log_start_checkpoint": (maybe(INT), ("what `log-start-offset-checkpoint` says then; "

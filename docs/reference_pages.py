@@ -8,6 +8,7 @@ from collections import Counter
 from formats.message_table import messages
 from kafkalog.defects import REFERENCES
 from kafkalog.defects.examples import EXAMPLES
+from kafkalog.errors import INTERNAL_ERROR, NOTHING_TO_DO, PARTLY_DONE
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
 from kafkalog.payloads import PayloadKind, payload_kind
@@ -24,6 +25,12 @@ _EXIT_MEANINGS = {
     5: "unsupported: a version, codec or part that is not available where it would be needed",
     6: "corrupt data stopped the work on an input",
     7: "a limit was hit, such as that of decompressed size",
+    PARTLY_DONE: "partly done: something was changed or written, and something else failed or was "
+    "refused; the output says what",
+    NOTHING_TO_DO: "nothing to do: a command that writes or audits found nothing that concerns it, "
+    "with or without `--in-place`; nothing changed",
+    INTERNAL_ERROR: "kafkalog itself failed (a bug, or not enough memory): no verdict, whatever "
+    "was printed before; `kafkalog --debug …` shows where",
     130: "interrupted (Ctrl-C)",
 }
 
@@ -34,7 +41,7 @@ def exit_code_page() -> str:
     assert not missing, f"exit statuses without a meaning: {missing}"
     rows = "".join(f"| {code} | {meaning} |\n" for code, meaning in _EXIT_MEANINGS.items())
     classes = "".join(
-        f"| `{error.reference}` | {error.exit_code} | `kafkalog.{error.__name__}` "
+        f"| `{error.reference}` | {error.exit_code} | `kafkalog.errors.{error.__name__}` "
         f"| {first_sentence(error)} |\n"
         for error in error_classes()
     )
@@ -43,7 +50,9 @@ def exit_code_page() -> str:
 | status | meaning |
 |---|---|
 {rows}
-With several inputs the work goes on past a bad one; the status is the gravest (the highest) of all.
+With several inputs the work goes on past a bad one; the status is the gravest of all, and that is
+the highest. Status 9 alone is not a grave one: it is given where no input has anything to do, and
+nothing failed.
 A reader of the output that goes away (`| head`) ends the command silently by SIGPIPE, as any Unix
 filter; a shell shows 141.
 

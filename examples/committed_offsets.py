@@ -11,6 +11,8 @@ from pathlib import Path
 import kafkalog
 from kafkalog.payloads import PayloadKind, decode
 
+COMMITTED = kafkalog.Selection(read_committed=True)  # without commits of aborted transactions
+
 
 def committed_offsets(log_dir: kafkalog.LogDir) -> dict[tuple[str, str, int], int]:
     """(group, topic, partition) to offset; a tombstone takes a group's offset away."""
@@ -18,7 +20,7 @@ def committed_offsets(log_dir: kafkalog.LogDir) -> dict[tuple[str, str, int], in
     for partition in log_dir.partitions:
         if partition.topic != "__consumer_offsets":
             continue
-        for record in kafkalog.read_records(partition):
+        for record in kafkalog.read_records(partition, COMMITTED):
             if isinstance(record, kafkalog.Defect) or record.batch.is_control:
                 continue
             message = decode(PayloadKind.OFFSETS, record.key, record.value)

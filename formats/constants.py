@@ -49,6 +49,8 @@ OFFSET_INDEX_ENTRY_SIZE: Final = 8
 TIME_INDEX_ENTRY_SIZE: Final = 12
 ABORTED_TXN_SIZE: Final = 34
 
+NO_TIMESTAMP: Final = -1  # RecordBatch.NO_TIMESTAMP; any other negative time is one
+
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 

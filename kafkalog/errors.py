@@ -6,7 +6,14 @@ not go on. The exit statuses are those of the command line's contract (`docs/exi
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+PARTLY_DONE: Final = 8
+"""Exit status: something was changed or written, and something else failed or was refused."""
+NOTHING_TO_DO: Final = 9
+"""Exit status: a command that writes or audits found nothing that concerns it."""
+INTERNAL_ERROR: Final = 70
+"""Exit status: kafkalog itself failed; it says nothing about the data."""
 
 
 class KafkaLogError(Exception):
@@ -38,6 +45,10 @@ class KafkaLogError(Exception):
         self.position = position
         self.note = note
         self.hint = hint
+
+    def __str__(self) -> str:
+        """Return the message and where it happened: the text that a traceback shows."""
+        return self.message if self.context is None else f"{self.message} [{self.context}]"
 
     @property
     def context(self) -> str | None:
@@ -145,3 +156,28 @@ class EngineError(KafkaLogError):
     """Spark could not do the work: it does not answer, or a part of it failed or was lost."""
 
     reference = "engine-failed"
+
+
+class InternalError(KafkaLogError):
+    """kafkalog itself failed: a bug, or not enough memory. It says nothing about the data."""
+
+    reference = "internal-error"
+    exit_code = INTERNAL_ERROR
+
+
+def as_internal_error(raised: BaseException, path: str | None = None) -> InternalError:
+    """Return the error that stands for an exception which kafkalog did not raise on purpose.
+
+    Args:
+        raised: the exception, the cause of the new error.
+        path: what was being worked on.
+    """
+    words = " ".join(f"{type(raised).__name__}: {raised}".split()).rstrip(": .")
+    error = InternalError(
+        f"kafkalog itself failed: {words}.",
+        path=path,
+        note="This says nothing about the data: take no answer of this run for complete.",
+        hint="Please report it with the traceback that `kafkalog --debug …` shows.",
+    )
+    error.__cause__ = raised
+    return error

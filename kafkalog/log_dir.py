@@ -10,6 +10,7 @@ import os
 import stat
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kafkalog import places
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UsageError
@@ -23,20 +24,47 @@ from kafkalog.names import (
     parse_directory_name,
     parse_file_name,
 )
-from kafkalog.source import reading_error
+from kafkalog.source import BLOCK_SIZE, reading_error
+
+if TYPE_CHECKING:
+    from kafkalog.model import AbortedTransaction
+    from kafkalog.recovery.model import LoadedLog
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+_TOP = (FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN)
+_CHILDREN_MAX = 1000  # looked at for a hint
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file of a directory; `error` says why nothing more is known about it."""
+    """One file of a directory.
+
+    Attributes:
+        path: where it is.
+        name: its name taken apart; in a view (`kafkalog.view`) the one that it has there.
+        size_bytes: its length.
+        mtime_ms: when it was changed last.
+        error: why nothing more is known about it.
+        hole_bytes: how much of its length was never written and takes no room on the disk.
+        end: the position from which on a view shows nothing of it; None: all of it is shown.
+        is_stale: whether it is an index that a start would write with other bytes. An offset index
+            is used all the same: what it says is looked at in the log.
+    """
 
     path: str
     name: FileName
     size_bytes: int = 0
     mtime_ms: int = 0
     error: str | None = None
+    hole_bytes: int = 0
+    end: int | None = None
+    is_stale: bool = False
+
+    @property
+    def used_bytes(self) -> int:
+        """The length, of an index without the room that a broker preallocated for entries."""
+        is_index = self.name.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+        return self.size_bytes - self.hole_bytes if is_index else self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +96,17 @@ class PartitionDir:
         name: its name taken apart, None where it is no partition name (a copy, say).
         files: every file in it, by name.
         directories: names of directories in it, which Kafka never makes.
+        loaded: what a broker would know of the log, where a view shows it as after a start.
+        aborted: what the transaction indexes would list that a start would write with other bytes,
+            by the base offset of their segment.
     """
 
     path: str
     name: DirectoryName | None
     files: tuple[FileEntry, ...]
     directories: tuple[str, ...] = ()
+    loaded: LoadedLog | None = None
+    aborted: tuple[tuple[int, tuple[AbortedTransaction, ...]], ...] = ()
 
     @property
     def topic(self) -> str:
@@ -98,6 +131,16 @@ class PartitionDir:
             if entry.name.kind == kind
             and entry.name.state == FileState.LIVE
             and entry.name.segment_id is None
+        ]
+        return sorted(found, key=lambda entry: (entry.name.offset or 0, entry.name.name))
+
+    @property
+    def other_logs(self) -> list[FileEntry]:
+        """The logs of segments that are not live, by offset, then name."""
+        found = [
+            entry
+            for entry in self.files
+            if entry.name.kind == FileKind.LOG and entry.name.state != FileState.LIVE
         ]
         return sorted(found, key=lambda entry: (entry.name.offset or 0, entry.name.name))
 
@@ -190,19 +233,39 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
     files, directories = _list(path)
     name = parse_directory_name(os.path.basename(places.absolute(path)))
     has_segments = any(entry.name.offset is not None for entry in files)
-    top = {FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN}
-    if any(entry.name.kind in top for entry in files):
+    if any(entry.name.kind in _TOP for entry in files):
         return _log_dir(path, files, directories)
     if has_segments or (name is not None and not _partition_names(directories)):
         return PartitionDir(path, name, files, directories)
-    if _partition_names(directories) or REMOTE_INDEX_CACHE in directories:
+    if REMOTE_INDEX_CACHE in directories:
         return _log_dir(path, files, directories)
+    if _partition_names(directories):
+        log_dir = _log_dir(path, files, directories)
+        if log_dir.errors or any(map(_is_kafkas, log_dir.partitions)):
+            return log_dir
+    below = [inner for inner in directories[:_CHILDREN_MAX] if _is_log_dir(path, inner)]
+    hint = "Give a log directory (an entry of log.dirs), a partition directory such as orders-0, "
+    hint += "or one file."
+    if below:
+        hint = f"It holds log directories: {', '.join(below)}. Give them, each with its path."
     raise NotAKafkaFileError(
-        "The directory holds neither partitions nor segments.",
-        path=path,
-        hint="Give a log directory (an entry of log.dirs), a partition directory such as "
-        "orders-0, or one file.",
+        "The directory holds neither partitions nor segments.", path=path, hint=hint
     )
+
+
+def _is_kafkas(partition: PartitionDir) -> bool:
+    """Whether a directory with a partition's name holds a file of Kafka's, or nothing yet."""
+    known = any(entry.name.kind != FileKind.UNKNOWN for entry in partition.files)
+    return known or not (partition.files or partition.directories)
+
+
+def _is_log_dir(parent: str, name: str) -> bool:
+    """Whether a directory has the files that stand at the top of a log directory."""
+    try:
+        names = places.names(os.path.join(parent, name))
+    except (OSError, KafkaLogError):
+        return False
+    return any(parse_file_name(inner).kind in _TOP for inner in names)
 
 
 def open_partition(path: str) -> PartitionDir:
@@ -294,4 +357,7 @@ def _file_entry(path: str, name: str) -> FileEntry:
         return FileEntry(path, parsed, error="It is a directory, where a file should be.")
     if not stat.S_ISREG(status.st_mode):
         return FileEntry(path, parsed, error="It is not a regular file.")
-    return FileEntry(path, parsed, status.st_size, status.st_mtime_ns // 1_000_000)
+    blocks = getattr(status, "st_blocks", None)  # objects of a store have none
+    holes = 0 if blocks is None else max(status.st_size - blocks * BLOCK_SIZE, 0)
+    mtime_ms = status.st_mtime_ns // 1_000_000
+    return FileEntry(path, parsed, status.st_size, mtime_ms, hole_bytes=holes)

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 WINDOW_SIZE_MIN = 4096
 WINDOW_SIZE_MAX = 1 << 20
+BLOCK_SIZE = 512  # of st_blocks, whatever the file system
 _PAGE_SIZE = 4096
-_BLOCK_SIZE = 1 << 18  # what is asked for at once where the page cache is left as it was
+_READ_SIZE = 1 << 18  # what is asked for at once where the page cache is left as it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,15 @@ class Source:
     Small reads are served from a window that grows while reading goes forward, so that both header
     walks over large batches and sequential reads are cheap.
 
+    Attributes:
+        size_bytes: up to where it is read.
+        file_bytes: its length.
+        stored_bytes: what it occupies: less where there are holes.
+        mtime_ms: when it was modified.
+
     Args:
         path: the file, symbolic links are followed; or the URI of an object.
+        end: take it to end at this position, if it does not end before; None: as it is.
 
     Raises:
         NotFoundError: there is no such file.
@@ -102,14 +110,15 @@ class Source:
         NotAKafkaFileError: it is not a regular file.
     """
 
-    __slots__ = ("_fd", "_manner", "_window", "_window_position", "_window_size", "mtime_ms",
-                 "path", "size_bytes", "stored_bytes")  # fmt: skip
+    __slots__ = ("_fd", "_manner", "_window", "_window_position", "_window_size", "file_bytes",
+                 "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
 
     size_bytes: int
+    file_bytes: int
     stored_bytes: int
     mtime_ms: int
 
-    def __new__(cls, path: str) -> Self:
+    def __new__(cls, path: str, end: int | None = None) -> Self:  # noqa: ARG004 # as __init__
         """An object of a store is of a class of its own."""
         if is_object(path):
             from kafkalog.objects import ObjectSource
@@ -117,13 +126,16 @@ class Source:
             return cast("Self", object.__new__(ObjectSource))
         return object.__new__(cls)
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, end: int | None = None) -> None:
         self.path = path
         self._manner = _manner.get()
         self._window = b""
         self._window_position = 0
         self._window_size = WINDOW_SIZE_MIN
         self._open()
+        self.file_bytes = self.size_bytes
+        if end is not None:
+            self.size_bytes = min(self.size_bytes, end)
 
     def _open(self) -> None:
         path = self.path = settle(self.path)
@@ -141,7 +153,7 @@ class Source:
             self.close()
             raise
         self.size_bytes = status.st_size
-        self.stored_bytes = status.st_blocks * 512  # less than the size where there are holes
+        self.stored_bytes = status.st_blocks * BLOCK_SIZE  # less with holes
         self.mtime_ms = status.st_mtime_ns // 1_000_000
         if self._manner.leaves_cache:
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
@@ -180,6 +192,17 @@ class Source:
         self._window_position = position
         return self._window[:size]
 
+    def read_exactly(self, position: int, size: int) -> bytes:
+        """As `read`, of bytes that were there when the file was listed.
+
+        Raises:
+            UnreadableError: also where the file became shorter since then.
+        """
+        data = self.read(position, size)
+        if len(data) < size:
+            raise self._became_shorter(position + len(data))
+        return data
+
     def read_into(self, position: int, buffer: memoryview) -> None:
         """Fill the buffer from `position`; the file must have so many bytes. Raises as `read`."""
         try:
@@ -199,7 +222,7 @@ class Source:
 
     def _read_block(self, position: int, buffer: memoryview) -> int:
         """Some bytes, of one block; pages that were not in the page cache are given back."""
-        buffer = buffer[: _BLOCK_SIZE - position % _BLOCK_SIZE]
+        buffer = buffer[: _READ_SIZE - position % _READ_SIZE]
         try:
             count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
         except OSError as error:

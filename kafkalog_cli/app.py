@@ -10,7 +10,8 @@ import typer
 
 _EPILOG = (
     "Exit status: 0 fine, 1 defects or not found, 2 usage, 3 unreadable, 4 refused, "
-    "5 unsupported, 6 corrupt, 7 limit hit."
+    "5 unsupported, 6 corrupt, 7 limit hit, 8 partly done, 9 nothing to do, "
+    "70 kafkalog itself failed."
 )
 
 _COMMANDS: Final = {
@@ -31,7 +32,6 @@ _COMMANDS: Final = {
     "audit-compaction": "Prove that a log is correctly compacted.",
     "simulate-roll": "Say where segments would end under given configs.",
     "compact": "Compact partitions as a broker's cleaner does.",
-    "spark-warmup": "Make sessions of Spark start faster.",
 }
 """Name to summary; `a-b` is the function `a_b` in the module of that name."""
 
@@ -46,7 +46,7 @@ def _version(value: bool) -> None:
 
 def _root(
     _debug: Annotated[
-        bool, typer.Option("--debug", help="Show a traceback with an error.", hidden=True)
+        bool, typer.Option("--debug", help="Show where in the code an error was raised.")
     ] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
@@ -63,7 +63,7 @@ def _root(
     kafkalog salvage orders-0 --to rescued           what is sound, in a new log
     kafkalog simulate-retention /var/lib/kafka       what will be deleted, and when
     kafkalog compact /var/lib/kafka                  what a cleaner would make of it
-    kafkalog apply-retention /var/lib/kafka          the same, done
+    kafkalog apply-retention /var/lib/kafka          what retention would delete; --in-place
     """
 
 

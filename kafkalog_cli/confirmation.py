@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from kafkalog.errors import UsageError
+from kafkalog_cli.standard_streams import require_stdout
 
 
 def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> None:
@@ -30,5 +31,5 @@ def consents(question: str, *, yes: bool) -> bool:
         return True
     import typer
 
-    sys.stdout.flush()
+    require_stdout()
     return typer.confirm(question, err=True)

@@ -204,6 +204,7 @@ class KafkaDump:
                 ):
                     if new:
                         noted.setdefault(path, []).extend(new)
+                self.outcome.fail_if(any(log == -1 for _, log in found.not_found))
                 if not self.options.verify_only:
                     text.put_time_entries(found.entries)
 

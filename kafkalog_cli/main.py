@@ -18,15 +18,20 @@ def main() -> None:
 
     The reader of a pipe that goes away ends the process silently, as for any Unix filter.
     """
-    from kafkalog.columnar.cache import on_compile
+    from kafkalog.columnar.cache import on_compile, on_refused, on_unusable
+    from kafkalog_cli.render.diagnostics import show_error, show_note
+    from kafkalog_cli.standard_streams import close_streams, open_streams
 
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own threads: started, never used
     on_compile.append(_say_compiling)
-    status = run(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
+    on_refused.append(show_note)
+    on_unusable.append(show_note)
+    open_streams()
+    status, lost = close_streams(run(sys.argv[1:]))
+    if lost is not None:
+        show_error(lost)
     os._exit(status)  # what is left to tear down takes longer than a small command
 
 
@@ -39,18 +44,19 @@ def _say_compiling() -> None:
 def run(argv: list[str]) -> int:
     """Run one command line in this process and return its exit status.
 
-    Data goes to `sys.stdout.buffer`, words to `sys.stderr`.
+    Data goes to `sys.stdout.buffer`, words to `sys.stderr`. Whatever is raised that is not meant to
+    be ends with `INTERNAL_ERROR`, so that no script takes it for an answer.
     """
-    from kafkalog.errors import KafkaLogError
-    from kafkalog_cli.render.diagnostics import show_error
+    from kafkalog.errors import KafkaLogError, UnwritableError, as_internal_error
+    from kafkalog_cli.render import diagnostics
+    from kafkalog_cli.standard_streams import OutputError
 
+    diagnostics.shows_tracebacks = "--debug" in argv
     try:
         status = _run_command(argv)
         sys.stdout.flush()
     except KafkaLogError as error:
-        if "--debug" in argv:
-            raise
-        show_error(error)
+        diagnostics.show_error(error)
         return error.exit_code
     except SystemExit as stop:  # argparse, of kafka-dump-log; click where a pipe is broken
         if isinstance(stop.__context__, BrokenPipeError):
@@ -60,6 +66,12 @@ def run(argv: list[str]) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _BROKEN_PIPE
+    except OutputError:  # `close_streams` says why
+        return UnwritableError.exit_code
+    except Exception as raised:  # noqa: BLE001 # anything: it is a failure of ours
+        failure = as_internal_error(raised)
+        diagnostics.show_error(failure)
+        return failure.exit_code
     return status
 
 

@@ -11,7 +11,8 @@ import typer
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
-from kafkalog.tables.model import Replicas
+from kafkalog.model import LogView
+from kafkalog.tables.model import End, Replicas
 from kafkalog_cli.render.text import BytesFormat
 from kafkalog_cli.render.writer import Format
 
@@ -37,6 +38,20 @@ ToTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Timestam
 ReadCommittedOption = Annotated[
     bool, typer.Option("--read-committed", help="What a read_committed consumer is given.")
 ]
+ViewOption = Annotated[
+    LogView,
+    typer.Option(
+        "--view",
+        help="Logs as the next start of a broker would show them, what lies under final names, or "
+        "also left-overs, each row marked.",
+    ),
+]
+EndOption = Annotated[
+    End,
+    typer.Option(
+        "--end", help="Where records end: at the high watermark noted beside the log, or its end."
+    ),
+]
 ReplicasOption = Annotated[
     Replicas,
     typer.Option(
@@ -59,7 +74,12 @@ ExactOption = Annotated[
     bool, typer.Option("--exact", help="Plain numbers for sizes and times in tables.")
 ]
 ZoneOption = Annotated[
-    str, typer.Option("--tz", metavar="ZONE", help="Time zone of tables, such as Europe/Berlin.")
+    str,
+    typer.Option(
+        "--tz",
+        metavar="ZONE",
+        help="Zone of the times in tables, and of those given without one: Europe/Berlin.",
+    ),
 ]
 UtcOption = Annotated[bool, typer.Option("--utc", help="Times of tables in UTC (the default).")]
 NowOption = Annotated[
@@ -124,8 +144,10 @@ _SIZE = re.compile(r"(\d{1,18})\s*([KMGT]i?B?|B)?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
-def parse_time(text: str, now: str | None = None) -> int:
-    """Milliseconds for a time: an integer, ISO 8601 (UTC without a zone) or relative (`-2h`).
+def parse_time(text: str, now: str | None = None, zone: tzinfo = UTC) -> int:
+    """Return the milliseconds of a time: an integer, ISO 8601 or relative to now (`-2h`).
+
+    ISO 8601 without an offset is a time in `zone`.
 
     Raises:
         UsageError: it is none of these.
@@ -133,7 +155,7 @@ def parse_time(text: str, now: str | None = None) -> int:
     if re.fullmatch(r"-?\d{1,19}", text) and abs(int(text)) <= INT64_MAX:
         return int(text)
     if match := _RELATIVE.fullmatch(text):
-        base = parse_time(now) if now is not None else time.time_ns() // 1_000_000
+        base = parse_time(now, zone=zone) if now is not None else time.time_ns() // 1_000_000
         distance = int(match[2]) * _UNITS_MS[match[3]]
         return base + distance if match[1] == "+" else base - distance
     try:
@@ -144,7 +166,7 @@ def parse_time(text: str, now: str | None = None) -> int:
             hint="Give milliseconds (1700000000000), ISO 8601 (2026-11-21T04:00:00Z) or -2h, -3d.",
         ) from error
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
+        moment = moment.replace(tzinfo=zone)
     return round(moment.timestamp() * 1000)
 
 

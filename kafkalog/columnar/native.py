@@ -13,6 +13,8 @@ import hashlib
 import importlib
 import json
 import os
+import struct
+import sys
 import threading
 import zlib
 from functools import cache
@@ -20,7 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafkalog.columnar.cache import cache_directory, on_compile
+from kafkalog.columnar.cache import (
+    cache_directory,
+    keep,
+    on_compile,
+    read_kept,
+    unusable_words,
+)
+from kafkalog.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +54,8 @@ _RUNTIME_SYMBOLS: Final = (
     "NRT_Free", "NRT_MemInfo_call_dtor", "numba_do_raise", "numba_gil_ensure",
     "numba_gil_release", "numba_runtime_build_excinfo_struct", "numba_unpickle",
 )  # fmt: skip
+
+_ELF_HEADER: Final = struct.Struct("=16sHHIQQQIHHHHHH")
 
 _lock = threading.Lock()
 
@@ -90,8 +101,14 @@ class Kernel:
 
     def _load(self) -> Any:
         """The native function, compiled where it has not been."""
-        symbol, code = _object_code(self)
-        address = _engine().add(code, symbol)
+        try:
+            address = _address_of(self)
+        except Exception as error:  # numba and LLVM raise kinds of their own
+            raise UnsupportedError(
+                "The compiled core can be neither loaded nor compiled on this machine.",
+                note=" ".join(f"{type(error).__name__}: {error}".split()),
+                hint="pip install --force-reinstall numba llvmlite",
+            ) from error
         widths = {"int": 1, "table": 4}
         count = sum(widths.get(kind, 2) for kind in self.arguments)
         types = [ctypes.c_int64] * count + [ctypes.POINTER(ctypes.c_int64)]
@@ -137,6 +154,30 @@ def _all_kernels() -> list[Kernel]:
     ]
 
 
+def probe() -> None:
+    """Load a kernel and call it.
+
+    Raises:
+        Exception: whatever keeps kernels from being loaded or compiled here.
+    """
+    kernels = importlib.import_module("kafkalog.columnar.kernels")
+    offsets, valid = np.empty(3, np.int32), np.empty(1, np.uint8)
+    if kernels.binary_offsets(np.array([2, -1], np.int64), offsets, valid) != (2, 1):
+        raise ArithmeticError("a kernel gives a wrong result")
+
+
+def _address_of(kernel: Kernel) -> int:
+    """Link a kernel; compile it again where the object code that was kept cannot be loaded."""
+    symbol, code = _object_code(kernel)
+    try:
+        return _engine().add(code, symbol)
+    except (RuntimeError, OSError):
+        path, name = compile_all(), kernel.function.__qualname__
+        kept = _kept() if path is not None else {}
+        symbol, code = kept[name] if name in kept else _compiled([kernel])[name]
+        return _engine().add(code, symbol)
+
+
 def _object_code(kernel: Kernel) -> tuple[str, bytes]:
     """Symbol and object code of a kernel: as kept, or compiled now."""
     name = kernel.function.__qualname__
@@ -176,15 +217,15 @@ def _cache_path() -> str | None:
 
 @cache
 def _kept() -> dict[str, tuple[str, bytes]]:
-    """The kernels in the cache; none where it is missing or damaged."""
+    """The kernels in the cache; none where it is missing, damaged, or not ours alone."""
     path = _cache_path()
+    data = None if path is None else read_kept(path)
+    if data is None:
+        return {}
+    head, _, code = data.partition(b"\n")
     try:
-        if path is None:
-            return {}
-        with open(path, "rb") as file:
-            checksum, contents = json.loads(file.readline())
-            code = file.read()
-    except (OSError, TypeError, ValueError):
+        checksum, contents = json.loads(head)
+    except (TypeError, ValueError):
         return {}
     if zlib.crc32(code) != checksum:
         return {}
@@ -196,21 +237,10 @@ def _kept() -> dict[str, tuple[str, bytes]]:
 
 
 def _write(path: str, kernels: dict[str, tuple[str, bytes]]) -> None:
-    """Keep object code, whole or not at all; a full disk is no reason to stop."""
-    import tempfile
-
+    """Keep object code."""
     code = b"".join(one[1] for one in kernels.values())
     contents = [(name, symbol, len(one)) for name, (symbol, one) in kernels.items()]
-    try:
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
-    except OSError:
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(json.dumps((zlib.crc32(code), contents)).encode() + b"\n" + code)
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
+    keep(path, json.dumps((zlib.crc32(code), contents)).encode() + b"\n" + code)
 
 
 def _llvm() -> Any:
@@ -234,10 +264,33 @@ class _Engine:
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
 
     def add(self, code: bytes, symbol: str) -> int:
-        """Link object code; the address of a function in it."""
+        """Link object code and return the address of a function in it.
+
+        Raises:
+            RuntimeError: it is not for this machine, or has no such function.
+        """
+        if not _is_loadable(code):
+            raise RuntimeError("the object code is not for this machine, or not whole")
         self._engine.add_object_file(_llvm().ObjectFileRef.from_data(code))
         self._engine.finalize_object()
-        return int(self._engine.get_function_address(symbol))
+        address = int(self._engine.get_function_address(symbol))
+        if not address:
+            raise RuntimeError(f"the object code has no function {symbol}")
+        return address
+
+
+def _is_loadable(code: bytes) -> bool:
+    """Return whether code is a whole ELF object for this machine: LLVM aborts on others."""
+    with open("/proc/self/exe", "rb") as file:
+        own = file.read(_ELF_HEADER.size)
+    if len(code) < _ELF_HEADER.size or len(own) < _ELF_HEADER.size:
+        return False
+    identity, _, machine, _, _, _, sections, _, _, _, _, size, count, _ = _ELF_HEADER.unpack_from(
+        code
+    )
+    own_identity, _, own_machine, *_ = _ELF_HEADER.unpack(own)
+    is_own = (identity[:6], machine) == (own_identity[:6], own_machine)
+    return is_own and sections + size * count <= len(code)
 
 
 @cache
@@ -245,5 +298,16 @@ def _engine() -> _Engine:
     return _Engine()
 
 
-if __name__ == "__main__":  # a step of an installation: `python -m kafkalog.columnar.native`
-    importlib.import_module("kafkalog.columnar.native").compile_all()
+def _prepare() -> int:
+    """Compile all kernels as a step of an installation; the exit status."""
+    try:
+        compile_all()
+    except Exception as raised:  # noqa: BLE001 # numba and LLVM raise kinds of their own
+        words = " ".join(f"{type(raised).__name__}: {raised}".split())
+        sys.stderr.write(f"note: {unusable_words(words)}\n")
+        return UnsupportedError.exit_code
+    return 0
+
+
+if __name__ == "__main__":  # `python -m kafkalog.columnar.native`
+    sys.exit(importlib.import_module("kafkalog.columnar.native")._prepare())  # noqa: SLF001

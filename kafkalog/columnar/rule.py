@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from functools import cache
 from typing import Final
 
+from kafkalog.columnar.cache import on_unusable, unusable_words
 from kafkalog.errors import UnsupportedError
 
 FAST_SIZE_MIN: Final = 128 << 10
@@ -25,11 +27,35 @@ def is_worth_it(size_bytes: int) -> bool:
     """Whether a log of this size is read faster with the kernels."""
     if size_bytes < FAST_SIZE_MIN:
         return False
-    if size_bytes >= COMPILING_SIZE_MIN:
-        return True
-    from kafkalog.columnar.native import is_compiled
+    return (size_bytes >= COMPILING_SIZE_MIN or _are_compiled()) and kernels_work()
 
-    return is_compiled()
+
+def _are_compiled() -> bool:
+    try:
+        from kafkalog.columnar.native import is_compiled
+
+        return is_compiled()
+    except Exception:  # noqa: BLE001 # `kernels_work` finds it again, and reports it
+        return True
+
+
+@cache
+def kernels_work() -> bool:
+    """Return whether kernels can be loaded here, compiled first where they have not been.
+
+    Where they cannot, the reference decoder does the work; `on_unusable` hears why.
+    """
+    try:
+        from kafkalog.columnar.native import probe
+
+        probe()
+    except Exception as raised:  # noqa: BLE001 # numba and LLVM raise kinds of their own
+        cause = raised.__cause__ or raised
+        words = " ".join(f"{type(cause).__name__}: {cause}".split())
+        while on_unusable:
+            on_unusable.pop()(unusable_words(words))
+        return False
+    return True
 
 
 def require_arrow() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from kafkalog.columnar.rule import kernels_work
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.new_files import check_new_files, clean_group, discard
 from kafkalog.compaction.soundness import require_sound
@@ -111,7 +112,8 @@ class LocalPasses:
         log = UnifiedLog(partition, high_watermark=self._high_watermark)
         producers = self.sound.producers
         common = (log, self._config, self._now_ms, cleanable, producers, self._progress)
-        if self._config.keys_max is not None or not self.sound.suits_kernels:
+        suits_kernels = self.sound.suits_kernels and kernels_work()
+        if self._config.keys_max is not None or not suits_kernels:
             return WrittenPass(Pass(*common))
         from kafkalog.compaction.columns import ColumnPass
 
@@ -132,7 +134,7 @@ def judged_passes(
     """
     cleanable = candidate.cleanable
     assert cleanable is not None, "there is something to clean"
-    if candidate.config.keys_max is not None:
+    if candidate.config.keys_max is not None or not kernels_work():
         sound = require_sound(candidate, request, progress)
         return LocalPasses(candidate, request, sound, progress)
     from kafkalog.compaction.map_building import MapBuilding

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from kafkalog.model import Batch, Record
 
-_NO_TIMESTAMP = -1
-
 
 def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -> bytes:
     """The batch with only these of its records, at least one, as magic 2.
@@ -74,7 +72,7 @@ def emptied(batch: Batch) -> bytes:
         batch.base_offset,
         batch.last_offset,
         attributes,
-        _NO_TIMESTAMP,
+        c.NO_TIMESTAMP,
         batch.max_timestamp,
         0,
         b"",

@@ -9,11 +9,19 @@ from kafkalog.model import Severity
 
 _COPY_FIRST = (
     "Copy the partition before a broker starts on it: recovery drops all that follows. If another "
-    "replica is sound, let this one be fetched anew."
+    "replica is sound, let the broker fetch this one again; if none is, `kafkalog salvage` copies "
+    "every sound batch, those after the damage included."
 )
-_RECOVER = "A broker that starts after an unclean shutdown cuts it off."
+_RECOVER = (
+    "`kafkalog recover` shows where an unclean start would cut the log, and cuts it there with "
+    "--in-place."
+)
+_SALVAGE = "Another replica may have a sound one; `kafkalog salvage` copies all other batches."
 _SERVED = "Recovery does not look inside a batch; it is served as it is, and consumers fail on it."
-_REPLICA = "If another replica is sound, remove this one and let it be fetched anew."
+_REPLICA = (
+    "If another replica is sound, remove this one and let the broker fetch it again; if none is, "
+    "`kafkalog salvage` copies the batches that fit together."
+)
 _BITS = "A bit that changed on the disk or in memory; another program wrote into the file."
 _D, _W, _N = Severity.DAMAGE, Severity.WARNING, Severity.NOTE
 
@@ -28,7 +36,7 @@ REFERENCES: Final = (
               arises="A bit that flipped in the length; bytes that were lost or put in within "
                      "the file; a block of zeros or of another file after a crash."),
     Reference("magic-unknown", _D, "The version of the batch is none of 0, 1, 2.",
-              "Not noticed for 3 and above: bytes up to the version have no checksum.",
+              "Not noticed for 3 and above: bytes up to the version have no checksum.", _SALVAGE,
               arises="A bit that flipped in the version byte, or a block that is not this "
                      "log's."),
     Reference("torn-tail", _D, "The last batch of the file is not all there, as after a crash "
@@ -42,32 +50,32 @@ REFERENCES: Final = (
                      "machine stopped after the file had grown and before its bytes were "
                      "written."),
     Reference("decompression-failed", _D, "The records of a batch cannot be decompressed.",
-              _SERVED,
+              _SERVED, _SALVAGE,
               arises="A producer wrote broken data and the broker did not look inside; bytes "
                      "changed before the checksum was computed."),
     Reference("unknown-codec", _D, "A batch names a compression codec that Kafka does not have "
-              "for its version.", _SERVED,
+              "for its version.", _SERVED, _SALVAGE,
               arises="A producer wrote it and the broker did not look inside; bytes changed "
                      "before the checksum was computed."),
     Reference("record-malformed", _D, "A record inside a batch cannot be read: a number or a "
-              "length in it cannot be right.", _SERVED,
+              "length in it cannot be right.", _SERVED, _SALVAGE,
               arises="A producer wrote broken records and the broker did not look inside; "
                      "bytes changed before the checksum was computed."),
     Reference("records-count-invalid", _D, "A batch does not hold as many records as its "
-              "header says.", _SERVED,
+              "header says.", _SERVED, _SALVAGE,
               arises="A producer or a tool that rewrites logs wrote a wrong header; bytes "
                      "changed before the checksum was computed."),
     Reference("records-left-over", _D, "Bytes are left behind the last record of a batch.",
-              _SERVED,
+              _SERVED, _SALVAGE,
               arises="A producer or a tool that rewrites logs wrote a wrong header or a wrong "
                      "length."),
     Reference("message-set-invalid", _D, "A compressed message of magic 0 or 1 does not hold "
-              "messages as it should.", _SERVED,
+              "messages as it should.", _SERVED, _SALVAGE,
               arises="A client of the years before Kafka 0.11 wrote it, or a tool that "
                      "converts logs."),
     Reference("control-record-malformed", _D, "A control record, such as the marker of a "
               "transaction, has no readable key or value.",
-              "What reads it fails: read_committed consumers, and recovery.",
+              "What reads it fails: read_committed consumers, and recovery.", _SALVAGE,
               arises="A tool that rewrites logs wrote it; brokers write markers themselves, "
                      "and do so rightly."),
     Reference("decoder-key-missing", _W, "A record of an internal topic has no key.",
@@ -78,7 +86,9 @@ REFERENCES: Final = (
               arises="A batch that compresses extremely well: by chance, by a client with huge "
                      "batches, or made to harm who reads it."),
     Reference("batch-offset-not-increasing", _D, "A batch does not start after the one before "
-              "it.", "Not noticed; consumers see records again or never.",
+              "it.", "Not noticed; consumers see records again or never.", "`kafkalog "
+              "dump-segment --batches` shows the batches around it; `kafkalog salvage` leaves out "
+              "those that their neighbours contradict.",
               arises="A bit that flipped in the base offset, which no checksum covers; batches "
                      "written twice, or put in another order by a tool."),
     Reference("batch-below-base-offset", _D, "A batch starts below the offset in the name of "
@@ -104,11 +114,13 @@ REFERENCES: Final = (
               "batches."),
     Reference("segment-offset-overflow", _W, "An offset is more than 2147483647 above the base "
               "offset of its segment, which no index can express.",
-              "The segment is split when the log is recovered; appends to it fail.", _REPLICA,
+              "The segment is split when the log is recovered; appends to it fail.",
+              "`kafkalog recover --from start --in-place` splits it as a broker would.",
               arises="A segment written by a broker before 2.0; a bit that changed in a base "
               "offset."),
     Reference("segment-too-large", _D, "A log file is larger than 2147483647 bytes.",
-              "It cannot be opened: the log directory is taken offline.", None,
+              "It cannot be opened: the log directory is taken offline.",
+              "`kafkalog export` and `kafkalog dump-segment` read it all the same.",
               arises="Another program appended to the file."),
     Reference("batch-header-contradictory", _W, "Fields of a batch's header contradict each other "
               "or its marker.", "Not noticed once the batch is in the log.", None,
@@ -117,7 +129,7 @@ REFERENCES: Final = (
               "meaning.", "Ignored.", None,
               arises="A client that sets them; a broker keeps what it does not know."),
     Reference("record-offset-invalid", _D, "Records of a batch have offsets outside the batch, or "
-              "that do not rise.", _SERVED, None,
+              "that do not rise.", _SERVED, _SALVAGE,
               arises="A broker or a tool with a bug: the checksum is right."),
     Reference("max-timestamp-wrong", _W, "The largest timestamp in a batch is not the one that "
               "its header says.", "Lookups by time and retention go by the header.", None,

@@ -8,15 +8,16 @@ from kafkalog.defects.reference import Reference
 from kafkalog.model import Severity
 
 _REBUILD = (
-    "While the broker is down, delete this file and the segment's .index: a broker that finds no "
-    ".index rebuilds all indexes of the segment."
+    "While the broker is down, `kafkalog rebuild-index --in-place --backup DIR` makes all indexes "
+    "of the segment from its log, as a broker does that finds no .index."
 )
-_I, _W = Severity.INDEX, Severity.WARNING
+_I = Severity.INDEX
 
 REFERENCES: Final = (
     Reference("lookup-index-mismatch", _I, "`lookup-offset --no-index` found another record by "
               "scanning than with the indexes.", "Lookups answer wrongly.",
-              "`kafkalog verify` tells which index is wrong.",
+              "`kafkalog verify` names the index that is wrong; `kafkalog rebuild-index` makes it "
+              "again.",
               arises="An index that is wrong, as the other references of this severity tell; a "
                      "log that was changed behind its index."),
     Reference("index-size-not-multiple", _I, "The size of an index is no multiple of its entry "
@@ -67,9 +68,5 @@ REFERENCES: Final = (
               arises="A crash of the machine: the size reached the disk, the entries did not."),
     Reference("index-missing", _I, "A log with batches has no offset index or no time index.",
               "Without .index all indexes of the segment are rebuilt; without .timeindex an empty "
-              "one is made.", "Delete the segment's .index if it is there, while the broker is "
-              "down: all indexes are rebuilt.", arises="The file was removed, or not copied."),
-    Reference("index-without-log", _W, "There is an index, but no log to it.",
-              "It is removed at the next start.", "Look for the log: if it was lost, another "
-              "replica has it.", arises="The log was removed, renamed or not copied."),
+              "one is made.", _REBUILD, arises="The file was removed, or not copied."),
 )  # fmt: skip

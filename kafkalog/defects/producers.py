@@ -21,8 +21,8 @@ _SNAPSHOT = (
     "`.kafka_cleanshutdown` as well: the broker then replays the log from an older one."
 )
 _REBUILD = (
-    "While the broker is down, delete the .index of the segment: a broker that finds none rebuilds "
-    "all indexes of the segment."
+    "While the broker is down, `kafkalog rebuild-index --in-place --backup DIR` makes all indexes "
+    "of the segment from its log, as a broker does that finds no .index."
 )
 
 REFERENCES: Final = (
@@ -62,7 +62,8 @@ REFERENCES: Final = (
     Reference("batch-outside-transaction", _D, "A producer with an open transaction has a batch "
               "that is not transactional.", "It does not start on the log when it replays the "
               "batch: InvalidTxnStateException.",
-              "Let the replica be fetched anew from a sound one, or salvage the partition.",
+              "If another replica is sound, let the broker fetch this one again; if none is, "
+              "`kafkalog salvage` copies the sound batches.",
               arises="The marker between them was lost, or batches were put in another order."),
     Reference("transaction-open", _N, "A transaction has no marker yet.", "read_committed "
               "consumers wait in front of it, and compaction stops there, until it ends or times "
@@ -70,7 +71,10 @@ REFERENCES: Final = (
     Reference("transaction-hanging", _W, "A transaction has no marker, and by the clocks of "
               "brokers nothing has been heard of it for more than a day.", "read_committed "
               "consumers wait in front of it for ever, and compaction stops there. "
-              "`kafka-transactions.sh find-hanging` lists it.",
+              "`kafka-transactions.sh find-hanging` lists it.", "While brokers run, "
+              "`kafka-transactions.sh abort` with the topic, the partition and the first offset "
+              "of the transaction ends it; `kafkalog dump-segment --producer-id` lists its "
+              "batches.",
               arises="A late batch was appended behind the marker of its transaction, or the "
               "coordinator has lost the transaction (KIP-664, KIP-890)."),
     Reference("aborted-transaction-missing", _I, "A transaction that the log shows as aborted is "

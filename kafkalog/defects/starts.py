@@ -10,16 +10,25 @@ from kafkalog.model import Severity
 _W = Severity.WARNING
 
 REFERENCES: Final = (
+    Reference("view-differs", _W, "What is shown of a partition is what the next start of a broker "
+              "would show, and that is not what lies under final names.",
+              "It finishes an interrupted swap, and cuts the log at the first thing that is wrong "
+              "from the recovery point on.",
+              "`--view files` shows what has a final name, `--view all` also what is left of "
+              "deletions and cleanings; `kafkalog verify` says what is wrong, `kafkalog salvage` "
+              "rescues what lies behind it.",
+              arises="The broker was killed: while it cleaned a log, or before all was on disk."),
     Reference("start-loses-records", _W, "The next start of a broker would drop records, and no "
               "other finding says why.",
               "It cuts the log, or drops whole segments, and goes on with what is left.",
-              "Copy the partition first. The row of the prediction says at which offset the log "
-              "is cut; look at the checkpoints of the log directory and at the segments' names.",
+              "Copy the partition first. `kafkalog recover` shows at which offset the log is cut, "
+              "and why; `kafkalog salvage` copies the records that would go.",
               arises="Checkpoints of another time than the segments, as after a restore of a part "
               "of the files; offsets that go back or do not fit into their segment."),
     Reference("start-refused", _W, "A broker would not load this, and no other finding says why.",
               "It ends its start with an exception, or takes the log directory offline.",
-              "Copy the partition, then put right what the message of the exception names.",
+              "Copy the partition, then correct what the message of the exception names; `kafkalog "
+              "salvage` copies what is sound.",
               arises="Files that were renamed, copied or written by hand; an index larger than "
               "segment.index.bytes."),
 )  # fmt: skip

@@ -5,10 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalog import errors
-from kafkalog.errors import CorruptDataError, KafkaLogError
+from kafkalog.errors import CorruptDataError, KafkaLogError, as_internal_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+def of_task(raised: Exception) -> KafkaLogError:
+    """Return the error for what a task raised.
+
+    Raises:
+        MemoryError: another attempt, elsewhere, can have more.
+    """
+    if isinstance(raised, KafkaLogError):
+        return raised
+    if isinstance(raised, MemoryError):
+        raise raised
+    return as_internal_error(raised)
 
 
 def told(error: KafkaLogError) -> dict[str, Any]:

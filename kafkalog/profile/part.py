@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from formats.constants import NO_TIMESTAMP
 from kafkalog.profile.sketches import DistinctCount, FrequentKeys, text_of
 from kafkalog.tables import Split, TableName, read_split
 from kafkalog.tables.schemas import table_schema
@@ -65,7 +66,7 @@ class Part:
         data = pc.add(pc.add(sizes["key_bytes"], sizes["value_bytes"]), sizes["header_bytes"])
         self._add_range("offset", batch.column("offset"))
         times = batch.column("timestamp_ms")
-        known = pc.greater_equal(times, 0)
+        known = pc.not_equal(times, NO_TIMESTAMP)
         self._add_range("timestamp", times.filter(known))
         self.histogram.add(times.filter(known), data.filter(known))
         by_codec = pa.table({"codec": batch.column("compression"), "data": data})
@@ -164,13 +165,15 @@ class Histogram:
 
     def add(self, times: Any, sizes: Any) -> None:
         """Count records: their times, in milliseconds, and their sizes."""
-        starts = pc.multiply(pc.divide(times, self.bucket_ms), self.bucket_ms)
-        table = pa.table({"start": starts, "size": sizes})
-        grouped = table.group_by("start", use_threads=False).aggregate(
+        quotients = pc.divide(times, self.bucket_ms)  # rounds toward zero; a bucket starts below
+        above = pc.less(times, pc.multiply(quotients, self.bucket_ms))
+        buckets = pc.subtract(quotients, above.cast(pa.int64()))
+        table = pa.table({"bucket": buckets, "size": sizes})
+        grouped = table.group_by("bucket", use_threads=False).aggregate(
             [("size", "count"), ("size", "sum")]
         )
         for row in grouped.to_pylist():
-            self._count(row["start"], row["size_count"], row["size_sum"])
+            self._count(row["bucket"] * self.bucket_ms, row["size_count"], row["size_sum"])
         self._shorten()
 
     def merge(self, other: Histogram) -> None:
@@ -213,9 +216,7 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
         for batch in _read(split, _OF_RECORDS):
             part.add_records(batch)
         found: list[Defect] = []
-        of_batches = replace(
-            split, table=TableName.BATCHES, from_offset=None, to_offset=None, committed=False
-        )
+        of_batches = replace(split, table=TableName.BATCHES, from_offset=None, committed=False)
         for batch in _read(of_batches, _OF_BATCHES, found):
             part.add_batches(batch)
         part.counts["defects"] += len(found)

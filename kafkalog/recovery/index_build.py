@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from formats.constants import INT32_MAX, INT64_MAX
-from kafkalog.recovery.index_slots import NO_TIMESTAMP, OffsetSlots, TimeSlots
+from formats.constants import INT32_MAX, INT64_MAX, NO_TIMESTAMP
+from kafkalog.recovery.index_slots import OffsetSlots, TimeSlots
 
 if TYPE_CHECKING:
     import numpy as np

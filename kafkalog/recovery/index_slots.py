@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kafkalog.recovery.directory import Content
 
 _WARM_BYTES = 8192
-NO_TIMESTAMP = -1
 
 
 class InvalidOffsetError(StartRefusedError):
@@ -232,5 +231,5 @@ class TimeSlots(IndexSlots):
     def _last(self) -> tuple[int, int]:
         """Timestamp and offset of the last entry, `NO_TIMESTAMP` and base offset without one."""
         if not self.entry_count:
-            return NO_TIMESTAMP, self.base_offset
+            return c.NO_TIMESTAMP, self.base_offset
         return self.slot(self.entry_count - 1)[0], self.offset(self.entry_count - 1)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafkalog.engine.errors import told, told_error
-from kafkalog.errors import KafkaLogError
+from kafkalog.engine.errors import of_task, told, told_error
 from kafkalog.spark.gathering import gather
 from kafkalog.spark.job import is_remote, run_job
 from kafkalog.spark.worker import Called
@@ -115,8 +114,8 @@ class _Runner:
                 result = error = None
                 try:
                     result = json.dumps(work(json.loads(row["task"])))
-                except KafkaLogError as raised:
-                    error = json.dumps(told(raised))
+                except Exception as raised:  # noqa: BLE001 # Spark would run the task again
+                    error = json.dumps(told(of_task(raised)))
                 yield pa.RecordBatch.from_pydict(
                     {"number": [row["number"]], "result": [result], "error": [error]},
                     schema=pa.schema(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog import errors
 from kafkalog.errors import (
     EngineError,
+    InternalError,
     KafkaLogError,
     LimitExceededError,
     UnsupportedError,
@@ -22,10 +23,13 @@ from kafkalog.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_OURS: Final = re.compile(r"kafkalog\.errors\.(\w+): (.+)")
+_OURS: Final = re.compile(
+    r"kafkalog\.errors\.(\w+): (.+?)(?: \[([^]]+?)(?:, position (\d+))?])?$", re.MULTILINE
+)
 _PYTHON: Final = re.compile(
     r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)(?:: .+)?$", re.MULTILINE
 )
+_OUR_CODE: Final = re.compile(r'File "[^"]*\b(?:pyspark_)?kafkalog[/\\][^"]*\.py", line')
 _JAVA: Final = re.compile(r"^(.*[ .]|)(\w+(?:Exception|Error)): (.+)$", re.MULTILINE)
 _CAUSE: Final = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _LENGTH_MAX: Final = 300
@@ -103,10 +107,14 @@ def _text_of(raised: BaseException) -> str:
 def _error_of(text: str, *, is_query: bool) -> KafkaLogError:
     ours = _OURS.findall(text)
     if ours:
-        name, message = ours[-1]
+        name, message, path, position = ours[-1]
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, KafkaLogError):
-            error: KafkaLogError = kind(message.strip())
+            error: KafkaLogError = kind(
+                message.strip(),
+                path=path or None,
+                position=int(position) if position else None,
+            )
             return error
     for pattern, make in _KNOWN:
         if re.search(pattern, text):
@@ -114,6 +122,11 @@ def _error_of(text: str, *, is_query: bool) -> KafkaLogError:
     if is_query:
         return UsageError(_first_line(text))
     in_python = _PYTHON.findall(text) if "Traceback (most recent call last)" in text else []
+    if in_python and _OUR_CODE.search(text) and not in_python[-1].startswith("OSError"):
+        return InternalError(
+            f"kafkalog itself failed in a task of Spark's: {_shortened(in_python[-1])}",
+            note="This says nothing about the data: take no answer of this run for complete.",
+        )
     if in_python:
         return EngineError(f"A task of Spark's failed: {_shortened(in_python[-1])}")
     causes = _CAUSE.findall(text)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kafkalog.engine.errors import told, told_error
-from kafkalog.errors import KafkaLogError
+from kafkalog.engine.errors import of_task, told, told_error
 from kafkalog.spark.errors import errors_as_ours
 from kafkalog.spark.job import run_job
 from kafkalog.spark.worker import Called
@@ -123,13 +122,13 @@ def _row(number: int, piece: int, row: int, data: bytes | None, error: str | Non
 
 
 def _rows_of(number: int, piece: int, made: Iterable[bytes]) -> Iterator[Any]:
-    """A row for each; errors of ours come as rows, for Spark would run the task again."""
+    """A row for each; errors come as rows, for Spark would run the task again."""
     count = -1
     try:
         for count, data in enumerate(made):
             yield _row(number, piece, count, data, None)
-    except KafkaLogError as error:
-        yield _row(number, piece, count + 1, None, json.dumps(told(error)))
+    except Exception as error:  # noqa: BLE001 # any
+        yield _row(number, piece, count + 1, None, json.dumps(told(of_task(error))))
 
 
 class _Whole:

@@ -6,10 +6,18 @@ What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What mak
 """
 
 from kafkalog.storage.appended import AppendedFile
-from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, Step, StepKind
+from kafkalog.storage.changes import (
+    TEMPORARY_SUFFIX,
+    Changes,
+    ChangeWatch,
+    Step,
+    StepKind,
+    require_no_link,
+)
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
+    final_path,
     free_space,
     require_outside,
     require_space,
@@ -28,6 +36,7 @@ __all__ = [
     "TEMPORARY_SUFFIX",
     "AppendedFile",
     "Attempt",
+    "ChangeWatch",
     "Changes",
     "FileTree",
     "LogDirLock",
@@ -36,7 +45,9 @@ __all__ = [
     "StagingDirectory",
     "Step",
     "StepKind",
+    "final_path",
     "free_space",
+    "require_no_link",
     "require_outside",
     "require_space",
     "require_vacant",

@@ -21,7 +21,9 @@ from kafkalog.payloads import decode, payload_kind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import ReadPlan, Selection
 from kafkalog.tables.model import TableName
+from kafkalog.tables.moved import current_splits
 from kafkalog.tables.schemas import DATA, SCHEMAS, TIME
+from kafkalog.view import show, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -60,11 +62,19 @@ def read_split(
 
     Raises:
         CorruptDataError: something is damaged, and nobody is told of defects.
-        UnreadableError: the file cannot be read.
+        UnreadableError: the file cannot be read, or is not the one that was planned.
+        ChangedSinceError: as `current_splits`.
 
     Cost:
         Some 20 MB a thread and what is decompressed at a time.
     """
+    for one in current_splits(split):
+        yield from _read(one, schema, threads, defects)
+
+
+def _read(
+    split: Split, schema: Any, threads: int, defects: Callable[[Defect], object] | None
+) -> Iterator[Any]:
     if split.table == TableName.DEFECTS:
         yield from _defects(split, schema, threads)
     elif split.table in (TableName.RECORDS, TableName.BATCHES):
@@ -206,6 +216,7 @@ _CONSTANT: Final[dict[str, Callable[[Split], object]]] = {
     "path": lambda split: _text(split.path),
     "log_dir": lambda split: _text(split.log_dir),
     "segment": lambda split: split.base_offset,
+    "state": lambda split: state_of(split.path),
 }
 
 
@@ -251,9 +262,9 @@ def _transactions(split: Split) -> Iterator[Any]:
 
 
 def _segments(split: Split) -> Iterator[Any]:
-    for segment in open_partition(split.path).segments:
+    for segment in show(open_partition(split.path), split.view).segments:
         sizes = {
-            name: None if entry is None else entry.size_bytes
+            name: None if entry is None else entry.used_bytes
             for name, entry in (
                 ("offset_index_size", segment.offset_index),
                 ("time_index_size", segment.time_index),
@@ -274,7 +285,8 @@ def _segments(split: Split) -> Iterator[Any]:
 def _producers(split: Split) -> Iterator[Any]:
     names = ("producer_id", "producer_epoch", "last_sequence", "last_offset", "last_timestamp",
              "coordinator_epoch", "current_txn_first_offset")  # fmt: skip
-    for entry in open_partition(split.path).live(FileKind.PRODUCER_SNAPSHOT):
+    partition = show(open_partition(split.path), split.view).partition
+    for entry in partition.live(FileKind.PRODUCER_SNAPSHOT):
         for row in _with_path(read_producer_snapshot(entry.path), entry.path, *names):
             yield {"snapshot_offset": entry.name.offset, **row}
 

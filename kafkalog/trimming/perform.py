@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.trimming.plan import TrimPlan
 
 
-def perform_trim(run: Run, plan: TrimPlan, *, keep_deleted: bool = False) -> None:
+def perform_trim(run: Run, plan: TrimPlan) -> None:
     """Do what a plan says; nothing where it is empty.
 
     The new log start is noted first, so that after a crash at any later step a start finds the new
@@ -31,14 +31,13 @@ def perform_trim(run: Run, plan: TrimPlan, *, keep_deleted: bool = False) -> Non
     has lost some of the segments that go, oldest first. Then, segment after segment, the log and
     its side files get `.deleted` names; the leader epochs are trimmed; what is left is read again
     and compared with the plan; only then the files go, with those that an earlier deletion left,
-    and the note where the log begins with a segment.
+    and the note where the log begins with a segment. After a crash the next run finishes it.
 
     Not guaranteed: what a file system does that ignores syncs.
 
     Args:
         run: holds the lock since before the plan was made.
         plan: from `plan_trim`.
-        keep_deleted: whether the `.deleted` files stay; a broker's start removes them.
 
     Raises:
         UnwritableError: the directory is read-only, or a step failed; what was done stays, as after
@@ -50,9 +49,10 @@ def perform_trim(run: Run, plan: TrimPlan, *, keep_deleted: bool = False) -> Non
     require_writable(plan.partition.path)
     names = [name for group in plan.files for name in group]
     dead = [name + DELETED_SUFFIX for name in names]
-    left_overs = [entry.name.name for entry in plan.partition.left_overs]  # or replaced, by Kafka
-    dead = list(dict.fromkeys((*dead, *left_overs)))
-    with run.partition(plan.partition, [*names, *dead, LEADER_EPOCHS]) as changing:
+    replaced = [entry.name.name for entry in plan.partition.left_overs]
+    touched = dict.fromkeys((*names, *dead, *replaced, *plan.left_overs, LEADER_EPOCHS))
+    dead = list(dict.fromkeys((*dead, *plan.left_overs)))
+    with run.partition(plan.partition, touched) as changing:
         changes = changing.changes
         if plan.log_start_offset > plan.log_start_before:
             changing.set_offset(LOG_STARTS, plan.log_start_offset)
@@ -71,7 +71,7 @@ def perform_trim(run: Run, plan: TrimPlan, *, keep_deleted: bool = False) -> Non
                 path=plan.partition.path,
                 hint=f"The segments are still there, under names that end in {DELETED_SUFFIX}.",
             )
-        if not keep_deleted:
+        if not plan.keeps_deleted:
             for name in dead:
                 changes.remove(name)
             changes.sync_directory()

@@ -54,6 +54,8 @@ class TrimPlan:
         found: what `simulate_retention` says, and by which configs and marks.
         segments: those that go, oldest first.
         files: names of the files of each, in the order they go: log, indexes, producer snapshot.
+        left_overs: names of the files that earlier deletions left, and that go too.
+        keeps_deleted: whether `.deleted` files stay, old and new.
         log_start_before: first readable offset now.
         log_start_offset: first readable offset then.
         leader_epochs_before: entries of `leader-epoch-checkpoint`.
@@ -63,6 +65,8 @@ class TrimPlan:
     found: PartitionRetention
     segments: tuple[SegmentFacts, ...]
     files: tuple[tuple[str, ...], ...]
+    left_overs: tuple[str, ...]
+    keeps_deleted: bool
     log_start_before: int
     log_start_offset: int
     leader_epochs_before: tuple[EpochEntry, ...]
@@ -76,7 +80,8 @@ class TrimPlan:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.segments and self.log_start_offset == self.log_start_before
+        is_same = self.log_start_offset == self.log_start_before
+        return is_same and not self.segments and not self.left_overs
 
     @property
     def active_stays(self) -> bool:
@@ -116,6 +121,7 @@ def plan_trim(
     *,
     high_watermark: int | Literal["end"] | None = None,
     log_start_offset: int | None = None,
+    keep_deleted: bool = False,
 ) -> TrimPlan:
     """What retention will take from a partition; the caller keeps brokers off meanwhile.
 
@@ -126,6 +132,7 @@ def plan_trim(
         high_watermark: instead of the checkpoint's: an offset, or `end`.
         log_start_offset: where the log shall start, as DeleteRecords would move it; None: where
             it does now.
+        keep_deleted: whether `.deleted` files stay; a broker's start removes them.
 
     Raises:
         RefusedError: it is not safe, or not for us: symbolic links, a start that would change
@@ -170,6 +177,8 @@ def plan_trim(
         found=found,
         segments=segments,
         files=files,
+        left_overs=() if keep_deleted else _left_overs(partition),
+        keeps_deleted=keep_deleted,
         log_start_before=loaded.log_start_offset,
         log_start_offset=start,
         leader_epochs_before=epochs,
@@ -181,6 +190,21 @@ def leader_epochs_of(partition: PartitionDir) -> tuple[EpochEntry, ...]:
     """The entries of a partition's `leader-epoch-checkpoint`, none without the file."""
     path = os.path.join(partition.path, LEADER_EPOCHS)
     return tuple(read_leader_epochs(path)) if os.path.exists(path) else ()
+
+
+def _left_overs(partition: PartitionDir) -> tuple[str, ...]:
+    """Return what deletions that were interrupted left: of a broker, or of a run like this one.
+
+    Those are the `.deleted` files, and the side files of segments whose logs were renamed already.
+    """
+    first = partition.segments[0].base_offset
+    renamed = [
+        entry
+        for kind in _KINDS
+        for entry in partition.live(kind)
+        if entry.name.offset is not None and entry.name.offset < first
+    ]
+    return tuple(sorted(entry.name.name for entry in (*partition.left_overs, *renamed)))
 
 
 def _files_of(partition: PartitionDir, base_offset: int) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ def apply_retention(
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     zone = parse_zone("UTC" if utc else tz)
-    now_ms = parse_time(now if now is not None else "-0s")
+    now_ms = parse_time(now if now is not None else "-0s", zone=zone)
     sources = ConfigSources(
         parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
@@ -99,6 +99,7 @@ def apply_retention(
         now_ms=now_ms,
         high_watermark=parse_high_watermark(high_watermark),
         log_start_offset=log_start_offset,
+        keep_deleted=keep_deleted,
     )
     if log_start_offset is not None and isinstance(open_path(path), LogDir):
         raise UsageError("--log-start-offset is about one partition.", hint="Name a partition.")
@@ -116,12 +117,13 @@ def apply_retention(
             if held.run is not None and wanted:
                 question = f"Change {len(wanted)} of {len(plans)} partitions in {path}?"
                 if consents(question, yes=yes):
-                    done = _perform(held.run, wanted, keep_deleted, outcome)
-            _tell(writer, plans, done, keep_deleted=keep_deleted)
+                    done = _perform(held.run, wanted, outcome)
+            _tell(writer, plans, done)
             writer.end()
+        has_changed = held.run is not None and held.run.has_changed
     if form == Format.TABLE:
-        print_trims(plans, done, exact=exact, in_place=in_place, keep_deleted=keep_deleted)
-    return outcome.status
+        print_trims(plans, done, exact=exact, in_place=in_place)
+    return outcome.of_work(has_changed=has_changed, is_concerned=bool(wanted))
 
 
 def _plans(
@@ -154,9 +156,7 @@ def _plans(
             outcome.error(stop)
 
 
-def _perform(
-    run: Run, plans: Iterable[TrimPlan], keep_deleted: bool, outcome: Outcome
-) -> list[TrimPlan]:
+def _perform(run: Run, plans: Iterable[TrimPlan], outcome: Outcome) -> list[TrimPlan]:
     """Do what the plans say; those that went through."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.trimming import perform_trim
@@ -164,7 +164,7 @@ def _perform(
     done = []
     for plan in plans:
         try:
-            perform_trim(run, plan, keep_deleted=keep_deleted)
+            perform_trim(run, plan)
         except KafkaLogError as stop:
             outcome.error(stop)
             continue
@@ -172,10 +172,8 @@ def _perform(
     return done
 
 
-def _tell(
-    writer: RetentionWriter, plans: list[TrimPlan], done: list[TrimPlan], *, keep_deleted: bool
-) -> None:
+def _tell(writer: RetentionWriter, plans: list[TrimPlan], done: list[TrimPlan]) -> None:
     from kafkalog_cli.render.trimmed import trim_row
 
     for plan in plans:
-        writer.row(trim_row(plan, is_done=plan in done, keep_deleted=keep_deleted))
+        writer.row(trim_row(plan, is_done=plan in done))

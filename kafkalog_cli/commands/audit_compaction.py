@@ -82,6 +82,7 @@ def audit_compaction(
     from kafkalog.log_dir import LogDir, open_partition, open_path
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render import audited as show
+    from kafkalog_cli.render.diagnostics import show_note
     from kafkalog_cli.render.writer import Writer
 
     outcome = Outcome()
@@ -98,6 +99,11 @@ def audit_compaction(
         if cleaner_offset is not None or first_dirty_offset is not None:
             raise UsageError("An offset that is given belongs to one partition.", path=path)
         found = list(_audits(target, original, judge, outcome))
+        if not found and not outcome.errors:
+            show_note(
+                f"{path}: cleaner-offset-checkpoint has no entry of its partitions, so none was "
+                "compacted; to audit one all the same, name it and give --cleaner-offset N"
+            )
     else:
         before = open_partition(original) if original is not None else None
         found = [judge(open_partition(path), before)]
@@ -116,40 +122,28 @@ def audit_compaction(
                 writer.write_row(show.audit_row(one))
     if form == Format.TABLE and not isinstance(target, LogDir):
         show.print_audit(found[0])
-    elif form == Format.TABLE:
+    elif form == Format.TABLE and found:
         show.print_audits(found)
     outcome.fail_if(any(one.findings for one in found))
-    return outcome.status
+    return outcome.of_work(has_changed=False, is_concerned=bool(found))
 
 
 def _audits(
     log_dir: LogDir, original: str | None, judge: Callable[..., Audit], outcome: Outcome
 ) -> Iterator[Audit]:
-    """The audit of each partition that a cleaner has noted an offset of.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Yield the audit of each partition that a cleaner has noted an offset of."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.log_dir import open_partition
     from kafkalog.unified_log import UnifiedLog
 
     for error in log_dir.errors.values():
         outcome.error(error)
-    is_cleaned = False
     for partition in log_dir.partitions:
         try:
             if UnifiedLog(partition).checkpoint("cleaner-offset-checkpoint") is None:
                 continue
-            is_cleaned = True
             name = os.path.basename(partition.path)
             before = None if original is None else open_partition(os.path.join(original, name))
             yield judge(partition, before)
         except KafkaLogError as stop:
             outcome.error(stop)
-    if not is_cleaned:
-        raise UsageError(
-            "cleaner-offset-checkpoint has no entry of its partitions: none was compacted.",
-            path=log_dir.path,
-            hint="Name a partition, and give --cleaner-offset N.",
-        )

@@ -154,6 +154,7 @@ def compact(
     from kafkalog_cli.confirmation import require_consent
     from kafkalog_cli.maintenance import Maintenance, configs_at, maintenance, target_at
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if in_place and to is not None:
@@ -190,13 +191,17 @@ def compact(
                 maintenance(path, "compact", in_place=in_place, backup=backup)
             )
             command.run(place, configs_at(place.target, sources, outcome), yes=yes)
+            has_changed = place.run is not None and place.run.has_changed
+            is_concerned = command.is_concerned
         else:
+            put_work_first()
             configs = configs_at(target, sources, outcome)
             copy = held.enter_context(working_copy(target, to))
             run = held.enter_context(Run(copy.path))
             copied = copy if isinstance(target, LogDir) else copy.partitions[0]
             command.run(Maintenance(copied, copy.path, run), configs, yes=True)
-    return outcome.status
+            has_changed = is_concerned = True  # the copy
+    return outcome.of_work(has_changed=has_changed, is_concerned=is_concerned)
 
 
 def _opening(held: ExitStack, choice: EngineChoice) -> Callable[[], Engine] | None:
@@ -219,7 +224,11 @@ def _clock_to_go_on_with(target: LogDir | PartitionDir, now_ms: int) -> int:
 
 
 class _Command:
-    """One run of the command."""
+    """One run of the command.
+
+    Attributes:
+        is_concerned: whether there was a partition to compact, or one that could not be judged.
+    """
 
     def __init__(
         self, request: CompactionRequest, form: Format, outcome: Outcome,
@@ -234,6 +243,7 @@ class _Command:
         self._take_all = take_all
         self._exact = exact
         self._quiet = quiet
+        self.is_concerned = False
 
     def run(self, held: Maintenance, configs: LogDirConfigs, *, yes: bool) -> None:
         """Plan or compact, and show it; where somebody is asked, first the one, then the other."""
@@ -245,6 +255,7 @@ class _Command:
         failures: list[Shown] = []
         candidates = self._candidates(held, configs, failures)
         count = sum(one.skip is None for one in candidates)
+        self.is_concerned = bool(count or failures)
         is_asked = held.run is not None and count > 0 and not yes
         view = compaction_view(exact=self._exact)
         with Writer(view, self._form, self._outcome.defect) as writer:
@@ -304,7 +315,7 @@ class _Command:
     def _results(
         self, candidates: list[Candidate], run: Run | None, *, is_one: bool
     ) -> Iterator[Shown]:
-        """Partition after partition; one that was named stops the command with its error."""
+        """Yield each partition; one that was named raises its error, unless something changed."""
         from kafkalog.errors import KafkaLogError
         from kafkalog_cli.render.compactions import Shown
         from kafkalog_cli.render.progress import byte_progress
@@ -314,7 +325,7 @@ class _Command:
             for candidate, found in self._compacted(candidates, run, progress):
                 if not isinstance(found, KafkaLogError):
                     yield Shown(candidate.partition, found)
-                elif is_one:
+                elif is_one and not (run is not None and run.has_changed):
                     raise found
                 else:
                     self._outcome.error(found)

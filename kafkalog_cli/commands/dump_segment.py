@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog.errors import UsageError
+from kafkalog.model import LogView
 from kafkalog_cli.options import (
     BytesOption,
     ExactOption,
@@ -20,6 +21,7 @@ from kafkalog_cli.options import (
     ToOffsetOption,
     ToTimeOption,
     UtcOption,
+    ViewOption,
     ZoneOption,
     parse_bytes,
     parse_regex,
@@ -98,6 +100,7 @@ def dump_segment(
     ] = None,
     control: Annotated[bool, typer.Option("--control", help="Control records only.")] = False,
     read_committed: ReadCommittedOption = False,
+    view: ViewOption = LogView.STARTED,
     max_bytes: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Read so much of each .log.")
     ] = None,
@@ -121,7 +124,9 @@ def dump_segment(
 ) -> int:
     """Show what is in any file Kafka writes; a partition directory means its segments in order.
 
-    Damage is shown in place and reading goes on at the next sound batch; exit status 1 then.
+    Damage is shown in place and reading goes on at the next sound batch; exit status 1 then. What a
+    broker's next start would cut off a partition is left out, which a warning counts (status 1);
+    `--view files` shows it.
     Records, batches and entries of indexes can go into a new file of Parquet or Arrow.
 
     \b
@@ -136,12 +141,13 @@ def dump_segment(
     from kafkalog_cli.render.dump import Dump, DumpStyle
 
     _require_pair(form, to)
+    zone = parse_zone("UTC" if utc else tz)
     name, _, value = (header or "").partition("=")
     selection = Selection(
         from_offset=from_offset,
         to_offset=to_offset,
-        from_time=None if from_time is None else parse_time(from_time, now),
-        to_time=None if to_time is None else parse_time(to_time, now),
+        from_time=None if from_time is None else parse_time(from_time, now, zone),
+        to_time=None if to_time is None else parse_time(to_time, now, zone),
         from_position=from_position,
         limit=limit,
         max_bytes=None if max_bytes is None else parse_size(max_bytes),
@@ -155,13 +161,14 @@ def dump_segment(
         else None,
         control=control,
         read_committed=read_committed,
+        view=view,
     )
     outcome = Outcome()
     style = DumpStyle(
         form=form,
         records=records,
         bytes_form=bytes_form,
-        zone=parse_zone("UTC" if utc else tz),
+        zone=zone,
         exact=exact,
         decode=decode == Decode.AUTO,
         progress=not quiet,

@@ -8,7 +8,8 @@ import typer
 
 from kafkalog.errors import NotAKafkaFileError, UsageError
 from kafkalog.export.model import BytesForm, Codec, FileFormat, TableFormat
-from kafkalog.tables.model import Replicas, TableName
+from kafkalog.model import LogView
+from kafkalog.tables.model import End, Replicas, TableName, usual_replicas
 from kafkalog.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
@@ -20,6 +21,7 @@ from kafkalog_cli.engines import (
     ThreadsOption,
 )
 from kafkalog_cli.options import (
+    EndOption,
     ExactOption,
     FormatOption,
     FromOffsetOption,
@@ -32,6 +34,7 @@ from kafkalog_cli.options import (
     ToOffsetOption,
     TopicsOption,
     ToTimeOption,
+    ViewOption,
     parse_size,
     parse_time,
 )
@@ -39,6 +42,7 @@ from kafkalog_cli.render.writer import Format
 
 if TYPE_CHECKING:
     from kafkalog.export import ExportRequest, ExportSummary
+    from kafkalog_cli.outcome import Outcome
 
 _SCHEMA_SIZE_MAX: Final = 16 << 20
 
@@ -61,6 +65,7 @@ def export(
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,
     read_committed: ReadCommittedOption = False,
+    end: EndOption = End.WATERMARK,
     replicas: Annotated[
         Replicas | None,
         typer.Option(
@@ -69,6 +74,7 @@ def export(
         ),
     ] = None,
     internal: InternalOption = False,
+    view: ViewOption = LogView.STARTED,
     file_format: Annotated[
         FileFormat, typer.Option("--file-format", help="What the files are.")
     ] = FileFormat.PARQUET,
@@ -166,10 +172,9 @@ def export(
     from kafkalog.export.model import GROUP_ROWS, GROUP_SIZE, Writing
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
+    from kafkalog_cli.standard_streams import put_work_first
 
     rule.require_arrow()
-    if replicas is None:
-        replicas = Replicas.BEST if table == TableName.RECORDS else Replicas.ALL
     isolation = Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED
     bounds = Bounds(
         None if not topic else frozenset(topic),
@@ -188,7 +193,17 @@ def export(
     )
     asked = ExportRequest(
         tuple(paths),
-        Request(table, bounds, isolation, replicas, internal, parse_size(split_size)),
+        Request(
+            table,
+            bounds,
+            isolation,
+            replicas or usual_replicas(table),
+            internal,
+            parse_size(split_size),
+            frozenset(topic or ()),
+            end,
+            view,
+        ),
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         writing,
         _typed("key", key, key_schema, key_message, key_framing)
@@ -196,7 +211,12 @@ def export(
         table_format,
     )
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
-    return _tell(_run(asked, to, choice, fail_fast=fail_fast), form, exact=exact)
+    put_work_first()
+    from kafkalog_cli.outcome import Outcome
+
+    outcome = Outcome()
+    summary = _run(asked, to, choice, outcome, fail_fast=fail_fast)
+    return _tell(summary, form, outcome, exact=exact)
 
 
 def _typed(
@@ -236,10 +256,13 @@ def _contents(path: str) -> bytes:
         ) from error
 
 
-def _run(asked: ExportRequest, to: str, choice: EngineChoice, *, fail_fast: bool) -> ExportSummary:
+def _run(
+    asked: ExportRequest, to: str, choice: EngineChoice, outcome: Outcome, *, fail_fast: bool
+) -> ExportSummary:
     from kafkalog.export import Export
 
     with Export(asked, to, fail_fast=fail_fast) as export:
+        outcome.differs(export.differences)
         if export.missing:
             splits = [part.splits[0] for part in export.plan.parts]
             with choice.open(len({(split.topic, split.partition) for split in splits})) as engine:
@@ -249,15 +272,14 @@ def _run(asked: ExportRequest, to: str, choice: EngineChoice, *, fail_fast: bool
         return export.summary()
 
 
-def _tell(summary: ExportSummary, form: Format, *, exact: bool) -> int:
-    from kafkalog_cli.outcome import Outcome
+def _tell(summary: ExportSummary, form: Format, outcome: Outcome, *, exact: bool) -> int:
     from kafkalog_cli.render.exported import ExportWriter
 
-    outcome = Outcome()
     with ExportWriter(form, outcome.defect, exact=exact) as writer:
         writer.write(summary)
     for part in summary.parts:
         outcome.fail_if(part.defect_count > 0)
         for defect in part.defects:
             outcome.count(defect)
-    return outcome.status
+    is_new = not summary.was_complete
+    return outcome.of_work(has_changed=is_new, is_concerned=is_new)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 
 def dump_files(argv: list[str]) -> int:
@@ -41,6 +42,16 @@ _PAYLOAD_DECODERS = {
 }
 
 
+class _Version(argparse.Action):
+    """Print the release of the tool that this one stands in for, as that tool does, and ours."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"4.3.0 (kafkalog {version('kafkalog')})\n")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kafkalog kafka-dump-log",
@@ -49,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         "same. Exit status: 0 fine, 1 damage found, 2 usage, 3 unreadable.",
     )
     add = parser.add_argument
+    add("--version", action=_Version, nargs=0, help="print the version and exit")
     add("--files", required=True, help="comma-separated list of files to dump")
     add("--deep-iteration", action="store_true", help="print records, too")
     add("--print-data-log", action="store_true", help="print records with key and payload")

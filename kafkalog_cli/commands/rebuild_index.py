@@ -112,10 +112,11 @@ def rebuild_index(
         summary = show.index_summary(indexes, done)
         if form in (Format.NDJSON, Format.JSON):
             out.write_row(show.index_summary_row(summary))
+        has_changed = run is not None and run.has_changed
     if form == Format.TABLE:
         show.print_index_summary(summary, in_place=in_place)
     outcome.fail_if(summary.to_write > summary.written)
-    return outcome.status
+    return outcome.of_work(has_changed=has_changed, is_concerned=summary.to_write > 0)
 
 
 def _with_configs(

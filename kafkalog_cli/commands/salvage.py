@@ -35,6 +35,10 @@ def salvage(
     appears when all of it is written, read back and checked. The status is 1 where anything is
     lost.
 
+    A directory that awaits its deletion is copied under a name in -stray: brokers leave that alone.
+    If all segments of a partition are .deleted, these are copied; beside live ones they are left
+    out, and counted.
+
     Batches are copied byte for byte, in the segments they were in. Left out are those whose bytes
     or records are damaged, and those whose offsets or leader epoch more batches around them
     contradict. A broker that starts on DIR/log scans it once, as after a crash. If a disk fails
@@ -51,16 +55,19 @@ def salvage(
     from kafkalog_cli.render.diagnostics import show_note
     from kafkalog_cli.render.progress import byte_progress
     from kafkalog_cli.render.salvaged import SalvageWriter, print_totals, read_manifest
+    from kafkalog_cli.standard_streams import put_work_first
 
     outcome = Outcome()
     require_local(path)
+    if not dry_run:
+        put_work_first()
     target = open_path(path)
     passes = 1 if dry_run else 2  # the copies are read again
     with SalvageWriter(form, outcome.defect) as writer:
         with byte_progress([target] * passes, enabled=not quiet) as progress:
             tell = writer.tell if dry_run else None
             summary = run_salvage(target, to, dry_run=dry_run, tell=tell, progress=progress)
-        if not dry_run:
+        if not dry_run and summary.partitions:
             for row in read_manifest(to):
                 writer.write(row)
     if summary.left_over_removed:
@@ -73,4 +80,5 @@ def salvage(
                 f"{row['first_unstable_offset']}; read_committed consumers stop there"
             )
     outcome.fail_if(summary.has_losses)
-    return outcome.status
+    is_concerned = summary.partitions > 0
+    return outcome.of_work(has_changed=is_concerned and not dry_run, is_concerned=is_concerned)

@@ -77,8 +77,8 @@ def simulate_retention(
     )
 
     zone = parse_zone("UTC" if utc else tz)
-    now_ms = parse_time(now if now is not None else "-0s")
-    summary = RetentionSummary(now_ms, parse_time(until, str(now_ms)))
+    now_ms = parse_time(now if now is not None else "-0s", zone=zone)
+    summary = RetentionSummary(now_ms, parse_time(until, str(now_ms), zone))
     watermark = parse_high_watermark(high_watermark)
     sources = ConfigSources(
         parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir

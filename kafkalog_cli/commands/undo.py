@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kafkalog_cli.options import ExactOption, FormatOption, InPlaceOption, YesOption
 from kafkalog_cli.render.writer import Format
+
+if TYPE_CHECKING:
+    from kafkalog.runs import Undo
+    from kafkalog.storage import ChangeWatch
+    from kafkalog_cli.outcome import Outcome
 
 
 def undo(
@@ -32,23 +37,45 @@ def undo(
     kafkalog undo /backups/before-compaction
     kafkalog undo /backups/before-compaction --in-place --yes
     """
-    from kafkalog.runs import undo as run_undo
+    from kafkalog.storage import ChangeWatch
     from kafkalog_cli.confirmation import consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.text import counted
     from kafkalog_cli.render.undone import UndoWriter, print_totals
+    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes)
     outcome = Outcome()
+    watch = ChangeWatch()
     is_done = in_place and yes
-    planned = run_undo(path, in_place=is_done)
+    if in_place:
+        put_work_first()
+    planned = _undo(path, watch, outcome, in_place=is_done)
+    if planned is None:
+        return outcome.of_work(has_changed=True, is_concerned=True)
     with UndoWriter(form, outcome.defect, exact=exact) as writer:
         writer.write_all(planned, is_done=is_done)
     if in_place and not yes and planned.partitions:
         question = f"Bring back {counted(len(planned.partitions), 'partition')}?"
         is_done = consents(question, yes=yes)
-        if is_done:
-            run_undo(path, in_place=True)
+        if is_done and _undo(path, watch, outcome, in_place=True) is None:
+            return outcome.of_work(has_changed=True, is_concerned=True)
     if form == Format.TABLE:
         print_totals(planned, is_done=is_done, in_place=in_place)
-    return outcome.status
+    return outcome.of_work(has_changed=is_done, is_concerned=bool(planned.partitions))
+
+
+def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) -> Undo | None:
+    """Plan or perform it; None if it failed after something was changed, which is reported."""
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.runs import undo as run_undo
+    from kafkalog_cli.render.diagnostics import show_note
+
+    try:
+        return run_undo(path, in_place=in_place, observe=watch)
+    except KafkaLogError as stop:
+        if not watch.has_changed:
+            raise
+        outcome.error(stop)
+        show_note("a part was brought back; the same command goes on with the rest")
+        return None

@@ -221,7 +221,8 @@ def _check(
     facts: RunFacts, report: Report, outcome: Outcome, progress: ByteProgress | None
 ) -> None:
     """Check all targets and tell what is found."""
-    from kafkalog.errors import KafkaLogError
+    from kafkalog.errors import KafkaLogError, as_internal_error
+    from kafkalog_cli.standard_streams import OutputError
 
     run = facts.verification
     with report:
@@ -232,6 +233,10 @@ def _check(
                     outcome.count(defect, facts.failing)
             except KafkaLogError as error:
                 outcome.error(error)
+            except OutputError:
+                raise
+            except Exception as raised:  # noqa: BLE001 # a failure of ours: the report says so
+                outcome.error(as_internal_error(raised, target.path))
         for defect in run.end():
             report.finding(defect)
             outcome.count(defect, facts.failing)

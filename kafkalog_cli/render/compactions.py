@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog import places
 from kafkalog.compaction import Dropped, Skip, Tally
+from kafkalog.storage import final_path
 from kafkalog_cli.render.configs import (
     config_rows,
     configs_text,
@@ -123,7 +124,7 @@ def compaction_row(shown: Shown) -> Row:
     tally = Tally() if found is None else found.tally
     return {
         "type": "compaction",
-        "path": shown.partition.path,
+        "path": final_path(shown.partition.path),
         "topic": shown.partition.topic,
         "partition": shown.partition.partition,
         "is_done": found is not None and found.is_done,
@@ -168,7 +169,7 @@ def compaction_summary_row(summary: CompactionSummary) -> Row:
 def print_candidate(candidate: Candidate) -> None:
     """The lines above the table of a partition that was named."""
     lines = [
-        f"{candidate.partition.path}: {marks_text(candidate.marks)}",
+        f"{final_path(candidate.partition.path)}: {marks_text(candidate.marks)}",
         configs_text(candidate.configs),
     ]
     print_heading(lines)

@@ -12,8 +12,16 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
 
 
+shows_tracebacks = False
+"""Whether an error is shown with where in the code it was raised: `--debug`."""
+
+
 def show_error(error: KafkaLogError) -> None:
     """An error: what happened, where, what else is known, what to do."""
+    if shows_tracebacks:
+        import traceback
+
+        show_words("".join(traceback.format_exception(error)))
     _show("error", error.reference, error.message, error.context, error.note, error.hint)
 
 
@@ -28,6 +36,13 @@ def show_defect(defect: Defect) -> None:
 def show_note(text: str) -> None:
     """One line worth knowing."""
     sys.stderr.write(f"note: {printable(text)}\n")
+
+
+def show_warning(text: str) -> None:
+    """One line that someone should act on."""
+    sys.stdout.flush()
+    sys.stderr.write(f"warning: {printable(text)}\n")
+    sys.stderr.flush()
 
 
 def show_words(text: str) -> None:

@@ -206,7 +206,8 @@ def summary_lines(facts: RunFacts) -> list[str]:
         f"{summary.files} files, {summary.batches} batches, {summary.records} records, "
         f"{size_cell(summary.bytes_checked, exact=False)} checked at level {level}"
     )
-    lines = [f"{checked}: {', '.join(found) if found else 'nothing wrong'}"]
+    nothing = "nothing wrong" if not facts.errors else "nothing wrong in that, but not all was read"
+    lines = [f"{checked}: {', '.join(found) if found else nothing}"]
     if schedule.sample is not None:
         lines.append(
             f"sample: {schedule.segments_chosen} of {schedule.segments_in_all} segments at level "

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.render.rows import Row
 
 
-def trim_row(plan: TrimPlan, *, is_done: bool, keep_deleted: bool) -> Row:
+def trim_row(plan: TrimPlan, *, is_done: bool) -> Row:
     """The object for a partition."""
     return {
         "type": "retention_applied",
@@ -26,8 +26,8 @@ def trim_row(plan: TrimPlan, *, is_done: bool, keep_deleted: bool) -> Row:
         "bytes_freed": plan.bytes_freed,
         "side_bytes_freed": plan.side_bytes_freed,
         "files": [name for group in plan.files for name in group],
-        "keep_deleted": keep_deleted,
-        "left_overs": _left_overs(plan, keep_deleted=keep_deleted),
+        "keep_deleted": plan.keeps_deleted,
+        "left_overs": list(plan.left_overs),
         "active_stays": plan.active_stays,
         "log_start_offset": plan.log_start_offset,
         "log_start_checkpoint": plan.log_start_checkpoint,
@@ -36,17 +36,9 @@ def trim_row(plan: TrimPlan, *, is_done: bool, keep_deleted: bool) -> Row:
     }
 
 
-def _left_overs(plan: TrimPlan, *, keep_deleted: bool) -> list[str]:
-    """Names of the files of earlier deletions that go with it."""
-    if plan.is_empty or keep_deleted:
-        return []
-    return [entry.name.name for entry in plan.partition.left_overs]
-
-
 def print_trims(
-    plans: Sequence[TrimPlan], done: Sequence[TrimPlan], *,
-    exact: bool, in_place: bool, keep_deleted: bool,
-) -> None:  # fmt: skip
+    plans: Sequence[TrimPlan], done: Sequence[TrimPlan], *, exact: bool, in_place: bool
+) -> None:
     """The lines below the tables."""
     lines = [] if plans else ["nothing to do: no segment is looked after by retention"]
     for plan in plans:
@@ -61,8 +53,8 @@ def print_trims(
         freed = size_cell(plan.bytes_freed + plan.side_bytes_freed, exact=exact)
         what = f"{counted(len(plan.segments), 'segment')} in {counted(files, 'file')}, {freed}"
         lines.append(f"{name}: {what}, {verb}; the log starts at {plan.log_start_offset}")
-        if left_overs := _left_overs(plan, keep_deleted=keep_deleted):
-            lines.append(f"{name}: {left_overs_text(len(left_overs), is_done=plan in done)}")
+        if plan.left_overs:
+            lines.append(f"{name}: {left_overs_text(len(plan.left_overs), is_done=plan in done)}")
     if not in_place and any(not plan.is_empty for plan in plans):
         lines.append("nothing was changed: --in-place does it")
     elif plans and not done:

@@ -41,6 +41,14 @@ def test_every_corpus_directory_is_what_it_is(any_state: State):
             assert sum(s.is_active for s in partition.segments) == min(1, len(bases))
 
 
+def used_bytes(path: Path) -> int:
+    """The length; of an index not more than it occupies: brokers preallocate them."""
+    status = path.stat()
+    if not {".index", ".timeindex"}.intersection(path.suffixes):
+        return status.st_size
+    return min(status.st_size, 512 * status.st_blocks)
+
+
 def test_listings_have_a_row_for_each(any_state: State):
     """Sizes are those of the files; a log end is where the last batch ends."""
     targets = [open_path(str(log_dir)) for log_dir in any_state.log_dirs]
@@ -48,7 +56,7 @@ def test_listings_have_a_row_for_each(any_state: State):
     rows = list(list_partitions(targets))
     assert [row.path for row in rows] == [str(p) for p in any_state.partitions()]
     for row in rows:
-        assert row.size_bytes == sum(p.stat().st_size for p in Path(row.path).iterdir())
+        assert row.size_bytes == sum(map(used_bytes, Path(row.path).iterdir()))
     segments = list(list_segments(targets))
     logs = [path for partition in any_state.partitions() for path in partition.glob("*.log")]
     assert sorted(row.path for row in segments) == sorted(map(str, logs))
@@ -182,3 +190,24 @@ def test_names_that_are_no_text_are_kept(tmp_path: Path):
         os.listdir(directory)
     )
     assert {entry.name.kind for entry in found.files} == {FileKind.UNKNOWN}
+
+
+def test_the_parent_of_log_directories_names_them(corpus_dir: Path):
+    """Several disks of a broker often lie below one directory."""
+    with pytest.raises(NotAKafkaFileError) as stop:
+        open_path(str(corpus_dir / "kafka-4.3" / "jbod-live"))
+    assert "logs-a, logs-b" in (stop.value.hint or "")
+
+
+def test_names_alone_make_no_partitions(tmp_path: Path):
+    """`/etc` has directories such as dbus-1; an empty partition is one all the same."""
+    (tmp_path / "dbus-1").mkdir()
+    (tmp_path / "dbus-1" / "session.conf").touch()
+    (tmp_path / "polkit-1").mkdir()
+    (tmp_path / "polkit-1" / "rules.d").mkdir()
+    (tmp_path / "cron.d").mkdir()
+    with pytest.raises(NotAKafkaFileError):
+        open_path(str(tmp_path))
+    (tmp_path / "orders-0").mkdir()
+    found = open_path(str(tmp_path))
+    assert isinstance(found, LogDir)

@@ -91,21 +91,24 @@ def test_a_backup_brings_the_bytes_back(log_dir: Path, tmp_path: Path, kafkalog:
     assert files(log_dir) == before
 
 
-def test_kept_files_are_in_nobodys_way(log_dir: Path, kafkalog: Run) -> None:
-    """The next run finds nothing to do."""
+def test_kept_files_stay_until_a_run_may_remove_them(log_dir: Path, kafkalog: Run) -> None:
+    """The same command finds nothing to do; without --keep-deleted it finishes the removal."""
     words = ("apply-retention", log_dir / "orders-0", *WORDS, *IN_PLACE)
     assert kafkalog(*words, "--keep-deleted").status == 0
     assert len(list(log_dir.glob("orders-0/*.deleted"))) == 7
-    again = kafkalog(*words)
-    assert again.status == 0
-    assert b"nothing to do" in again.stdout
+    again = kafkalog(*words, "--keep-deleted")
+    assert (again.status, b"nothing to do" in again.stdout) == (9, True)
+    finished = kafkalog(*words)
+    assert (finished.status, b"7 .deleted files" in finished.stdout) == (0, True)
+    assert not list(log_dir.glob("orders-0/*.deleted"))
+    assert kafkalog(*words).status == 9
 
 
 def test_a_refused_partition_does_not_stop_the_others(log_dir: Path, kafkalog: Run) -> None:
     """The work goes on, the status tells."""
     (log_dir / "payments-0" / f"{0:020}.log.swap").touch()
     result = kafkalog("apply-retention", log_dir, *WORDS, *IN_PLACE)
-    assert result.status == 4
+    assert result.status == 8
     assert "kafkalog recover" in result.stderr
     assert not (log_dir / "orders-0" / f"{0:020}.log").exists()
 

@@ -6,7 +6,9 @@ import csv
 import hashlib
 import io
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,3 +138,26 @@ def test_damage_is_shown_in_place_and_reading_goes_on(
     assert rows[3]["reference"] == "batch-length-invalid"
     assert rows[3]["size"] == batches[3]["size"]
     assert {row["type"] for number, row in enumerate(rows) if number != 3} == {"batch"}
+
+
+def test_times_without_a_zone_are_those_of_the_zone_asked_for(
+    corpus_dir: Path, kafkalog: Any
+) -> None:
+    """Tables and bounds speak of one clock; an offset in the text wins."""
+    partition = corpus_dir / "kafka-4.3" / "txn" / "txn-0"
+    rows = records(kafkalog, partition)
+    later = sorted({row["timestamp"] for row in rows})[len(rows) // 4]
+    moment = datetime.fromtimestamp(later / 1000, ZoneInfo("Asia/Kolkata"))
+    local = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    wanted = [row["offset"] for row in rows if row["timestamp"] >= later]
+    for words in (
+        (local, "--tz", "Asia/Kolkata"),
+        (moment.isoformat(timespec="milliseconds"), "--tz", "America/New_York"),
+        (moment.isoformat(timespec="milliseconds"),),
+    ):
+        found = records(kafkalog, partition, "--from-time", *words)
+        assert [row["offset"] for row in found] == wanted
+    below = records(kafkalog, partition, "--to-time", local, "--tz", "Asia/Kolkata")
+    assert [row["offset"] for row in below] == [
+        row["offset"] for row in rows if row["timestamp"] < later
+    ]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.check.verify import Verification
-from kafkalog.defects import REFERENCES
+from kafkalog.defects import REFERENCES, batches, indexes
 from kafkalog.defects.examples import EXAMPLES
 from kafkalog.model import Level, Severity
+from kafkalog_cli.app import command_group
 from kafkalog_cli.render import explanations
 from tests.builders import copy_tree
 from tests.kafkalog.check.test_checks import DAMAGE, LOG, UNDECODABLE, change
@@ -46,6 +47,19 @@ def test_all_are_listed_by_severity(kafkalog: Any):
     table = kafkalog("explain").stdout.decode().splitlines()
     assert [line.split()[-1] for line in table[:1]] == ["MEANING"]
     assert len(table) == len(rows) + 1
+
+
+def test_hints_name_commands_that_exist():
+    """With options that they take; for damage to a log or an index there is always one."""
+    group = command_group()
+    for known in REFERENCES.values():
+        for name, words in re.findall(r"`kafkalog ([a-z-]+)([^`]*)`", known.hint or ""):
+            parameters = group.commands[name].params
+            options = {text for one in parameters for text in (*one.opts, *one.secondary_opts)}
+            assert set(re.findall(r"--[a-z-]+", words)) <= options, known.name
+    for known in (*batches.REFERENCES, *indexes.REFERENCES):
+        if known.severity in (Severity.DAMAGE, Severity.INDEX):
+            assert "`kafkalog " in (known.hint or ""), known.name
 
 
 def test_errors_are_explained_too(kafkalog: Any):

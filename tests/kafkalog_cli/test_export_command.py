@@ -187,7 +187,7 @@ def test_one_partition_never_starts_spark(
         assert kafkalog("export", *words, "--to", tmp_path / "to").status == (5 if is_spark else 0)
     assert len(started) == 2
     # What is all there needs no Spark.
-    assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to", "--engine", "spark").status == 0
+    assert kafkalog("export", LOG_DIR, "--to", tmp_path / "to", "--engine", "spark").status == 9
 
 
 def test_damage_in_one_partition_leaves_the_others(kafkalog: Run, tmp_path: Path) -> None:

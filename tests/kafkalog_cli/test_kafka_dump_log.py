@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders import copy_tree
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -112,3 +114,33 @@ def test_every_way_to_dump_prints_kafkas_bytes(
 def relative(recorded_path: str, file: str) -> str:
     assert os.path.basename(recorded_path) == file
     return recorded_path
+
+
+def test_a_time_index_needs_no_offset_index(
+    corpus_dir: Path, tmp_path: Path, kafkalog: Any
+) -> None:
+    """Kafka's tool makes an empty one and dies; ours prints the same entries and writes nothing."""
+    partition = copy_tree(corpus_dir / "kafka-4.3" / "txn" / "txn-0", tmp_path / "txn-0")
+    times = min(path for path in partition.glob("*.timeindex") if path.stat().st_size > 12)
+    wanted = kafkalog("kafka-dump-log", "--files", times)
+    times.with_suffix(".index").unlink()
+    assert kafkalog("kafka-dump-log", "--files", times) == wanted
+    assert not times.with_suffix(".index").exists()
+
+
+def test_indexes_of_an_empty_log_are_damage(
+    corpus_dir: Path, tmp_path: Path, kafkalog: Any
+) -> None:
+    """Kafka's tool dies at the first entry; ours prints all, and does not end with 0."""
+    partition = copy_tree(corpus_dir / "kafka-4.3" / "txn" / "txn-0", tmp_path / "txn-0")
+    times = min(path for path in partition.glob("*.timeindex") if path.stat().st_size > 12)
+    times.with_suffix(".log").write_bytes(b"")
+    for path in (times, times.with_suffix(".index")):
+        assert kafkalog("kafka-dump-log", "--files", path).status == 1, path
+
+
+def test_version_is_that_of_the_tool_replaced(kafkalog: Any) -> None:
+    """Scripts ask Kafka's tools for it."""
+    result = kafkalog("kafka-dump-log", "--version")
+    assert result.status == 0
+    assert result.stdout.startswith(b"4.3.0 ")

@@ -6,6 +6,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from tests.builders import copy_tree
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -83,3 +85,23 @@ def test_rows_are_sorted_by_size_on_demand(corpus_dir: Path, kafkalog: Any) -> N
     sizes = [row["size"] for row in listed if row["type"] == "partition"]
     assert sizes == sorted(sizes, reverse=True)
     assert len(sizes) > 3
+
+
+def test_preallocated_room_in_indexes_is_no_size(
+    corpus_dir: Path, tmp_path: Path, kafkalog: Any
+) -> None:
+    """A broker reserves 10 MiB for each index of an active segment: no disk has them."""
+    source = corpus_dir / "kafka-4.3" / "txn" / "txn-0"
+    partition = copy_tree(source, tmp_path / "txn-0")
+    logs = sum(path.stat().st_size for path in partition.iterdir())
+    last = max(partition.glob("*.log"))
+    for suffix in (".index", ".timeindex"):
+        with last.with_suffix(suffix).open("r+b") as index:
+            index.truncate(10 << 20)
+    (row,) = rows(kafkalog, partition)
+    assert logs <= row["size"] < logs + (64 << 10)
+    segment = rows(kafkalog, "--segments", partition)[-1]
+    assert segment["index_size"] < 64 << 10
+    assert segment["timeindex_size"] < 64 << 10
+    files = {row["path"]: row for row in rows(kafkalog, "--files", partition)}
+    assert files[str(last.with_suffix(".index"))]["size"] == 10 << 20

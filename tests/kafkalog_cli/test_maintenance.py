@@ -173,7 +173,7 @@ def test_a_read_only_directory_is_refused_and_can_be_planned(
     for path in (log_dir, log_dir / "orders-0"):
         result = kafkalog(command, path, *COMMANDS[command], *IN_PLACE)
         assert (result.status, "path-unwritable" in result.stderr) == (4, True), result.stderr
-        assert kafkalog(command, path, *COMMANDS[command]).status in (0, 1)
+        assert kafkalog(command, path, *COMMANDS[command]).status in (0, 1, 9)
     assert state(log_dir) == before
 
 

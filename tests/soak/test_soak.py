@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.soak.target import Target
 
 SEED = 20261121
-SHARE = 20_000
+SHARE = 22_500
 SEALED_SHARE = 300
 
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.engine import LocalEngine
-from kafkalog.errors import CorruptDataError, EngineError, LimitExceededError, UsageError
+from kafkalog.errors import (
+    CorruptDataError,
+    EngineError,
+    InternalError,
+    LimitExceededError,
+    UsageError,
+)
 from kafkalog.spark.engine import SparkEngine, parallelism_of
 from kafkalog.spark.errors import errors_as_ours
 from kafkalog.spark.session import spark_session
@@ -50,11 +56,12 @@ def test_error_of_a_task_is_that_of_the_local_engine(spark: SparkSession) -> Non
         list(LocalEngine(2).run(work.corrupt, numbers(6)))
 
 
-def test_mistake_in_a_task_is_one_line(spark: SparkSession) -> None:
-    """Spark's text has the traceback of the worker and a stack of Java's."""
-    with pytest.raises(EngineError) as caught:
+def test_mistake_in_a_task_is_an_internal_error(spark: SparkSession) -> None:
+    """It says nothing about the data or about Spark, and Spark does not run it again."""
+    with pytest.raises(InternalError) as caught:
         list(SparkEngine(spark, 2).run(work.mistaken, numbers(1)))
-    assert caught.value.message == "A task of Spark's failed: KeyError: 'missing'"
+    assert caught.value.exit_code == 70
+    assert caught.value.message == "kafkalog itself failed: KeyError: 'missing'."
 
 
 def test_worker_that_dies_is_told(spark: SparkSession) -> None:

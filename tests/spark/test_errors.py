@@ -33,6 +33,8 @@ class SparkSaidError(Exception):
         ("An error occurred while calling o32.collect", "engine-failed", 3, "died"),
         ("Answer from Java side is empty", "engine-failed", 3, "died"),
         (f"{WORKER}  x\nValueError: odd\n\n\tat java", "engine-failed", 3, "ValueError: odd"),
+        (f'{WORKER}  File "/x/kafkalog/tables/reading.py", line 3, in f\nValueError: odd\n\n\tat j',
+         "internal-error", 70, "ValueError: odd"),
         ("Cannot call methods on a stopped SparkContext.", "engine-failed", 3, "ended"),
         ("An error occurred while calling o1.x.\n: j.E: y\n\tat a", "engine-failed", 3, "j.E: y"),
         (f"{WORKER}kafkalog.errors.NotFoundError: There is no x.\n", "path-not-found", 3, "no x"),

@@ -119,6 +119,23 @@ def test_many_keys_are_estimated_and_hot_ones_found(tmp_path: Path) -> None:
     assert found.hot_keys[1].at_least <= 6_000 <= found.hot_keys[1].at_most
 
 
+def test_times_before_1970_are_times(tmp_path: Path) -> None:
+    """Brokers accept them; only -1 means that a record has none."""
+    times = [-(1 << 63), -90_000, -60_000, -59_999, -1, 0, 30_000]
+    records = [record(n, b"k", time_delta=time + 1000) for n, time in enumerate(times[1:])]
+    write_log(
+        tmp_path / "orders-0",
+        batch(0, [record(0, b"k")], base_time=times[0], max_time=times[0]),
+        batch(1, records, base_time=-1000, max_time=30_000),
+    )
+    (found,) = profiles_of(tmp_path / "orders-0", bucket_ms=60_000)
+    assert (found.records, found.earliest, found.latest) == (7, -(1 << 63), 30_000)
+    assert sum(one.records for one in found.histogram) == 6
+    width = found.bucket_ms
+    wanted = Counter(time // width * width for time in times if time != -1)
+    assert {one.start: one.records for one in found.histogram} == wanted
+
+
 def test_partitions_of_a_topic_come_together(tmp_path: Path) -> None:
     """A key that is in both is one key; damage is counted."""
     for number, extra in enumerate((b"b", b"c")):

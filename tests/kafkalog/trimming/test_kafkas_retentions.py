@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import tarfile
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,10 @@ from kafkalog.runs import Run
 from kafkalog.storage import StepKind
 from kafkalog.trimming import TrimPlan, perform_trim, plan_trim
 from tests.conftest import CORPUS
+from tests.crash.disk import Recorder, crashes, put
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from kafkalog.storage import Step
@@ -29,6 +32,7 @@ ROLLED = {"size_zero", "time_all_expired", "time_future_size_unblocks"}
 REWRITTEN_BY_THE_START = {"mtime_timeindex_removed"}
 """Kafka's loader wrote empty time indexes before it came to retention."""
 LOG_STARTS = "log-start-offset-checkpoint"
+CRASHES_MAX = 4  # of a scenario
 
 
 def scenarios() -> list[str]:
@@ -61,10 +65,10 @@ class Case:
         partition = open_partition(str(self.partition))
         return plan_trim(partition, configs, self.facts["now"], **options)
 
-    def apply(self, steps: list[Step] | None = None, **options: Any) -> TrimPlan:
-        with Run(str(self.root), observe=None if steps is None else steps.append) as run:
-            plan = self.plan()
-            perform_trim(run, plan, **options)
+    def apply(self, observe: Callable[[Step], None] | None = None, **options: Any) -> TrimPlan:
+        with Run(str(self.root), observe) as run:
+            plan = self.plan(**options)
+            perform_trim(run, plan)
         return plan
 
     def files(self) -> dict[str, bytes]:
@@ -125,13 +129,29 @@ def test_the_names_before_the_removal_are_kafkas(
 
 
 @pytest.mark.parametrize("name", scenarios())
+def test_a_run_that_a_crash_ends_is_finished_by_the_next(
+    name: str, corpus_dir: Path, tmp_path: Path
+) -> None:
+    """Without a backup to go by: the same files are left as without the crash, and no others."""
+    case = Case(corpus_dir, name, tmp_path)
+    recorder = Recorder(case.root)
+    case.apply(recorder)
+    wanted, rng = case.files(), random.Random(name)
+    states = list(crashes(recorder, rng))
+    for how, tree in rng.sample(states, min(CRASHES_MAX, len(states))):
+        put(tree, case.root)
+        case.apply()
+        assert case.files() == wanted, how
+
+
+@pytest.mark.parametrize("name", scenarios())
 def test_a_second_run_finds_nothing_to_do(name: str, corpus_dir: Path, tmp_path: Path) -> None:
     """The plan of a log that was trimmed is empty, and performing it takes no step."""
     case = Case(corpus_dir, name, tmp_path)
     case.apply()
     before = case.files()
     steps: list[Step] = []
-    assert case.apply(steps).is_empty
+    assert case.apply(steps.append).is_empty
     assert steps == []
     assert case.files() == before
 
@@ -142,7 +162,7 @@ def test_each_log_goes_before_its_indexes_and_lasts_before_the_next(
     """A log without index would be indexed anew; a hole between segments would be no prefix."""
     case = Case(corpus_dir, "txnindex_snapshots", tmp_path)
     steps: list[Step] = []
-    plan = case.apply(steps)
+    plan = case.apply(steps.append)
     renamed = [os.path.basename(step.path) for step in steps if step.kind == StepKind.RENAME]
     wanted = [name for group in plan.files for name in group]
     assert [name for name in renamed if name in wanted] == wanted
@@ -157,7 +177,7 @@ def test_the_new_start_is_noted_before_anything_goes(corpus_dir: Path, tmp_path:
     """So a crash in between leaves the old log or the new one, never part of what was to go."""
     case = Case(corpus_dir, "time_some", tmp_path)
     steps: list[Step] = []
-    plan = case.apply(steps)
+    plan = case.apply(steps.append)
     kinds = [(step.kind, os.path.basename(step.new_path or step.path)) for step in steps]
     noted = kinds.index((StepKind.RENAME, LOG_STARTS))
     assert kinds[noted + 1][0] == StepKind.SYNC_DIRECTORY

@@ -1,0 +1,136 @@
+"""Stdout and stderr of this process: that one of them cannot be written is met in one place."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TextIO
+
+from kafkalog.errors import NOTHING_TO_DO, PARTLY_DONE, UnwritableError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_STDOUT: Final = 1
+_STDERR: Final = 2
+
+
+class OutputError(Exception):
+    """Stdout cannot be written, and there is no reason to go on.
+
+    No `KafkaLogError`: it is about no input, and whoever goes on past a bad input must not catch
+    it.
+    """
+
+
+class _Stream(io.FileIO):
+    """A descriptor that is written until that fails for the first time, and nothing from then on.
+
+    Attributes:
+        failure: why it failed.
+        stops_work: whether a failure is raised as `OutputError`.
+    """
+
+    def __init__(self, descriptor: int, *, stops_work: bool) -> None:
+        super().__init__(descriptor, "wb", closefd=False)
+        self.failure: OSError | None = None
+        self.stops_work = stops_work
+
+    def write(self, data: Buffer, /) -> int:
+        """Write as much as the system takes; all of it goes nowhere after a failure."""
+        if self.failure is not None:
+            return memoryview(data).nbytes
+        try:
+            while (count := super().write(data)) is None:  # a pipe or terminal that does not block
+                select.select([], [self], [])
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self.failure = error
+            if self.stops_work:
+                raise OutputError from error
+            return memoryview(data).nbytes
+        return count
+
+
+_streams: list[_Stream] = []
+
+
+def open_streams() -> None:
+    """Make `sys.stdout` and `sys.stderr` streams that remember a failure.
+
+    A descriptor that is closed is opened so that writing fails, before a file of somebody else's
+    gets its number.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)  # the lowest number that is free
+    out = _Stream(_STDOUT, stops_work=True)
+    err = _Stream(_STDERR, stops_work=False)
+    _streams[:] = [out, err]
+    sys.stdout = _text(out, sys.stdout, "strict")
+    sys.stderr = _text(err, sys.stderr, "backslashreplace")
+
+
+def _text(stream: _Stream, before: TextIO | None, errors: str) -> TextIO:
+    """A stream of text with the settings that Python chose."""
+    return io.TextIOWrapper(
+        io.BufferedWriter(stream),
+        encoding=(before and before.encoding) or "utf-8",
+        errors=(before and before.errors) or errors,
+        line_buffering=stream.fileno() == _STDERR or stream.isatty(),
+    )
+
+
+def put_work_first() -> None:
+    """Go on with the work from now on if stdout cannot be written: it changes or writes files."""
+    for stream in _streams:
+        stream.stops_work = False
+
+
+def require_stdout() -> None:
+    """Write what is left in memory, before somebody decides on it.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    sys.stdout.flush()
+    if _streams and _streams[0].failure is not None:
+        _streams[0].stops_work = True  # there is no work
+        raise OutputError
+
+
+def close_streams(status: int) -> tuple[int, UnwritableError | None]:
+    """Write what is left in memory.
+
+    Args:
+        status: that of the work.
+
+    Returns:
+        The status of the command, and the error where something could not be written.
+    """
+    for text in (sys.stdout, sys.stderr):
+        with suppress(OutputError):
+            text.flush()
+    for stream in _streams:
+        if stream.failure is not None:
+            name = "stdout" if stream.fileno() == _STDOUT else "stderr"
+            reason = os.strerror(stream.failure.errno or 0)
+            error = UnwritableError(f"The output cannot be written: {reason}.", path=name)
+            return _status_without_output(status), error
+    return status, None
+
+
+def _status_without_output(status: int) -> int:
+    """The status where the work ended with one, and its output was lost."""
+    if status == NOTHING_TO_DO:
+        return UnwritableError.exit_code
+    is_done = status in (0, 1, PARTLY_DONE)
+    if is_done and not _streams[0].stops_work:
+        return PARTLY_DONE
+    return max(status, UnwritableError.exit_code)

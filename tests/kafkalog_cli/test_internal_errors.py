@@ -1,0 +1,212 @@
+"""A failure of kafkalog itself has a status of its own, and nothing reads like a verdict."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from kafkalog import places, source
+from kafkalog.columnar import cache, headers, kernels, native, rule
+from tests.builders import copy_tree
+from tests.sweeps import command_lines, small_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+
+def fails(kind: type[Exception], *words: str) -> Callable[..., Any]:
+    """A function that stands for one with a bug."""
+
+    def fail(*_: object, **__: object) -> object:
+        raise kind(*words)
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "failure", [MemoryError, RecursionError, AssertionError, KeyError, OverflowError]
+)
+def test_whatever_is_raised_is_an_internal_error(
+    failure: type[Exception], kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """On one line, however many the exception has."""
+    monkeypatch.setattr(places, "stat", fails(failure, "two\nlines"))
+    result = kafkalog("ls", tmp_path)
+    assert (result.status, result.stdout) == (70, b"")
+    assert result.stderr.startswith("error: internal-error\n× kafkalog itself failed: ")
+    assert result.stderr.count("\n") == 4
+
+
+def test_each_command_ends_with_the_status_of_an_internal_error(
+    kafkalog: Run, corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Status 1 would mean that defects were found; a traceback is for `--debug`."""
+    partition = small_log(corpus_dir, tmp_path)
+    lines = command_lines(partition, sorted(partition.glob("*.log"))[:1])
+    lines += [["salvage", partition, "--to", tmp_path / "new"], ["recover", tmp_path],
+              ["rebuild-index", partition], ["compact", partition],
+              ["profile", partition, "--engine", "local"],
+              ["audit-compaction", partition],
+              ["export", partition, "--to", tmp_path / "out", "--engine", "local"],
+              ["apply-retention", partition]]  # fmt: skip
+    monkeypatch.setattr(places, "stat", fails(IndexError))
+    monkeypatch.setattr(source.Source, "_open", fails(IndexError))
+    for line in lines:
+        result = kafkalog(*line)
+        assert result.status == 70, (line, result)
+        assert result.stderr.startswith("error: internal-error\n× kafkalog itself failed"), line
+        assert "Traceback" not in result.stderr, line
+        assert b"nothing" not in result.stdout, line
+
+
+@pytest.fixture
+def broken_check(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A bug in a thread of the checks."""
+    monkeypatch.setattr(rule, "FAST_SIZE_MIN", 0)
+    monkeypatch.setattr(headers, "_judge", fails(IndexError, "out of range"))
+    return
+
+
+@pytest.mark.usefixtures("broken_check")
+def test_no_report_of_verify_claims_success(kafkalog: Run, corpus_dir: Path, tmp_path: Path):
+    """Whoever reads the report, not the status, learns it as well; so from a thread."""
+    partition = small_log(corpus_dir, tmp_path)
+    results = {
+        form: kafkalog("verify", partition, "--format", form)
+        for form in ("table", "ndjson", "json", "csv", "junit", "sarif", "prometheus")
+    }
+    assert {result.status for result in results.values()} == {70}
+    assert all("internal-error" in result.stderr for result in results.values())
+    assert b": nothing wrong\n" not in results["table"].stdout
+    assert b"kafkalog_verify_exit_status 70\n" in results["prometheus"].stdout
+    assert b"kafkalog_verify_errors 1\n" in results["prometheus"].stdout
+    [run] = json.loads(results["sarif"].stdout)["runs"]
+    assert run["invocations"][0]["executionSuccessful"] is False
+    suites = ET.fromstring(results["junit"].stdout)  # noqa: S314 # our own output
+    assert [error.get("type") for error in suites.iter("error")] == ["internal-error"]
+
+
+@pytest.mark.usefixtures("broken_check")
+def test_other_targets_are_still_checked(kafkalog: Run, corpus_dir: Path, tmp_path: Path):
+    """The failure costs its own target."""
+    partition = small_log(corpus_dir, tmp_path)
+    other = copy_tree(partition, tmp_path / "orders-1")
+    for log in other.glob("*.log"):
+        log.rename(log.with_suffix(".log.deleted"))
+    result = kafkalog("verify", partition, other)
+    assert result.status == 70
+    assert b"leftover-file" in result.stdout
+
+
+@pytest.mark.usefixtures("broken_check")
+def test_debug_shows_where_it_was_raised(kafkalog: Run, corpus_dir: Path, tmp_path: Path):
+    """With the same status; an error that is meant has its own."""
+    partition = small_log(corpus_dir, tmp_path)
+    result = kafkalog("--debug", "verify", partition)
+    assert result.status == 70
+    assert "IndexError: out of range" in result.stderr
+    assert 'headers.py", line' in result.stderr
+    result = kafkalog("--debug", "ls", tmp_path / "missing")
+    assert result.status == 3
+    assert "NotFoundError" in result.stderr
+
+
+def test_an_array_that_was_not_finished_is_no_json(
+    kafkalog: Run, corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A closed bracket would say that these are all."""
+    partition = small_log(corpus_dir, tmp_path)
+    monkeypatch.setattr("kafkalog_cli.render.dump.read_records", fails(KeyError, "x"))
+    result = kafkalog("dump-segment", partition, "--format", "json", "--limit", "3")
+    assert result.status == 70
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(result.stdout)
+
+
+@pytest.fixture
+def without_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """numba cannot be imported, and nothing has been compiled; what is said about it."""
+    said: list[str] = []
+    monkeypatch.setattr(native, "_kept", dict)
+    monkeypatch.setattr(native, "_cache_path", lambda: None)
+    monkeypatch.setattr(native, "_compiled", fails(ImportError, "No module named 'numba'"))
+    monkeypatch.setattr(kernels.binary_offsets, "_native", None)
+    monkeypatch.setattr(rule, "FAST_SIZE_MIN", 0)
+    monkeypatch.setattr(rule, "COMPILING_SIZE_MIN", 0)
+    monkeypatch.setattr(cache, "on_unusable", said_into := [said.append])
+    monkeypatch.setattr(rule, "on_unusable", said_into)
+    rule.kernels_work.cache_clear()
+    yield said
+    rule.kernels_work.cache_clear()
+
+
+def test_without_numba_the_answers_are_the_same(
+    kafkalog: Run, corpus_dir: Path, tmp_path: Path, request: pytest.FixtureRequest
+):
+    """The reference decoder reads whatever the size, and one warning says why it is slow."""
+    partition = small_log(corpus_dir, tmp_path)
+    log = min(partition.glob("*.log"))
+    lines: list[list[object]] = [
+        ["verify", "--level", "deep", partition], ["compact", partition, "--now", "0"],
+        ["dump-segment", partition, "--format", "ndjson"],
+        ["kafka-dump-log", "--print-data-log", "--files", log],
+        ["audit-compaction", partition, "--cleaner-offset", "20"],
+        ["simulate-roll", partition, "--config", "segment.bytes=1000"],
+        ["lookup-offset", partition, "--timestamp", "1700000000000"],
+        ["profile", partition, "--engine", "local", "--format", "ndjson"],
+    ]  # fmt: skip
+    wanted = [kafkalog(*line) for line in lines]
+    said = request.getfixturevalue("without_kernels")
+    for line, before in zip(lines, wanted, strict=True):
+        assert kafkalog(*line) == before, line
+    assert len(said) == 1
+    assert "No module named 'numba'" in said[0]
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda kept: (kept[0], b"no object"),
+    lambda kept: (kept[0], kept[1][: len(kept[1]) // 2]),
+    lambda kept: (kept[0], kept[1][:18] + b"\x28\x00" + kept[1][20:]),
+    lambda kept: ("other", kept[1]),
+], ids=["text", "cut", "other machine", "no function"])  # fmt: skip
+def test_object_code_that_cannot_be_loaded_is_compiled_again(
+    spoil: Callable[[tuple[str, bytes]], tuple[str, bytes]], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    """Its checksum is right, and yet LLVM would abort."""
+    kernel = kernels.binary_offsets
+    name = kernel.function.__qualname__
+    kept = native._kept()[name]
+    path = tmp_path / "x.kernels"
+    native._write(str(path), {name: spoil(kept)})
+    monkeypatch.setattr(native, "_cache_path", lambda: str(path))
+    monkeypatch.setattr(native, "_all_kernels", lambda: [kernel])
+    monkeypatch.setattr(native, "_compiled", lambda _: {name: kept})
+    monkeypatch.setattr(kernel, "_native", None)
+    native._kept.cache_clear()
+    native.probe()
+    native._kept.cache_clear()
+    assert native._kept()[name] == kept
+    native._kept.cache_clear()
+
+
+def test_compiling_ahead_says_why_it_cannot(tmp_path: Path):
+    """`python -m kafkalog.columnar.native`, a step of an installation: a status, no traceback."""
+    (tmp_path / "numba.py").write_text("raise ImportError('numba needs another numpy')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkalog.columnar.native"], capture_output=True, text=True,
+        env={"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 5
+    assert done.stderr.count("\n") == 1
+    assert "numba needs another numpy" in done.stderr

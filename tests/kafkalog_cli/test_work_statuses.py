@@ -1,0 +1,111 @@
+"""Statuses of the commands that write: partly done, and nothing to do."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from kafkalog.errors import NOTHING_TO_DO, PARTLY_DONE
+from tests.crash.test_faults import Fault
+from tests.kafkalog_cli.test_maintenance import COMMANDS, IN_PLACE, every_command, log_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+__all__ = ["log_dir"]
+
+FAULTS = 12
+
+
+def contents(log_dir: Path) -> dict[str, bytes]:
+    """Each file but the lock, and new ones that no broker looks at."""
+    return {
+        str(path.relative_to(log_dir)): path.read_bytes()
+        for path in log_dir.rglob("*")
+        if path.is_file() and path.name != ".lock" and path.suffix not in (".tmp", ".cleaned")
+    }
+
+
+def hurt(log_dir: Path) -> None:
+    """Leave something to do for each of the commands, as after a crash."""
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    for name in ("orders-0", "orders-1"):
+        first, *_, last = sorted((log_dir / name).glob("*.log"))
+        first.with_suffix(".index").unlink()
+        last.write_bytes(last.read_bytes() + b"torn")
+
+
+@every_command
+def test_a_finished_run_given_again_has_nothing_to_do(
+    command: str, log_dir: Path, kafkalog: Run
+) -> None:
+    """Whether it may change something or only says what it would."""
+    if command in ("recover", "rebuild-index"):
+        (log_dir / "orders-0" / f"{0:020}.index").unlink()
+    words = (command, log_dir, *COMMANDS[command])
+    assert kafkalog(*words, *IN_PLACE).status == 0
+    before = contents(log_dir)
+    for again in (kafkalog(*words, *IN_PLACE), kafkalog(*words)):
+        assert again.status == NOTHING_TO_DO, again.stderr
+    assert contents(log_dir) == before
+
+
+@every_command
+def test_a_failure_after_a_change_is_partly_done(
+    command: str, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 4 says that nothing changed: it is given where that is true, and only there."""
+    if command == "recover":
+        hurt(log_dir)
+    if command == "rebuild-index":
+        (log_dir / "orders-0" / f"{0:020}.index").unlink()
+    before = contents(log_dir)
+    statuses = set()
+    for number in range(1, 1000):
+        with monkeypatch.context() as patch:
+            fault = Fault(patch, number, (errno.EIO, errno.ENOSPC)[number % 2])
+            result = kafkalog(command, log_dir, *COMMANDS[command], *IN_PLACE)
+        has_changed = contents(log_dir) != before
+        if fault.failed is None:
+            break
+        if "error: " in result.stderr:
+            statuses.add(result.status)
+            expected = PARTLY_DONE if has_changed else 4
+            assert result.status == expected, (number, fault.failed, result.stderr)
+        if len(statuses) == 2 and number > FAULTS:
+            break
+        if has_changed:
+            restore(log_dir, before)
+    assert statuses == {4, PARTLY_DONE}
+
+
+def restore(log_dir: Path, before: dict[str, bytes]) -> None:
+    """Put the files back."""
+    for path in log_dir.rglob("*"):
+        if path.is_file() and path.name != ".lock" and str(path.relative_to(log_dir)) not in before:
+            path.unlink()
+    for name, data in before.items():
+        path = log_dir / name
+        if not path.exists() or path.read_bytes() != data:
+            path.write_bytes(data)
+
+
+def test_a_refusal_beside_work_that_is_done_is_partly_done(log_dir: Path, kafkalog: Run) -> None:
+    """Given again, it is a refusal that changed nothing."""
+    (log_dir / "payments-0" / f"{0:020}.log.swap").touch()
+    words = ("apply-retention", log_dir, *COMMANDS["apply-retention"])
+    assert [kafkalog(*words, *IN_PLACE).status for _ in range(2)] == [PARTLY_DONE, 4]
+
+
+def test_an_export_given_again_has_nothing_to_do(
+    log_dir: Path, tmp_path: Path, kafkalog: Run
+) -> None:
+    words = ("export", log_dir / "orders-0", "--to", tmp_path / "to", "--engine", "local")
+    assert [kafkalog(*words).status for _ in range(2)] == [0, NOTHING_TO_DO]
