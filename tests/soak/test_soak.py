@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.soak.target import Target
 
 SEED = 20261121
-SHARE = 22_500
+SHARE = 23_500
 SEALED_SHARE = 300
 
 
