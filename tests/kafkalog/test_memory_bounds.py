@@ -17,8 +17,8 @@ from tests.builders import BASE_TIME, batch, message, record, write_log
 
 MIB = 1 << 20
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
-SIZE = 40 * MIB
-BOMBS = 12
+SIZE = 32 * MIB
+BOMBS = 8
 DOCS = Path(__file__).parents[2] / "docs" / "memory.md"
 
 # Runs one command line, its output thrown away, and tells its status and the peak of its memory.
@@ -59,7 +59,7 @@ def peak_of(*line: object) -> tuple[int, int]:
 
 
 def a_log(directory: Path, codec: int, magic: int = 2, pieces: int = 1) -> Path:
-    """Twelve batches of 40 MiB, each in a few kilobytes, and an active segment."""
+    """Eight batches of 32 MiB, each in a few kilobytes, and an active segment."""
     value = bytes(SIZE // pieces)
     if magic == 2:
         body = b"".join(record(n, b"key %d" % n, value) for n in range(pieces))
@@ -112,7 +112,7 @@ def line_of(command: str, partition: Path, to: Path) -> list[str]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_keeps_its_bound(tmp_path: Path, command: str) -> None:
-    """Half a gigabyte in ten kilobytes: one batch of it is in memory at a time."""
+    """A quarter of a gigabyte in ten kilobytes: one batch of it is in memory at a time."""
     partition = a_log(tmp_path / "data", ZSTD)
     status, peak = peak_of(*line_of(command, partition, tmp_path / "to"))
     assert status in {0, 1, 8, 9}

@@ -118,8 +118,10 @@ def check_schema(files: Files, rng: Random, _place: Place) -> None:
     assert 0 <= failures <= array.null_count
 
 
-_TEXTS = (b"{}", b"[]", b"null", b'"x"', b"1", b"-1e400", b"true", b'{"a":1,"b":[2,{"a":"\\ud800"}]}',
-          b"[" * 3000, b"9" * 5000)  # fmt: skip
+_TEXTS = (
+    b"{}", b"[]", b"null", b'"x"', b"1", b"-1e400", b"true", b'{"a":1,"b":[2,{"a":"\\ud800"}]}',
+    b"[" * 3000, b"9" * 5000,
+)  # fmt: skip
 
 
 def _value(rng: Random, framing: Framing) -> bytes:
