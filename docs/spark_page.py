@@ -84,7 +84,7 @@ query = (
 A stream follows logs that grow, those of topics that come later among them. For each topic id and
 partition it notes the next offset and the leader epoch of the record before that, so that a query
 which is started again goes on exactly there, whatever was written, rolled, compacted or moved to
-another log directory meanwhile. A batch that is only half on disk comes when it is whole. With
+another log directory meanwhile (with `replicas=all` each directory's copy is followed by itself). A batch that is only half on disk comes when it is whole. With
 `read_committed` a stream ends at the last stable offset, else at the high watermark, which a broker
 notes every five seconds.
 
