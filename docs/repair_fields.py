@@ -8,7 +8,8 @@ _TOPIC = (TEXT, "topic, from the directory's name")
 _PARTITION = (maybe(INT), "partition number; null where the directory's name has none")
 _VERDICT = (
     "`nothing` (or what each start writes), `tidy` (left-overs), `rebuild` (indexes), `truncate` "
-    "(the end is cut off), `refuse` (a broker cannot load the log)"
+    "(the end is cut off), `stray` (the broker is not to have it), `refuse` (a broker cannot load "
+    "the log)"
 )
 
 REPAIR_TYPES = {
@@ -69,6 +70,7 @@ REPAIR_TYPES = {
             "partitions_performed": (INT, "those of them that were recovered"),
             "partitions_untouched": (INT, "those that are left to the broker"),
             "partitions_unloadable": (INT, "those on which a start would fail, as they are"),
+            "partitions_stray": (INT, "those that a start takes away from the broker"),
             "partitions_refused": (INT, "those that must not be recovered: then none is"),
             "files_removed": (INT, "files that go"),
             "records_removed": (INT, "records in these files, by the headers of their batches"),

@@ -12,7 +12,11 @@ from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, op
 from kafkalog.names import FileKind, FileState
 from kafkalog.places import require_local
 from kafkalog.runs import Run
-from kafkalog.runs.requirements import log_dir_around, require_no_backup
+from kafkalog.runs.requirements import (
+    log_dir_around,
+    require_no_backup,
+    require_own_checkpoints,
+)
 from kafkalog.storage import LogDirLock
 from kafkalog_cli.render.configs import tell_metadata
 from kafkalog_cli.render.diagnostics import show_note
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.configs import ConfigSources, LogDirConfigs
+    from kafkalog.recovery import Hosting
     from kafkalog_cli.outcome import Outcome
 
 
@@ -71,12 +76,14 @@ def maintenance(
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: there is no such thing.
         LogDirInUseError: a broker has it.
-        RefusedError: it is to be changed, and is the backup of a run.
+        RefusedError: it is to be changed, and is the backup of a run, or a checkpoint is a link.
         UnwritableError: it is to be changed, and is read-only.
         Also what `Run` raises.
     """
     target = target_at(path, of_log=of_log)
     log_dir = log_dir_around(target)
+    if log_dir is not None:
+        require_own_checkpoints(log_dir)
     run = None
     if in_place:
         put_work_first()
@@ -126,3 +133,13 @@ def configs_at(
     found = sources.in_log_dir(path)
     tell_metadata(found, outcome)
     return found
+
+
+def hosting_at(log_dir: str | None, metadata_dir: str | None) -> Hosting | None:
+    """Which partitions the broker is to have; None if the log directories do not say."""
+    from kafkalog.recovery import read_hosting
+
+    own, other = (None if path is None else open_path(path) for path in (log_dir, metadata_dir))
+    if not isinstance(own, LogDir):
+        return None
+    return read_hosting(own, other if isinstance(other, LogDir) else None)

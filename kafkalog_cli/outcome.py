@@ -5,14 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import NOTHING_TO_DO, PARTLY_DONE, KafkaLogError, LimitExceededError
+from kafkalog.errors import (
+    INTERNAL_ERROR,
+    NOTHING_TO_DO,
+    PARTLY_DONE,
+    KafkaLogError,
+    LimitExceededError,
+)
 from kafkalog.model import Defect, Severity
-from kafkalog_cli.render.diagnostics import show_defect, show_error
+from kafkalog_cli.render.diagnostics import show_defect, show_error, show_warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.model import LogView
+    from kafkalog.view import Difference, Shown
 
 _FAILING = tuple(severity for severity in Severity if severity != Severity.NOTE)
 
@@ -47,9 +55,31 @@ class Outcome:
         self.errors.append(error)
         self.status = max(self.status, error.exit_code)
 
+    def shown(self, target: PartitionDir, view: LogView, *, fails: bool = True) -> Shown:
+        """Make the view of a partition, and warn as `differs`."""
+        from kafkalog.view import show
+
+        shown = show(target, view)
+        self.differs([shown.difference], fails=fails)
+        return shown
+
+    def differs(self, differences: Iterable[Difference | None], *, fails: bool = True) -> None:
+        """Warn where views are not the files; where these are read, what is hidden is a failure."""
+        from kafkalog.view import summary
+
+        found = [one for one in differences if one is not None]
+        self.fail_if(fails and any(one.bytes_hidden for one in found))
+        if (text := summary(found)) is not None:
+            show_warning(text)
+
     def count(self, defect: Defect, failing: Sequence[Severity] = _FAILING) -> None:
-        """Remember a defect: one of these severities is a failure, a limit that was hit always."""
+        """Remember a defect: one of these severities is a failure.
+
+        A limit that was hit and a check of ours that failed always are.
+        """
         self.fail_if(defect.severity in failing)
+        if defect.reference == "check-failed":
+            self.status = max(self.status, INTERNAL_ERROR)
         if defect.reference == LimitExceededError.reference:
             self.status = max(self.status, LimitExceededError.exit_code)
 

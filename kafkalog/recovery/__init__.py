@@ -1,9 +1,11 @@
 """What a broker's next start would make of a partition directory, step by step."""
 
 from kafkalog.recovery.epochs import epochs_from_start
+from kafkalog.recovery.hosting import Hosting, read_hosting
 from kafkalog.recovery.log_dir_start import (
     PredictedLogDirStart,
     log_dir_refusals,
+    missing_identity,
     predict_log_dir_start,
 )
 from kafkalog.recovery.model import (
@@ -34,6 +36,7 @@ from kafkalog.recovery.start import (
     start_mode,
     usual_config,
 )
+from kafkalog.recovery.start_configs import start_config
 from kafkalog.recovery.words import start_line
 
 __all__ = [
@@ -41,6 +44,7 @@ __all__ = [
     "Consequence",
     "CreateSegment",
     "DeleteSegment",
+    "Hosting",
     "LoadedLog",
     "LoadedSegment",
     "NextStart",
@@ -61,8 +65,11 @@ __all__ = [
     "checkpointed",
     "epochs_from_start",
     "log_dir_refusals",
+    "missing_identity",
     "predict_log_dir_start",
     "predict_start",
+    "read_hosting",
+    "start_config",
     "start_line",
     "start_mode",
     "usual_config",

@@ -173,7 +173,7 @@ class SegmentState:
             for position in range(
                 0, content.size_bytes - ABORTED_ENTRY.size + 1, ABORTED_ENTRY.size
             ):
-                entry = source.read(position, ABORTED_ENTRY.size)
+                entry = source.read_exactly(position, ABORTED_ENTRY.size)
                 version = int.from_bytes(entry[:1], "big", signed=True)
                 if version > 0:
                     raise StartRefusedError(

@@ -9,13 +9,10 @@ import dataclasses
 import os
 import time
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from formats.constants import INT64_MAX
-from kafkalog import places
-from kafkalog.checkpoints import read_offset_checkpoint
-from kafkalog.errors import CorruptDataError, NotFoundError
+from kafkalog import checkpoints, places
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.recovery.directory import LEADER_EPOCHS, PARTITION_METADATA, Directory
@@ -39,6 +36,7 @@ if TYPE_CHECKING:
     from kafkalog.columnar.headers import Stretch
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery.directory import Content
+    from kafkalog.recovery.hosting import Hosting
     from kafkalog.recovery.model import Action, Refusal
     from kafkalog.recovery.segment_recovery import SegmentRecovery
     from kafkalog.recovery.segment_state import SegmentState
@@ -47,6 +45,7 @@ _CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
 CHECKPOINTS = (_RECOVERY_POINTS, _LOG_STARTS)
+NO_TOPIC_ID = f"{PARTITION_METADATA} is missing: a KRaft broker takes the partition for a stray"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,7 @@ def predict_start(
     recovery_point: int | None = None,
     log_start_checkpoint: int | None = None,
     config: StartConfig | None = None,
+    hosting: Hosting | None = None,
     tell: Callable[[str, bytes], None] | None = None,
 ) -> PredictedStart:
     """What a broker's next start would do with a partition directory. Nothing is written.
@@ -76,6 +76,7 @@ def predict_start(
         recovery_point: where an unclean start begins to scan; None: from the checkpoint.
         log_start_checkpoint: the log start offset; None: from the checkpoint.
         config: what the outcome depends on; None: Kafka's defaults.
+        hosting: which partitions the broker is to have; None: this one.
         tell: called with name and bytes of each file the start would write, in the order of the
             actions that write them; nobody else keeps the bytes.
 
@@ -96,6 +97,7 @@ def predict_start(
         recovery_point=recovery_point,
         log_start_checkpoint=log_start_checkpoint,
         config=config,
+        hosting=hosting,
         tell=tell,
     ).end()
 
@@ -108,7 +110,8 @@ class StartInProgress:
 
     Args:
         partition: the directory.
-        mode, recovery_point, log_start_checkpoint, config, tell: as those of `predict_start`.
+        mode, recovery_point, log_start_checkpoint, config, hosting, tell: as those of
+            `predict_start`.
         check_crc: whether the scans compare checksums, as those of a broker do. Without, they are
             taken to be right, which is told as an assumption.
         trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
@@ -131,6 +134,7 @@ class StartInProgress:
         recovery_point: int | None = None,
         log_start_checkpoint: int | None = None,
         config: StartConfig | None = None,
+        hosting: Hosting | None = None,
         tell: Callable[[str, bytes], None] | None = None,
         check_crc: bool = True,
         trusts_swaps: bool = True,
@@ -140,6 +144,7 @@ class StartInProgress:
         self.partition = partition
         self._around = _circumstances(partition, mode, recovery_point, log_start_checkpoint)
         self._config = config
+        self._hosting = hosting
         self._check_crc = check_crc
         self._trusts_swaps = trusts_swaps
         self._rebuilds_epochs = rebuilds_epochs
@@ -235,10 +240,8 @@ class StartInProgress:
 
     def _prediction(self, loaded: LoadedLog | None, notes: list[str]) -> PredictedStart:
         directory = self._directory
-        if PARTITION_METADATA not in directory:
-            notes.append(
-                f"{PARTITION_METADATA} is missing: a KRaft broker takes the partition for a stray"
-            )
+        if PARTITION_METADATA not in directory and self._hosting is None:
+            notes.append(NO_TOPIC_ID)
         assumptions = list(self._around.assumptions)
         is_rebuilt = any(isinstance(action, RebuildIndexes) for action in directory.actions)
         if self._config is None and is_rebuilt:
@@ -255,6 +258,7 @@ class StartInProgress:
             tuple(directory.actions),
             self._refusal,
             loaded,
+            self._hosting.stray_reason(self.partition) if self._hosting is not None else None,
         )
 
 
@@ -298,23 +302,7 @@ def _circumstances(
 
 def checkpointed(log_dir: str, name: str, partition: PartitionDir) -> int | None:
     """The partition's entry in a checkpoint; None without one, or where the file is malformed."""
-    path = os.path.join(log_dir, name)
-    try:
-        status = places.stat(path)
-    except OSError:
-        return None
-    version = status.st_ino, status.st_mtime_ns, status.st_size
-    return _entries(path, version).get((partition.topic, partition.partition))
-
-
-@lru_cache(len(CHECKPOINTS))
-def _entries(path: str, _version: tuple[int, ...]) -> dict[tuple[str, int | None], int]:
-    """The entries of a checkpoint, which all partitions of a log directory ask for."""
-    try:
-        found = read_offset_checkpoint(path)
-    except (NotFoundError, CorruptDataError):
-        return {}
-    return {(entry.topic, entry.partition): entry.offset for entry in found}
+    return checkpoints.checkpointed(log_dir, name, partition.topic, partition.partition)
 
 
 def _loaded(loader: Loader) -> LoadedLog:

@@ -128,8 +128,10 @@ class RecoveryPlan:
     @property
     def drops_mark(self) -> bool:
         """Whether the mark of a clean shutdown goes: it is not true of what a scan repairs."""
-        is_routine = self.predicted.verdict == Verdict.NOTHING and not self.changed_segments
-        is_clean = self.predicted.mode == StartMode.CLEAN or self.untouched is not None
+        predicted = self.predicted
+        is_routine = predicted.refusal is None and predicted.change == Verdict.NOTHING
+        is_routine &= not self.changed_segments
+        is_clean = predicted.mode == StartMode.CLEAN or self.untouched is not None
         return self.has_mark and not is_routine and not is_clean
 
     @property

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery import PredictedStart, StartConfig, StartMode
+    from kafkalog.recovery import Hosting, PredictedStart, StartConfig, StartMode
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -45,6 +45,7 @@ def plan_recovery(
     mode: StartMode,
     config: StartConfig | None = None,
     *,
+    hosting: Hosting | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RecoveryPlan:
     """What a recovery would do with a partition directory.
@@ -53,6 +54,7 @@ def plan_recovery(
         partition: the directory.
         mode: as which start of a broker.
         config: what the outcome depends on; None: Kafka's defaults.
+        hosting: which partitions the broker is to have; None: this one.
         progress: called with the bytes that scans have read since the last call.
 
     Raises:
@@ -63,7 +65,7 @@ def plan_recovery(
     """
     config = with_clock(config or usual_config(partition))
     told = _Differences(partition)
-    start = recovery_start(partition, mode, config, tell=told, progress=progress)
+    start = recovery_start(partition, mode, config, hosting=hosting, tell=told, progress=progress)
     predicted = start.end()
     before = contents_of(partition)
     untouched = _untouched(partition)
@@ -105,6 +107,7 @@ def recovery_start(
     *,
     recovery_point: int | None = None,
     log_start_checkpoint: int | None = None,
+    hosting: Hosting | None = None,
     tell: Callable[[str, bytes], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> StartInProgress:
@@ -115,6 +118,7 @@ def recovery_start(
         recovery_point=recovery_point,
         log_start_checkpoint=log_start_checkpoint,
         config=config,
+        hosting=hosting,
         tell=tell,
         trusts_swaps=False,
         rebuilds_epochs=True,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue, LogDirConfigs
     from kafkalog.errors import KafkaLogError
     from kafkalog.log_dir import LogDir, PartitionDir
-    from kafkalog.recovery import StartMode
+    from kafkalog.recovery import Hosting, StartMode
     from kafkalog.repair import RecoveryDone, RecoveryPlan
     from kafkalog.runs import Run
     from kafkalog_cli.maintenance import Maintenance
@@ -103,7 +103,7 @@ def recover(
     from kafkalog.errors import UsageError
     from kafkalog.recovery import StartMode
     from kafkalog_cli.confirmation import consents, require_consent
-    from kafkalog_cli.maintenance import configs_at, maintenance
+    from kafkalog_cli.maintenance import configs_at, hosting_at, maintenance
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render import recoveries as show
     from kafkalog_cli.render.diagnostics import show_note
@@ -132,7 +132,8 @@ def recover(
     ):
         configs_of = configs_at(held.target, sources, outcome)
         errors = len(outcome.errors)
-        planned = _plans(held, mode, configs_of, now_ms, outcome, quiet=quiet)
+        hosting = hosting_at(held.log_dir, metadata_dir)
+        planned = _plans(held, mode, configs_of, hosting, now_ms, outcome, quiet=quiet)
         plans = [plan for plan, _ in planned]
         refused = _refusals(plans, held.target, forced=force)
         if form == Format.TABLE:
@@ -167,12 +168,13 @@ def recover(
 
 
 def _plans(
-    held: Maintenance, mode: StartMode, configs: LogDirConfigs, now_ms: int, outcome: Outcome,
-    *, quiet: bool,
+    held: Maintenance, mode: StartMode, configs: LogDirConfigs, hosting: Hosting | None,
+    now_ms: int, outcome: Outcome, *, quiet: bool,
 ) -> list[tuple[RecoveryPlan, tuple[ConfigValue, ...]]]:  # fmt: skip
     """The plan of each partition, and the configs it depends on."""
     from kafkalog.errors import KafkaLogError
-    from kafkalog.repair import plan_recovery, start_config
+    from kafkalog.recovery import start_config
+    from kafkalog.repair import plan_recovery
     from kafkalog_cli.render.progress import byte_progress, share_of
 
     found = []
@@ -182,7 +184,7 @@ def _plans(
             try:
                 config, values = start_config(partition, configs.of_topic(partition.topic), now_ms)
                 with share_of(progress, partition.size_bytes) as advance:
-                    plan = plan_recovery(partition, mode, config, progress=advance)
+                    plan = plan_recovery(partition, mode, config, hosting=hosting, progress=advance)
                 found.append((plan, values))
             except KafkaLogError as stop:
                 outcome.error(stop)
@@ -267,5 +269,7 @@ def _is_found(plan: RecoveryPlan, *, in_place: bool) -> bool:
     from kafkalog.recovery import Verdict
 
     if in_place:
-        return bool(plan.changes and plan.predicted.records_lost)
+        return (
+            bool(plan.changes and plan.predicted.records_lost) or plan.predicted.stray is not None
+        )
     return plan.verdict != Verdict.NOTHING

@@ -6,6 +6,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.recovery import Verdict
 from kafkalog.repair import Fate
 from kafkalog_cli.render.configs import config_rows, print_heading
 from kafkalog_cli.render.text import counted, size_cell
@@ -151,6 +152,11 @@ class RecoverySummary:
         return sum(plan.predicted.records_lost for plan in self.plans)
 
     @property
+    def strays(self) -> int:
+        """Partitions that a start takes away from the broker."""
+        return sum(plan.predicted.verdict == Verdict.STRAY for plan in self.plans)
+
+    @property
     def bytes_to_scan(self) -> int:
         """Bytes that a broker scans."""
         return sum(plan.bytes_to_scan for plan in self.plans)
@@ -171,6 +177,7 @@ def recovery_summary_row(summary: RecoverySummary) -> Row:
         "partitions_performed": summary.performed,
         "partitions_untouched": summary.untouched,
         "partitions_unloadable": summary.unloadable,
+        "partitions_stray": summary.strays,
         "partitions_refused": summary.refused,
         "files_removed": len(summary.removed),
         "records_removed": sum(one.records_gone for one in summary.removed),
@@ -195,8 +202,10 @@ def print_recovery_summary(summary: RecoverySummary, *, exact: bool) -> None:
         total += f"; a start fails on {summary.unloadable}"
     if summary.records_lost:
         total += f"; {counted(summary.records_lost, 'record')} lost"
-    elif not summary.unloadable:
+    elif not summary.unloadable and not summary.strays:
         total += "; no record is lost"
+    if summary.strays:
+        total += f"; a start makes a stray of {summary.strays}"
     time = _duration(summary.scan_ms / 1000)
     lines = [total]
     if summary.removed:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SEED = 20261121
-SHARE = 20_000
+SHARE = 22_500
 
 
 def test_a_share_of_the_soak():
