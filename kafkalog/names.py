@@ -96,6 +96,9 @@ OFFSET_CHECKPOINTS = {
     "log-start-offset-checkpoint": "log start offset",
     "cleaner-offset-checkpoint": "first dirty offset",
 }
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+TOP_FILES = ("meta.properties", CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
+"""What lies in a log directory beside its partitions."""
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 STAGING_TOPIC = "kafkalog-staging"
 
@@ -104,7 +107,7 @@ _FIXED = {
     "partition.metadata": FileKind.PARTITION_METADATA,
     "quorum-state": FileKind.QUORUM_STATE,
     "meta.properties": FileKind.META_PROPERTIES,
-    ".kafka_cleanshutdown": FileKind.CLEAN_SHUTDOWN,
+    CLEAN_SHUTDOWN: FileKind.CLEAN_SHUTDOWN,
     ".lock": FileKind.LOCK,
     "remote_log_snapshot": FileKind.REMOTE_LOG_SNAPSHOT,
     "_rlmm_committed_offsets": FileKind.REMOTE_LOG_OFFSETS,

@@ -81,7 +81,7 @@ class Sighting:
     def of_part(self, source: Source, start: int, end: int) -> Self:
         """See a part of a file of the directory; the source is open on it."""
         return type(self)(
-            self.directory, self.ids, self.last_log, self.at_ms, source.path, source.size_bytes,
+            self.directory, self.ids, self.last_log, self.at_ms, source.path, source.file_bytes,
             start, end, *_samples(source, start, end),
         )  # fmt: skip
 

@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 
     from kafkalog.columnar.conveyor import Task
     from kafkalog.columnar.stages import Format, Work
-    from kafkalog.log_dir import FileEntry, PartitionDir
-    from kafkalog.reader import ReadPlan, Selection
+    from kafkalog.reader import Readable, ReadPlan, Selection
 
 
 def read_contents(
-    target: PartitionDir | FileEntry,
+    target: Readable,
     selection: Selection,
     form: Any,
     progress: Callable[[int], None] | None,

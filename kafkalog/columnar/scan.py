@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.columnar import rule
 from kafkalog.errors import UsageError
 from kafkalog.model import Defect
-from kafkalog.reader import EVERYTHING, plan_reading, read_batches, read_records
+from kafkalog.reader import (
+    EVERYTHING,
+    plan_reading,
+    read_batches,
+    read_records,
+    untold_differences,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from kafkalog.columnar.stages import Part
-    from kafkalog.log_dir import FileEntry, PartitionDir
-    from kafkalog.reader import ReadPlan, Selection
+    from kafkalog.reader import Readable, ReadPlan, Selection
 
 
 def scan(
-    path: str | Path | PartitionDir | FileEntry | ReadPlan,
+    path: Readable,
     *,
     columns: Sequence[str] | None = None,
     selection: Selection = EVERYTHING,
@@ -36,8 +40,8 @@ def scan(
     Args:
         path: what to read; a plan of `plan_reading` already says which records.
         columns: names of the columns to build, of `kafkalog.scan_schema()`; all where None.
-        selection: which records; offsets, times, producers and epochs are looked up in the indexes
-            and the batch headers first.
+        selection: which records, in which view; offsets, times, producers and epochs are looked up
+            in the indexes and the batch headers first.
         batches: the batches of the log, as `read_batches` gives them, rather than its records.
         batch_rows: how many rows a record batch has at most.
         threads: how many decode; as many as there are processors, up to 8, where None.
@@ -61,6 +65,8 @@ def scan(
     plan = plan_reading(path, selection)
     told = defects or (lambda _: None)
     done = progress or (lambda _: None)
+    for difference in untold_differences(path, plan):
+        told(difference)
     if not rule.is_worth_it(sum(segment.log.size_bytes for segment in plan.segments)):
         read = read_batches if batches else read_records
         return _by_reference(read(plan, progress=done), plan, schema, batch_rows, told)
@@ -109,7 +115,7 @@ def _paths(plan: ReadPlan) -> list[str]:
     return [segment.log.path for segment in plan.segments]
 
 
-def to_table(path: str | Path | PartitionDir | FileEntry, **options: Any) -> Any:
+def to_table(path: Readable, **options: Any) -> Any:
     """All that `scan` gives, with the same options, as one `pyarrow.Table` in memory."""
     rule.require_arrow()
     import pyarrow as pa
@@ -117,7 +123,7 @@ def to_table(path: str | Path | PartitionDir | FileEntry, **options: Any) -> Any
     return pa.Table.from_batches(list(scan(path, **options)), _schema(options))
 
 
-def to_reader(path: str | Path | PartitionDir | FileEntry, **options: Any) -> Any:
+def to_reader(path: Readable, **options: Any) -> Any:
     """What `scan` gives, with the same options, as a `pyarrow.RecordBatchReader`.
 
     DuckDB, Polars and whatever else speaks Arrow's C stream protocol read from it as it goes, in

@@ -23,17 +23,20 @@ from kafkalog.documents import (
 from kafkalog.errors import ChangedSinceError, CorruptDataError, UnreadableError, UsageError
 from kafkalog.export.layout import file_name
 from kafkalog.export.model import FileFormat, TableFormat
+from kafkalog.model import LogView
 from kafkalog.tables import Split, plan_splits
 from kafkalog.tables.model import OF_LOGS, PartitionEnd, TableName
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog.export.model import ExportRequest
+    from kafkalog.view import Difference
 
 VERSION = 1
 _BY_PATH = ("topic", "partition")
+_WITH_STATES = (TableName.RECORDS, TableName.BATCHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +179,10 @@ def _unseen(split: Split) -> Split:
     return replace(split, seen=None)
 
 
-def make_plan(asked: ExportRequest) -> Plan:
-    """The plan for what is asked for.
+def make_plan(
+    asked: ExportRequest, differences: Callable[[Difference], object] | None = None
+) -> Plan:
+    """The plan for what is asked for; `differences` is that of `plan_splits`.
 
     Raises:
         UsageError: a column is unknown, none is left, bounds do not go with the table, a partition
@@ -196,10 +201,12 @@ def make_plan(asked: ExportRequest) -> Plan:
     columns = [
         name for name in table_schema(request.table, asked.columns).names if name not in _BY_PATH
     ]
+    if asked.columns is None and request.view == LogView.ALL and request.table in _WITH_STATES:
+        columns.append("state")
     if not columns:
         raise UsageError("The files would have no columns: topic and partition are in their names.")
     ends: list[PartitionEnd] = []
-    splits = plan_splits(paths, request, ends=ends.append)
+    splits = plan_splits(paths, request, ends=ends.append, differences=differences)
     _require_each_once(splits)
     return Plan(
         options_of(asked),

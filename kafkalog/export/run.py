@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.export.model import ExportRequest
     from kafkalog.export.plan import Part
+    from kafkalog.view import Difference
 
 _TASK_SIZE_MIN = 1 << 20
 _PART = schema_of(ExportedPart)
@@ -54,6 +55,7 @@ class Export:
     Attributes:
         plan: what is done; of an export that was interrupted the plan that it began with.
         missing: the parts that are not there yet.
+        differences: how views of partitions differ from their files, once it is entered.
 
     Raises:
         DestinationExistsError: something else is there, or another run is at it.
@@ -72,6 +74,7 @@ class Export:
         self._asked = replace(asked, paths=tuple(sources))
         self._to = portable(to)  # tasks have other working directories
         self._fail_fast = fail_fast
+        self.differences: list[Difference] = []
         self._target = open_target(to)
         if isinstance(self._target, LocalTarget):
             require_outside(self._target.shown, (path for path in sources if not is_object(path)))
@@ -94,7 +97,7 @@ class Export:
 
     def __enter__(self) -> Self:
         self._refuse_what_is_not_ours()
-        now = make_plan(self._asked)
+        now = make_plan(self._asked, self.differences.append)
         if self._asked.table_format == TableFormat.DELTA:
             self._delta = delta_schema(full_schema(self._asked, now.columns))
         with ExitStack() as held:

@@ -7,6 +7,7 @@ import fcntl
 import os
 from typing import Self
 
+from kafkalog.broker_lock import LOCK_FILE, held_here
 from kafkalog.errors import DestinationExistsError, LogDirInUseError, UnreadableError
 from kafkalog.storage.ownership import take_after_directory
 from kafkalog.storage.system import NO_LOCKS, unwritable
@@ -35,9 +36,10 @@ class LogDirLock:
     """
 
     def __init__(self, path: str, *, writes: bool = False) -> None:
-        self.path = os.path.join(path, ".lock")
+        self.path = os.path.join(path, LOCK_FILE)
         self._writes = writes
         self._file = -1
+        self._held = (-1, -1)
 
     def __enter__(self) -> Self:
         try:
@@ -72,6 +74,9 @@ class LogDirLock:
                 return False
             take_after_directory(self._file, os.stat(os.path.dirname(self.path) or "."))
         kind = fcntl.LOCK_EX if self._writes else fcntl.LOCK_SH
+        status = os.fstat(self._file)
+        self._held = status.st_dev, status.st_ino
+        held_here.add(self._held)
         fcntl.lockf(self._file, kind | fcntl.LOCK_NB)
         try:
             return os.path.samestat(os.fstat(self._file), os.stat(self.path))
@@ -95,6 +100,7 @@ class LogDirLock:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+            held_here.discard(self._held)
 
 
 def lock_directory(path: str) -> int:

@@ -22,6 +22,7 @@ from kafkalog.reader import ReadPlan, Selection
 from kafkalog.tables.model import TableName
 from kafkalog.tables.moved import current_splits
 from kafkalog.tables.schemas import DATA, SCHEMAS, TIME
+from kafkalog.view import show, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -212,6 +213,7 @@ _CONSTANT: Final[dict[str, Callable[[Split], object]]] = {
     "path": lambda split: _text(split.path),
     "log_dir": lambda split: _text(split.log_dir),
     "segment": lambda split: split.base_offset,
+    "state": lambda split: state_of(split.path),
 }
 
 
@@ -257,7 +259,7 @@ def _transactions(split: Split) -> Iterator[Any]:
 
 
 def _segments(split: Split) -> Iterator[Any]:
-    for segment in open_partition(split.path).segments:
+    for segment in show(open_partition(split.path), split.view).segments:
         sizes = {
             name: None if entry is None else entry.used_bytes
             for name, entry in (
@@ -280,7 +282,8 @@ def _segments(split: Split) -> Iterator[Any]:
 def _producers(split: Split) -> Iterator[Any]:
     names = ("producer_id", "producer_epoch", "last_sequence", "last_offset", "last_timestamp",
              "coordinator_epoch", "current_txn_first_offset")  # fmt: skip
-    for entry in open_partition(split.path).live(FileKind.PRODUCER_SNAPSHOT):
+    partition = show(open_partition(split.path), split.view).partition
+    for entry in partition.live(FileKind.PRODUCER_SNAPSHOT):
         for row in _with_path(read_producer_snapshot(entry.path), entry.path, *names):
             yield {"snapshot_offset": entry.name.offset, **row}
 
