@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkalog.check.elsewhere import Elsewhere, Walked
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.columnar.headers import Look, Stretch
+    from kafkalog.configs import LogDirConfigs, TopicConfigs
     from kafkalog.recovery import NextStart
 
     Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
@@ -92,6 +93,7 @@ class Verification:
         self._stretches = stretches or self._read
         self._elsewhere = elsewhere
         self._log_dirs: list[CheckedLogDir] = []
+        self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
 
     def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
@@ -236,7 +238,7 @@ class Verification:
         from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
 
         before = self._grave
-        partition = CheckedPartition(directory)
+        partition = CheckedPartition(directory, configs=self._configs_of(directory))
         if self._elsewhere is not None:
             walked = yield from self._elsewhere.walk(directory)
             if walked is not None:
@@ -297,6 +299,17 @@ class Verification:
             self.next_starts.append(start)
         if not is_explained:
             yield from unexplained(start, state)
+
+    def _configs_of(self, directory: PartitionDir) -> TopicConfigs | None:
+        """Return the configs of a topic; the metadata log beside its partitions is read once."""
+        from kafkalog.configs import ConfigSources
+
+        around = os.path.dirname(places.absolute(directory.path))
+        configs = self._configs.setdefault(around, ConfigSources().in_log_dir(around))
+        try:
+            return configs.of_topic(directory.topic)
+        except KafkaLogError:
+            return None  # what is wrong with the metadata log its own checks report
 
     @property
     def _grave(self) -> int:

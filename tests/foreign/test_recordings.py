@@ -13,7 +13,7 @@ from kafkalog.check.verify import Verification
 from kafkalog.columnar import rule
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.model import Level, Severity
-from tests.foreign.record import CORPUS, TOPICS
+from tests.foreign.record import CLIENTS, TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Result
 
-NAMES = sorted(path.name[:-7] for path in CORPUS.glob("*.tar.xz") if "expected" not in path.name)
+NAMES = [client.name for client in CLIENTS]
 UNWRITTEN = {
     "kafkajs": {"zstd"},
     "rskafka": {"idempotent", "transactional"},
