@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog import inventory, lookup
+from kafkalog.audit import audit_compaction
 from kafkalog.check.verify import Verification
 from kafkalog.checkpoints import read_leader_epochs, read_number_pairs, read_offset_checkpoint
 from kafkalog.configs import ConfigSources
@@ -137,6 +138,16 @@ def simulate_in_every_way(path: Path) -> None:
             simulate_roll(partition, [roll_settings(configs)[0]])
 
 
+def audit_in_every_way(path: Path) -> None:
+    """A log beside itself, up to its end and in its middle."""
+    with suppress(KafkaLogError):
+        partition = open_partition(str(path))
+        log = UnifiedLog(partition)
+        for offset in (log.log_end_offset, (log.log_start_offset + log.log_end_offset) // 2):
+            with suppress(KafkaLogError):
+                audit_compaction(partition, partition, now_ms=1 << 50, cleaner_offset=offset)
+
+
 def list_in_every_way(path: Path) -> None:
     """Log directories, partitions, segments, files."""
     with suppress(KafkaLogError):
@@ -154,6 +165,7 @@ def sweep(path: Path) -> None:
     read_log_in_every_way(path)
     look_up_in_every_way(path)
     simulate_in_every_way(path)
+    audit_in_every_way(path)
 
 
 def command_lines(directory: Path, files: Iterable[Path]) -> list[list[object]]:
