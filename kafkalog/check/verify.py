@@ -82,12 +82,22 @@ class Verification:
         self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
 
-    def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
-        """Every defect of a log directory, a partition directory or a file.
+    def verify(self, *targets: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+        """Yield every defect of the targets: of each one, and of all of them together.
 
         Raises:
-            NotFoundError, UnreadableError, NotAKafkaFileError: the target itself cannot be opened.
+            NotFoundError, UnreadableError, NotAKafkaFileError: a target itself cannot be opened.
                 What cannot be read inside it is a defect.
+        """
+        for target in targets:
+            yield from self.check(target)
+        yield from self.check_together()
+
+    def check(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+        """Yield the defects of one target; `check_together` after the last one yields the rest.
+
+        Raises:
+            NotFoundError, UnreadableError, NotAKafkaFileError: as `verify`.
         """
         if not isinstance(target, LogDir | PartitionDir | FileEntry):
             target = open_path(str(target))
@@ -98,11 +108,8 @@ class Verification:
         partition = yield from self.summary.counting(self._contained_partition(directory))
         return partition.end_offset
 
-    def end(self) -> Iterator[Defect]:
-        """What shows when all targets have been seen; call it after the last one.
-
-        The log directories against each other, and whether the run has checked all it should.
-        """
+    def check_together(self) -> Iterator[Defect]:
+        """Compare the targets with each other; report bytes that the run should have checked."""
         from kafkalog.check.moments import judged_together
         from kafkalog.check.next_start import with_strays
         from kafkalog.check.registry import COPY_CHECKS, TOGETHER_CHECKS

@@ -80,7 +80,7 @@ def test_verify_finds_nothing_wrong_beside_a_living_broker(
     for level in Level:
         run = Verification(level)
         with broker.at_every_call(monkeypatch, rng.choice((0.02, 0.1, 0.2))):
-            found = [*run.verify(tmp_path / "log-dir"), *run.end()]
+            found = list(run.verify(tmp_path / "log-dir"))
         assert [one for one in found if one.severity != Severity.NOTE] == []
         assert run.summary.is_complete
 
@@ -97,7 +97,7 @@ def test_verify_finds_real_damage_beside_a_living_broker(
         "kafkalog.check.moments.look_at_partition", grows(active, moments.look_at_partition)
     )
     run = Verification(Level.DEEP)
-    found = [*run.verify(broker.partition), *run.end()]
+    found = list(run.verify(broker.partition))
     assert [one.reference for one in found if one.path == str(first)] == ["batch-crc-mismatch"]
 
 
@@ -112,7 +112,7 @@ def test_a_partition_that_never_rests_gets_a_note_instead_of_a_false_finding(
         moments, "look_at_partition", torn_again(active, broker, moments.look_at_partition)
     )
     run = Verification()
-    found = [*run.verify(broker.partition), *run.end()]
+    found = list(run.verify(broker.partition))
     assert [one.reference for one in found if one.severity != Severity.NOTE] == []
     [note] = [one for one in found if one.reference == "changed-while-reading"]
     assert (note.severity, note.path) == (Severity.NOTE, str(broker.partition))

@@ -14,6 +14,7 @@ import shutil
 import stat
 import tempfile
 from contextlib import suppress
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from kafkalog.export import Export, ExportRequest, FileFormat, Writing
 from kafkalog.log_dir import open_partition
 from kafkalog.runs import Run, undo
 from kafkalog.storage import Changes
+from kafkalog_cli.main import run
 from tests.soak.mutations import mutated
 from tests.soak.target import Target
 from tests.soak.watched import written_only_below
@@ -42,6 +44,7 @@ ROOT = "@ROOT@"
 PARTITION = "orders-0"
 OUTSIDE = "outside"
 REFUSALS = {3, 4, 5, 6}
+STATUSES = {0, *REFUSALS, 9}
 _TIME_NS = 1_700_000_000_123_456_789
 _CHECKPOINT = b"0\n2\nother 3 7\norders 0 2\n"
 _NAMES = (
@@ -84,7 +87,7 @@ def edited(text: str, rng: Random) -> str:
 def _edited_value(value: Any, rng: Random) -> Any:
     places = list(_places(value)) if isinstance(value, dict | list) else []
     if not places:
-        return rng.choice(_VALUES)
+        return deepcopy(rng.choice(_VALUES))
     holder, key = rng.choice(places)
     kind = rng.randrange(10)
     if kind == 0:
@@ -94,14 +97,14 @@ def _edited_value(value: Any, rng: Random) -> Any:
     elif kind == 2 and isinstance(holder, list):
         holder.append(holder[key])
     elif kind == 3 and isinstance(holder, dict):
-        holder[rng.choice((*_NAMES, "extra"))] = rng.choice((*_VALUES, *_NAMES))
+        holder[rng.choice((*_NAMES, "extra"))] = deepcopy(rng.choice((*_VALUES, *_NAMES)))
     elif kind == 4 and isinstance(holder[key], str):
         way = rng.choice(("../", "/", "\n", "\0", "x"))
         holder[key] = rng.choice((way + holder[key], holder[key] + way))
     elif kind <= 7 or isinstance(holder[key], str):
         holder[key] = rng.choice(_NAMES)
     else:
-        holder[key] = rng.choice(_VALUES)
+        holder[key] = deepcopy(rng.choice(_VALUES))
     return value
 
 
@@ -222,14 +225,14 @@ def _log_dir_of_run(*, is_copy: bool, is_stopped: bool) -> Files:
         (root / OUTSIDE / PARTITION / f"{0:020}.log").write_bytes(b"other")
         log_dir = None if is_copy else str(root / "log")
         backup = str(root / "backup")
-        with Run(log_dir, command="swap", backup=backup) as run, suppress(_StoppedError):
-            _swap(run, partition, is_stopped=is_stopped)
+        with Run(log_dir, command="swap", backup=backup) as changing, suppress(_StoppedError):
+            _swap(changing, partition, is_stopped=is_stopped)
         return taken(root)
 
 
-def _swap(run: Run, partition: Path, *, is_stopped: bool) -> None:
+def _swap(changing_run: Run, partition: Path, *, is_stopped: bool) -> None:
     names = [f"{0:020}.log", f"{0:020}.index"]
-    with run.partition(open_partition(str(partition)), names) as changing:
+    with changing_run.partition(open_partition(str(partition)), names) as changing:
         changing.forget_clean_shutdown()
         for name in names:
             with changing.changes.create(f"{name}.cleaned") as file:
@@ -281,7 +284,10 @@ def check_journal(files: Files, rng: Random, place: Place) -> None:
     backup = str(root / "backup")
 
     def act() -> None:
-        if rng.random() < 0.8 or (root / "log").is_symlink():
+        way = rng.random()
+        if way < 0.05:
+            assert run(["undo", backup, "--in-place", "--yes"]) in STATUSES
+        elif way < 0.8 or (root / "log").is_symlink():
             undo(backup, in_place=True)
         else:
             with Run(str(root / "log"), command="swap", backup=backup):

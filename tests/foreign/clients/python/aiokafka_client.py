@@ -19,7 +19,9 @@ async def write(config: dict[str, Any], topic: str, records: list[dict[str, Any]
 
 
 async def main() -> None:
-    await write({}, "plain", [{"key": key, "value": data} for key, data in PLAIN])
+    # It refuses a record without key and value.
+    pairs = [pair for pair in PLAIN if pair != (None, None)]
+    await write({}, "plain", [{"key": key, "value": data} for key, data in pairs])
     # It has no null header values.
     headers = [[(name, data or b"") for name, data in some] for some in HEADERS]
     await write({}, "headers", [{"value": b"with headers", "headers": some} for some in headers])
