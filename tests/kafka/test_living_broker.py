@@ -155,7 +155,8 @@ def profiled(broker: LivingBroker, kafkalog: Kafkalog) -> None:
         assert kafkalog("ls", broker.log_dir, *option).status == 0
     for topic in NUMBERED:
         place = broker.log_dir / f"{topic}-0"
-        words = ["--special", "earliest", "--special", "latest", "--special", "max-timestamp"]
+        words = ["--special", "earliest", "--special", "latest", "--special", "max-timestamp",
+                 "--isolation", "log"]  # fmt: skip
         assert len(rows(kafkalog("lookup-offset", place, *words, "--format", "ndjson"))) == 3
 
 

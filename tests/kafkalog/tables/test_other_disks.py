@@ -6,6 +6,7 @@ import json
 import shutil
 import struct
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
