@@ -148,7 +148,16 @@ def profiled(broker: LivingBroker, kafkalog: Kafkalog) -> None:
     """`profile`, `ls` and `lookup-offset` answer."""
     end = broker.steady_end()
     found = rows(
-        kafkalog("profile", "--engine", "local", broker.log_dir / "steady-0", "--format", "ndjson")
+        kafkalog(
+            "profile",
+            "--engine",
+            "local",
+            broker.log_dir / "steady-0",
+            "--end",
+            "log",
+            "--format",
+            "ndjson",
+        )
     )
     assert any(row.get("records", 0) >= end for row in found), found
     for option in ((), ("--segments",), ("--files",)):
