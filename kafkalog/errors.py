@@ -73,6 +73,12 @@ class UnreadableError(KafkaLogError):
     reference = "path-unreadable"
 
 
+class BytesUnreadableError(UnreadableError):
+    """The disk does not give some bytes of a file, though the file can be opened."""
+
+    reference = "bytes-unreadable"
+
+
 class NotAKafkaFileError(KafkaLogError):
     """The path is no file or directory that Kafka writes."""
 

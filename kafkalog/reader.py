@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog import places
-from kafkalog.defects import make_defect
+from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import align, scan_batches
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, one_log, open_path
@@ -157,7 +157,7 @@ def crc_defects(batch: Batch) -> Iterator[Defect]:
 def defect_of(error: KafkaLogError, batch: Batch) -> Defect:
     """The defect for a batch that could not be decoded."""
     return make_defect(
-        error.reference,
+        error.reference if error.reference in REFERENCES else "file-unreadable",
         batch.path,
         error.message,
         position=batch.position,

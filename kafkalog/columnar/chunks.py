@@ -18,7 +18,7 @@ from kafkalog.codecs.output import OutputInPlace
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import legacy_kernels as old
 from kafkalog.columnar.header_table import batch_at
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.records import decode_records
 
 if TYPE_CHECKING:
@@ -270,7 +270,13 @@ class ChunkReader:
         size = min(self._size, left)
         while True:
             workspace.reserve(size)
-            self._source.read_into(self.position, workspace.arena.data[:size])
+            try:
+                self._source.read_into(self.position, workspace.arena.data[:size])
+            except BytesUnreadableError:
+                if size <= CHUNK_SIZE_MIN:
+                    return None
+                size = self._size = CHUNK_SIZE_MIN
+                continue
             count, used, why = k.scan_headers(
                 workspace.arena, 0, size, self.position, left, workspace.headers
             )
