@@ -35,6 +35,14 @@ EXPORT_TYPES = {
             "undecoded_keys": (INT, "keys that are not what `--key` says"),
             "undecoded_values": (INT, "values that are not what `--value` says"),
             "defects": (INT, "damage that was passed over"),
+            "without_watermark": (
+                "array",
+                "partitions of which no high watermark is noted: their records end with the log",
+            ),
+            "above_watermark": (
+                "object",
+                "partitions with records above the high watermark, which are left out: the offset",
+            ),
             "was_complete": (BOOL, "whether an earlier run had done everything"),
             "left_overs_removed": (INT, "files that killed runs had left and that were removed"),
         },

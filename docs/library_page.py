@@ -137,7 +137,7 @@ OffsetIndexEntry(entry=1, offset=299, position=1862)
 ```pycon
 >>> kafkalog.open_path("README.md")
 Traceback (most recent call last):
-kafkalog.errors.NotAKafkaFileError: The name is none that Kafka gives to a file.
+kafkalog.errors.NotAKafkaFileError: The name is none that Kafka gives to a file. [README.md]
 ```
 
 Every error has `reference`, `message`, `path`, `position`, `note`, `hint` and `exit_code`.

@@ -289,7 +289,8 @@ OBJECT_TYPES = {
             "mode": (TEXT, ("`clean` after a clean shutdown, `unclean` without its mark: what is "
                      "behind the recovery point is scanned; `full`: everything is")),
             "verdict": (TEXT, ("the gravest of what it does: `nothing`, `tidy` up files without "
-                        "records, `rebuild` indexes, `truncate` the log, `refuse` to load it")),
+                        "records, `rebuild` indexes, `truncate` the log, make a `stray` of "
+                        "the directory, `refuse` to load it")),
             "truncate_to": (maybe(INT), "the log end offset after the log is cut; null otherwise"),
             "records_lost": (INT, "records that are dropped, by their batches' headers"),
             "bytes_lost": (INT, "bytes of logs that are dropped"),

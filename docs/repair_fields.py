@@ -8,7 +8,8 @@ _TOPIC = (TEXT, "topic, from the directory's name")
 _PARTITION = (maybe(INT), "partition number; null where the directory's name has none")
 _VERDICT = (
     "`nothing` (or what each start writes), `tidy` (left-overs), `rebuild` (indexes), `truncate` "
-    "(the end is cut off), `refuse` (a broker cannot load the log)"
+    "(the end is cut off), `stray` (the broker is not to have it), `refuse` (a broker cannot load "
+    "the log)"
 )
 
 REPAIR_TYPES = {
@@ -44,9 +45,15 @@ REPAIR_TYPES = {
             "bytes_to_scan": (INT, "bytes of the segments that are scanned"),
             "files": (
                 "array",
-                "files that change: `name`, `fate` (`removed`, `cut`, `renamed`, `written`), size",
+                (
+                    "files that change: `name`, `fate` (`removed`, `cut`, `renamed`, `written`), "
+                    "`size_bytes` then; of those that go, in part or whole, `bytes_gone`, "
+                    "`records_gone` and `why`"
+                ),
             ),
             "drops_mark": (BOOL, "whether the mark of a clean shutdown has to go"),
+            "untouched": (maybe(TEXT), "why it is left to the broker; null if it is not"),
+            "refused": (maybe(TEXT), "why it must not be recovered; null if it may be"),
             "assumptions": ("array", "what could not be read and was assumed, in words"),
             "notes": ("array", "what a broker does not notice, in words"),
             "performed": (BOOL, "whether it was done"),
@@ -60,8 +67,13 @@ REPAIR_TYPES = {
             "in_place": (BOOL, "whether it was to be done"),
             "partitions": (INT, "partitions"),
             "partitions_changed": (INT, "those with a file that changes"),
-            "partitions_performed": (INT, "those that were recovered"),
-            "partitions_refused": (INT, "those that a broker cannot load"),
+            "partitions_performed": (INT, "those of them that were recovered"),
+            "partitions_untouched": (INT, "those that are left to the broker"),
+            "partitions_unloadable": (INT, "those on which a start would fail, as they are"),
+            "partitions_stray": (INT, "those that a start takes away from the broker"),
+            "partitions_refused": (INT, "those that must not be recovered: then none is"),
+            "files_removed": (INT, "files that go"),
+            "records_removed": (INT, "records in these files, by the headers of their batches"),
             "records_lost": (INT, "records that go"),
             "bytes_lost": (INT, "bytes of logs that go"),
             "bytes_to_scan": (INT, "bytes that a broker scans at such a start"),

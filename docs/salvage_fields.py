@@ -71,13 +71,14 @@ SALVAGE_TYPES = {
     ),
     "salvaged_file": ObjectType(
         "`salvage`",
-        "A file that is no salvaged log. Indexes and producer snapshots of the source are not "
-        "listed: they are made anew.",
+        "A file or directory that is no salvaged log. Indexes and producer snapshots of the source "
+        "are not listed: they are made anew.",
         {
             "path": (maybe(TEXT), "the file of the source; null for one that is made anew"),
             "to": (maybe(TEXT), f"the new file, {_TARGET}; null where it was skipped"),
             "fate": (TEXT, "`copied`, `rebuilt`, `lost` (it is in `lost+found`) or `skipped`"),
             "detail": (TEXT, "why, in words; not for programs"),
+            "records": (INT, "records in a log that was skipped, by the headers of its batches"),
         },
     ),
     "salvaged_partition": ObjectType(
@@ -111,6 +112,7 @@ SALVAGE_TYPES = {
             "records": (INT, "records that were copied"),
             "lost_ranges": (INT, "lost ranges, without the zeros of preallocated logs"),
             "offsets_lost": (INT, "offsets of the lost ranges whose ends are known"),
+            "records_skipped": (INT, "records in logs that were skipped"),
             "files": ("object", "each fate and the number of its files"),
             "findings": (INT, "what `verify` finds in the result above a note"),
             "left_over_removed": (BOOL, "whether the left-over of a killed run was removed"),

@@ -12,7 +12,10 @@ _HEAD = """# Spark
 `kafkalog[spark]` and Java 17 bring four things: the data source `kafkalog`, and the commands
 `export`, `sql`, `profile` ([commands.md](commands.md)) and `--engine spark` of `verify` and
 `compact`. In all of them Spark plans, schedules and retries; each task reads its part of a log with
-the same code as without Spark, into Arrow columns. Records never pass row by row through the JVM.
+the same code as without Spark, into Arrow columns. The commands `export`, `profile`, `verify` and
+`compact` leave records in these tasks: the JVM sees only what a task reports. Rows of the data
+source, and so of `sql`, do pass through the JVM: Spark takes them as Arrow record batches and reads
+them row by row, as from any Python data source. To turn whole logs into files, `export` is faster.
 
 ## The data source
 
@@ -20,8 +23,12 @@ the same code as without Spark, into Arrow columns. Records never pass row by ro
 from kafkalog.spark import KafkaLogDataSource
 
 spark.dataSource.register(KafkaLogDataSource)
-spark.read.format("kafkalog").load("/var/lib/kafka").where("topic = 'orders'").count()
+orders = spark.read.format("kafkalog").option("subscribe", "orders").option("columns", "offset")
+orders.load("/var/lib/kafka").count()
 ```
+
+This reads the directories of one topic, and of its records only the offsets. A filter such as
+`.where("topic = 'orders'")` does so only with the option `filterPushdown`, as described below.
 
 Where the package is installed for the driver and the workers, Spark finds the format also without
 the registration (it looks for packages such as our `pyspark_kafkalog`), in SQL as well:
@@ -32,7 +39,20 @@ SELECT topic, compression, sum(size) FROM batches GROUP BY ALL;
 ```
 
 It needs Spark 4.2 or newer, on local[*], on a cluster or over Spark Connect. Every worker reads the
-log directories itself, under the same paths as the driver.
+log directories itself, under the same paths as the driver. Relative paths are relative to the
+working directory of the driver; over Spark Connect the driver is the server.
+
+Spark's tasks run in a Python of their own, which needs kafkalog as well: `PYSPARK_PYTHON` or
+`spark.pyspark.python` names it. Spark's default is the first `python3` on the `PATH`, which is not
+that of a virtual environment unless this is activated:
+
+```
+PYSPARK_PYTHON=/opt/kafkalog/bin/python /opt/kafkalog/bin/pyspark
+```
+
+Sessions that kafkalog's own commands start on this machine take the Python that runs the command;
+on a cluster of other machines `--spark-conf spark.pyspark.python=/opt/kafkalog/bin/python` names
+theirs.
 
 {options}
 The API of Python data sources knows no pruning of columns: name those that are wanted in
@@ -61,10 +81,23 @@ query = (
 )
 ```
 
-A stream follows logs that grow, those of topics that come later among them. Its offsets are the
-next offset of each partition directory, so that a query which is started again goes on exactly
-there, whatever was written, rolled or deleted meanwhile. A batch that is only half on disk comes
-when it is whole. With `read_committed` a stream ends at the last stable offset.
+A stream follows logs that grow, those of topics that come later among them. For each topic id and
+partition it notes the next offset and the leader epoch of the record before that, so that a query
+which is started again goes on exactly there, whatever was written, rolled, compacted or moved to
+another log directory meanwhile. A batch that is only half on disk comes when it is whole. With
+`read_committed` a stream ends at the last stable offset, else at the high watermark, which a broker
+notes every five seconds.
+
+These are losses, which end the query unless `failOnDataLoss` is `false`: records were deleted
+before they were read; a partition is gone; a topic was deleted and made again, whose new records
+are then read from the first; or a replica was cut and filled again under another leader, so that
+records were read which the log does not have any more. The leader epochs tell that, and where the
+log is another one; there reading goes on with `failOnDataLoss=false`.
+
+A worker reads only what the driver has planned: it compares the ids of cluster, node, directory and
+topic, and the file's size, first and last bytes. A worker with another broker's disk at the same
+path, or an older copy of it, refuses, and the error names the host. Logs of a living broker may
+grow or be compacted meanwhile: the same offsets are then read from the new files.
 
 ## Memory
 
@@ -83,19 +116,24 @@ _OPTIONS: Final = {
     "table": "`records` (the default) or one of the tables below",
     "columns": "names, separated by commas; without it the columns of Spark's own Kafka source for "
     "records, all for other tables",
-    "subscribe": "topics, separated by commas; without it all but those of the brokers' own",
+    "subscribe": "topics, separated by commas, each of which has to be there; without it all but "
+    "those of the brokers' own",
     "internal": "`true`: also topics that brokers keep for themselves (`false`)",
     "isolation": "`read_uncommitted` (the default) or `read_committed`, as of a consumer",
+    "end": "`watermark` (the default): records end at the high watermark that "
+    "`replication-offset-checkpoint` notes, at the end of the log where it notes none; `log`: "
+    "always at the end of the log",
     "decode": "`text`: keys and values are strings, what is no UTF-8 in them is U+FFFD (`bytes`)",
     "mode": "`permissive` (the default): damage is passed over, and told by the table `defects`; "
     "`failfast`: it ends the query",
-    "replicas": "where several directories hold a partition: `all` (the default), or `best`: the "
-    "one with the latest leader epoch, then with the largest log end offset",
+    "replicas": "where several directories hold a partition: `best` (the default for records): the "
+    "one with the latest leader epoch, then with the largest log end offset; or `all` (the default "
+    "for other tables)",
     "splitBytes": "about how much of a log a task reads (`128m`)",
     "filterPushdown": "`true`: Spark's filters decide what is read (`false`)",
     "maxTimestampDisorderMs": "no record is older than the newest before it by more than this",
     "startingTimestamp": "milliseconds: begin where a consumer begins that seeks to this time",
-    "endingTimestamp": "milliseconds: end where such a consumer would begin",
+    "endingTimestamp": "milliseconds, of a batch: end where such a consumer would begin",
     "startingOffsets": "of a stream: `earliest` (the default) or `latest`",
     "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
     "failOnDataLoss": "of a stream: `false`: go on where records were deleted unread (`true`)",

@@ -46,6 +46,10 @@ class KafkaLogError(Exception):
         self.note = note
         self.hint = hint
 
+    def __str__(self) -> str:
+        """Return the message and where it happened: the text that a traceback shows."""
+        return self.message if self.context is None else f"{self.message} [{self.context}]"
+
     @property
     def context(self) -> str | None:
         """Where it happened: `path`, or `path, position N`."""

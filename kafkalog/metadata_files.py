@@ -18,6 +18,7 @@ from kafkalog.names import FileKind
 from kafkalog.parsing import parse
 from kafkalog.source import read_file
 
+META_PROPERTIES: Final = "meta.properties"
 _UUID_BYTES: Final = 16
 _UUID_TEXT_MAX: Final = 24
 _QUORUM_STATE: Final[dict[int, dict[str, tuple[type, ...]]]] = {

@@ -45,6 +45,11 @@ def absolute(path: str) -> str:
     return settle(path) if is_object(path) else os.path.abspath(settle(path))
 
 
+def portable(path: str) -> str:
+    """Make a path mean the same in other processes: absolute; a URI stays as it is."""
+    return path if is_object(path) else absolute(path)
+
+
 def stat(path: str) -> os.stat_result:
     """What is known of a file or directory; symbolic links are followed.
 

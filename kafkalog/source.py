@@ -191,6 +191,17 @@ class Source:
         self._window_position = position
         return self._window[:size]
 
+    def read_exactly(self, position: int, size: int) -> bytes:
+        """As `read`, of bytes that were there when the file was listed.
+
+        Raises:
+            UnreadableError: also where the file became shorter since then.
+        """
+        data = self.read(position, size)
+        if len(data) < size:
+            raise self._became_shorter(position + len(data))
+        return data
+
     def read_into(self, position: int, buffer: memoryview) -> None:
         """Fill the buffer from `position`; the file must have so many bytes. Raises as `read`."""
         self._require_given(position, len(buffer))

@@ -32,7 +32,6 @@ _COMMANDS: Final = {
     "audit-compaction": "Prove that a log is correctly compacted.",
     "simulate-roll": "Say where segments would end under given configs.",
     "compact": "Compact partitions as a broker's cleaner does.",
-    "spark-warmup": "Make sessions of Spark start faster.",
 }
 """Name to summary; `a-b` is the function `a_b` in the module of that name."""
 

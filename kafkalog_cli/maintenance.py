@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.configs import ConfigSources, LogDirConfigs
+    from kafkalog.recovery import Hosting
     from kafkalog_cli.outcome import Outcome
 
 
@@ -126,3 +127,13 @@ def configs_at(
     found = sources.in_log_dir(path)
     tell_metadata(found, outcome)
     return found
+
+
+def hosting_at(log_dir: str | None, metadata_dir: str | None) -> Hosting | None:
+    """Which partitions the broker is to have; None if the log directories do not say."""
+    from kafkalog.recovery import read_hosting
+
+    own, other = (None if path is None else open_path(path) for path in (log_dir, metadata_dir))
+    if not isinstance(own, LogDir):
+        return None
+    return read_hosting(own, other if isinstance(other, LogDir) else None)

@@ -11,7 +11,7 @@ import typer
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
-from kafkalog.tables.model import Replicas
+from kafkalog.tables.model import End, Replicas
 from kafkalog_cli.render.text import BytesFormat
 from kafkalog_cli.render.writer import Format
 
@@ -36,6 +36,12 @@ FromTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Earlie
 ToTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Timestamp to stay below.")]
 ReadCommittedOption = Annotated[
     bool, typer.Option("--read-committed", help="What a read_committed consumer is given.")
+]
+EndOption = Annotated[
+    End,
+    typer.Option(
+        "--end", help="Where records end: at the high watermark noted beside the log, or its end."
+    ),
 ]
 ReplicasOption = Annotated[
     Replicas,

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import NOTHING_TO_DO, PARTLY_DONE, KafkaLogError, LimitExceededError
+from kafkalog.errors import (
+    INTERNAL_ERROR,
+    NOTHING_TO_DO,
+    PARTLY_DONE,
+    KafkaLogError,
+    LimitExceededError,
+)
 from kafkalog.model import Defect, Severity
 from kafkalog_cli.render.diagnostics import show_defect, show_error
 
@@ -48,8 +54,13 @@ class Outcome:
         self.status = max(self.status, error.exit_code)
 
     def count(self, defect: Defect, failing: Sequence[Severity] = _FAILING) -> None:
-        """Remember a defect: one of these severities is a failure, a limit that was hit always."""
+        """Remember a defect: one of these severities is a failure.
+
+        A limit that was hit and a check of ours that failed always are.
+        """
         self.fail_if(defect.severity in failing)
+        if defect.reference == "check-failed":
+            self.status = max(self.status, INTERNAL_ERROR)
         if defect.reference == LimitExceededError.reference:
             self.status = max(self.status, LimitExceededError.exit_code)
 

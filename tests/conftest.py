@@ -52,14 +52,19 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
-class BySetUp(LoadScopeScheduling):
-    """With several test processes one has the session of Spark and the cluster.
+_OF_CLUSTERS = ("cluster", "commands_on_a_cluster", "other_disks", "paths", "session")
 
-    It begins with what is most, so that the others do the rest meanwhile. What the tests of a file
+
+class BySetUp(LoadScopeScheduling):
+    """With several test processes one has the session of Spark, and one the cluster.
+
+    They begin with what is most, so that the others do the rest meanwhile. What the tests of a file
     about Kafka share is made once, too: brokers and their logs.
     """
 
     def _split_scope(self, nodeid: str) -> str:
+        if any(f"tests/spark/test_{name}.py" in nodeid for name in _OF_CLUSTERS):
+            return "cluster"
         if "tests/spark/" in nodeid or "::test_examples_with_spark_run" in nodeid:
             return "spark"
         return nodeid.partition("::")[0] if "tests/kafka/" in nodeid else nodeid

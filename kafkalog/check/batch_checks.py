@@ -60,10 +60,12 @@ class CheckedPartition:
     Attributes:
         directory: its files.
         end_offset: the offset behind all batches that were walked over so far.
+        is_judged: whether no check of it failed; otherwise its end proves nothing.
     """
 
     directory: PartitionDir
     end_offset: int = 0
+    is_judged: bool = True
 
     @cached_property
     def log(self) -> UnifiedLog:

@@ -80,9 +80,9 @@ def checkpoints_fit_logs(
 
 
 def _log(partition: CheckedPartition) -> _Log | None:
-    """None where no segment could be listed."""
+    """None where no segment could be listed, or a check of ours failed."""
     segments = partition.directory.segments
-    if not segments:
+    if not segments or not partition.is_judged:
         return None
     return _Log(
         segments[0].base_offset,

@@ -13,26 +13,26 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from kafkalog import places
-from kafkalog.check.cluster_image import ClusterImage, read_cluster_image
+from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir, open_path
 from kafkalog.metadata_files import (
+    META_PROPERTIES,
     MetaProperties,
     read_clean_shutdown,
     read_meta_properties,
     read_topic_id,
 )
 from kafkalog.names import DirectoryState
+from kafkalog.recovery import Hosting, missing_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog.check.batch_checks import CheckedPartition
-    from kafkalog.log_dir import LogDir
     from kafkalog.model import Defect
 
-_META_PROPERTIES: Final = "meta.properties"
 _PARTITION_METADATA: Final = "partition.metadata"
 _CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
@@ -52,7 +52,7 @@ class CheckedLogDir:
     @cached_property
     def properties(self) -> MetaProperties | None:
         """What meta.properties says, None where it is missing or malformed."""
-        entry = self.log_dir.file(_META_PROPERTIES)
+        entry = self.log_dir.file(META_PROPERTIES)
         if entry is None or entry.error is not None:
             return None
         try:
@@ -71,6 +71,17 @@ class CheckedLogDir:
         """The cluster by the `__cluster_metadata-0` in the directory, None without one."""
         return read_cluster_image(self.log_dir)
 
+    @property
+    def hosting(self) -> Hosting | None:
+        """What the broker of the directory is to have.
+
+        None where that is not known, or where the directory is another node's by its id.
+        """
+        if self.broker is None or self.image is None:
+            return None
+        owners = self.image.owners(self.properties.directory_id if self.properties else None)
+        return None if owners - {self.broker[1]} else Hosting(self.broker[1], self.image)
+
     def live(self) -> Iterator[CheckedPartition]:
         """The partitions a broker would serve, without that of the quorum."""
         for partition in self.partitions:
@@ -81,6 +92,17 @@ class CheckedLogDir:
     def path(self, name: str) -> str:
         """The path of a file at the top."""
         return os.path.join(self.log_dir.path, name)
+
+
+def around(partition: CheckedPartition) -> CheckedLogDir:
+    """The log directory of a partition that was given by itself, as if it held nothing else."""
+    path = os.path.dirname(places.absolute(partition.directory.path))
+    try:
+        listed = open_path(path)
+    except KafkaLogError:
+        listed = partition.directory
+    files = listed.files if isinstance(listed, LogDir) else ()
+    return CheckedLogDir(LogDir(path, files, (partition.directory,)), [partition])
 
 
 def topic_id_of(partition: CheckedPartition) -> str | None:
@@ -94,6 +116,17 @@ def topic_id_of(partition: CheckedPartition) -> str | None:
     return None
 
 
+def log_dir_is_formatted(
+    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+) -> Iterator[Defect]:
+    """A log directory says of which node it is."""
+    del partitions  # it is about the file beside them
+    missing = missing_identity(log_dir)
+    if missing is not None:
+        path = os.path.join(log_dir.path, META_PROPERTIES)
+        yield make_defect("log-dir-not-formatted", path, f"A broker does not start: {missing}.")
+
+
 def log_dirs_fit_together(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """Directory ids are unique, and those of one broker are what the cluster knows of it."""
     seen: dict[str, CheckedLogDir] = {}
@@ -101,7 +134,7 @@ def log_dirs_fit_together(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]
         identity = found.properties.directory_id if found.properties else None
         if identity is not None and identity in seen:
             detail = f"The directory id {identity} is that of {seen[identity].log_dir.path}, too."
-            yield make_defect("directory-id-repeated", found.path(_META_PROPERTIES), detail)
+            yield make_defect("directory-id-repeated", found.path(META_PROPERTIES), detail)
         elif identity is not None:
             seen[identity] = found
     for source in log_dirs:
@@ -117,10 +150,10 @@ def _registered(
     if found.properties is None or found.properties.directory_id is None:
         return
     identity = found.properties.directory_id
-    nodes = {node for node, broker in image.brokers.items() if identity in broker.directories}
+    nodes = image.owners(identity)
     assert source.properties is not None, "its broker is known"
     cluster = source.properties.cluster_id
-    path = found.path(_META_PROPERTIES)
+    path = found.path(META_PROPERTIES)
     if nodes and (found.properties.node_id not in nodes or found.properties.cluster_id != cluster):
         yield make_defect(
             "log-dir-of-other-broker",
@@ -187,6 +220,61 @@ def _topic_id(
         yield make_defect("topic-id-mismatch", path, detail)
 
 
+def strays_of(log_dirs: Sequence[CheckedLogDir]) -> Iterator[tuple[CheckedPartition, str]]:
+    """The partitions that a start takes away from their broker, and why.
+
+    What the broker is to have stands in one of its log directories: each is asked for all of them.
+    """
+    hostings = {found.broker: found.hosting for found in log_dirs if found.hosting is not None}
+    for found in log_dirs:
+        hosting = hostings.get(found.broker)
+        if hosting is None:
+            continue
+        for partition in found.partitions:
+            reason = hosting.stray_reason(partition.directory)
+            if reason is not None:
+                yield partition, reason
+
+
+def metadata_is_there(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
+    """One of the log directories of a KRaft node holds the cluster's metadata."""
+    with_metadata = {
+        found.broker
+        for found in log_dirs
+        for partition in found.log_dir.partitions
+        if partition.topic == CLUSTER_METADATA_TOPIC
+    }
+    for found in log_dirs:
+        is_kraft = found.properties is not None and found.properties.version > 0
+        if is_kraft and found.broker not in with_metadata and any(found.live()):
+            with_metadata.add(found.broker)
+            path = found.path(f"{CLUSTER_METADATA_TOPIC}-0")
+            detail = "No log directory given holds it: which partitions the node is to have is "
+            yield make_defect("cluster-metadata-missing", path, f"{detail}unknown.")
+
+
+def partitions_are_assigned(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
+    """The broker of a partition is to have it, by the cluster's metadata."""
+    for partition, reason in strays_of(log_dirs):
+        topic_id = topic_id_of(partition)
+        if topic_id is not None and not _is_told_by_topic(partition, topic_id, log_dirs):
+            detail = f"A start takes the partition away from the broker: {reason}."
+            yield make_defect("partition-not-assigned", partition.directory.path, detail)
+
+
+def _is_told_by_topic(
+    partition: CheckedPartition, topic_id: str, log_dirs: Sequence[CheckedLogDir]
+) -> bool:
+    """Whether `topic_ids_fit` tells of the partition, as its topic is another one or deleted."""
+    images = [found.image for found in log_dirs if found.image is not None]
+    is_live = partition.directory.state == DirectoryState.LIVE
+    return is_live and any(
+        topic_id in image.removed
+        or (image.topics.get(partition.directory.topic, topic_id) != topic_id)
+        for image in images
+    )
+
+
 def shutdown_fits_metadata(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """What a clean shutdown left is what the cluster's metadata says of the broker then."""
     images = {found.broker: found.image for found in log_dirs if found.image is not None}
@@ -233,7 +321,7 @@ def _only_replica(found: CheckedLogDir, partition: CheckedPartition) -> Iterator
     """What the only replica has is replicated: its high watermark is its log's end."""
     name = "replication-offset-checkpoint"
     offset = partition.log.checkpoint(name)
-    if offset is not None and offset < partition.end_offset:
+    if offset is not None and partition.is_judged and offset < partition.end_offset:
         yield make_defect(
             "high-watermark-not-at-end",
             found.path(name),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batch_checks import Found
     from kafkalog.columnar.headers import Stretch
+
+_NO_TIMESTAMP: Final = -1
 
 
 class RecordsDecode(SegmentCheck):
@@ -70,7 +72,8 @@ class MaxTimestampsAreRight(SegmentCheck):
 
     The broker sets it when it appends (`LogValidator`), and the cleaner when it drops records
     (`MemoryRecords.filterTo`); a batch that lost all of them keeps the old one. With LogAppendTime
-    the header is all there is. Messages of magic 0 inside one of magic 1 have no timestamps.
+    the header is all there is. Messages of magic 0 inside one of magic 1 have no timestamps. All
+    of them begin to look for the largest at -1: that is what a batch says whose records lie below.
     """
 
     level = Level.DEEP
@@ -83,7 +86,8 @@ class MaxTimestampsAreRight(SegmentCheck):
         magic, largest = headers[h.MAGIC], facts[f.TIME_MAX]
         judged = (headers[h.ATTRIBUTES] & c.TIMESTAMP_TYPE_MASK == 0) & (magic > 0)
         judged &= _decoded(stretch) & ((magic > 1) | (largest != -1))
-        for i in np.flatnonzero(judged & (largest != headers[h.MAX_TIMESTAMP])).tolist():
+        said = np.maximum(largest, _NO_TIMESTAMP)
+        for i in np.flatnonzero(judged & (said != headers[h.MAX_TIMESTAMP])).tolist():
             detail = f"The batch says {headers[h.MAX_TIMESTAMP, i]}, its records {largest[i]}."
             yield i, defect_at(self.log.path, stretch, i, "max-timestamp-wrong", detail)
 

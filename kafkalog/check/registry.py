@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.check.against_log import IndexesMatchLog
 from kafkalog.check.checkpoints import checkpoints_fit_logs
+from kafkalog.check.contained import ContainedCheck
 from kafkalog.check.headers_alone import (
     AttributesAreKnown,
     ChecksumsMatch,
@@ -14,7 +15,10 @@ from kafkalog.check.headers_alone import (
     MagicIsKnown,
 )
 from kafkalog.check.identity import (
+    log_dir_is_formatted,
     log_dirs_fit_together,
+    metadata_is_there,
+    partitions_are_assigned,
     shutdown_fits_metadata,
     topic_ids_fit,
 )
@@ -33,6 +37,7 @@ from kafkalog.check.offset_order import OffsetsIncrease
 from kafkalog.check.producer_history import ProducerHistory
 from kafkalog.check.replicas import replicas_agree
 from kafkalog.check.segments import (
+    IndexesAreThere,
     OffsetsAreComplete,
     OffsetsFitTheirSegment,
     files_have_their_segment,
@@ -77,6 +82,7 @@ PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = (
     OffsetsAreComplete,
     EpochsMatchFile,
     ProducerHistory,
+    IndexesAreThere,
 )
 """Of all batches of a partition."""
 
@@ -89,28 +95,43 @@ DIRECTORY_CHECKS: Final[tuple[Callable[[CheckedPartition], Iterator[Defect]], ..
 
 LOG_DIR_CHECKS: Final[
     tuple[Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]], ...]
-] = (top_files_are_as_written, checkpoints_fit_logs, leftovers_of_partitions)
+] = (
+    log_dir_is_formatted,
+    top_files_are_as_written,
+    checkpoints_fit_logs,
+    leftovers_of_partitions,
+)
 """Of a log directory, when its partitions have been walked over."""
 
 TOGETHER_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]], ...]] = (
     log_dirs_fit_together,
     partitions_are_in_one_place,
     topic_ids_fit,
+    metadata_is_there,
+    partitions_are_assigned,
     shutdown_fits_metadata,
-    replicas_agree,
 )
 """Of all log directories of a run, when it ends."""
 
+COPY_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]], ...]] = (
+    replicas_agree,
+)
+"""Of the same, and of the partitions that were given by themselves."""
 
-def segment_checks(log: CheckedLog, level: Level) -> list[SegmentCheck]:
+
+def segment_checks(log: CheckedLog, level: Level) -> list[BatchCheck]:
     """Those that apply to a log, ready for its first batch."""
-    return [check(log) for check in SEGMENT_CHECKS if _is_made(check, level) and check.applies(log)]
+    return [
+        ContainedCheck(check(log), log.path)
+        for check in SEGMENT_CHECKS
+        if _is_made(check, level) and check.applies(log)
+    ]
 
 
 def partition_checks(partition: CheckedPartition, level: Level) -> list[PartitionCheck]:
     """Those that apply to a partition, ready for its first segment."""
     return [
-        check(partition)
+        ContainedCheck(check(partition), partition.directory.path)
         for check in PARTITION_CHECKS
         if _is_made(check, level) and check.applies(partition)
     ]

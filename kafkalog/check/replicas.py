@@ -1,18 +1,21 @@
-"""The replicas of a partition against each other, up to the offset that all of them have.
+"""The copies of a partition against each other, up to the offset that all of them have.
 
 Follows `Partition`, `ReplicaFetcherThread` and KIP-101 and KIP-279 as of Kafka 4.3: below the high
 watermark every replica has the leader's batches byte for byte, for followers append what they
-fetched. Compaction goes on in each replica by itself, and so does retention.
+fetched. Above it a replica may have batches that no leader has any more. Compaction goes on in each
+replica by itself, and so does retention. A backup is a copy as the replica of another broker is.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kafkalog import places
 from kafkalog.check.identity import topic_id_of
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar.headers import header_stretches
@@ -22,7 +25,7 @@ from kafkalog.model import Defect, Level
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,14 +41,14 @@ _AFTER_ALL: Final = 2**63 - 1
 
 @dataclass(frozen=True)
 class Replica:
-    """One broker's copy of a partition.
+    """One copy of a partition.
 
     Attributes:
-        node_id: of the broker.
+        name: its node, or its path where several copies are of one node or of none.
         partition: its directory, walked over.
     """
 
-    node_id: int
+    name: str
     partition: CheckedPartition
 
     @property
@@ -67,30 +70,30 @@ class Replica:
 
 
 def compare_replicas(replicas: Sequence[Replica]) -> Iterator[Defect]:
-    """Where replicas of one partition do not have the same batches.
+    """Where copies of one partition do not have the same batches.
 
     Compared are base offset, last offset, leader epoch and checksum of every batch, from the
-    largest log start offset to the smallest high watermark that the replicas' checkpoints say; a
-    partition without one, such as that of the quorum, is not compared. Below the active segment
-    of a partition that the cleaner has been in, batches may lack anywhere and have other records:
-    there, only batches that two replicas have must agree, in last offset and leader epoch.
-    A replica is left out from its first damage on, which its own checks tell.
+    largest log start offset to the smallest log end. Below the active segment of a partition that
+    the cleaner has been in, batches may lack anywhere and have other records: there, only batches
+    that two copies have must agree, in last offset and leader epoch. A copy is left out from its
+    first damage on, which its own checks tell.
 
     Args:
-        replicas: of the same partition and topic id, by different brokers.
+        replicas: of the same partition and topic id.
 
     Yields:
-        `replicas-diverge`, once for each replica that is not with the majority; without one, once
-        for all.
+        `replicas-diverge` below the smallest high watermark that the checkpoints of the copies say,
+        `replicas-fork` above it or without one; once for each copy that is not with the majority,
+        or once for all without a majority.
 
     Cost:
-        Reads the headers of all batches, a stretch of each replica at a time.
+        Reads the headers of all batches, a stretch of each copy at a time.
     """
-    marks = [mark for replica in replicas if (mark := replica.high_watermark) is not None]
-    starts = [replica.partition.log.log_start_offset for replica in replicas]
-    if len(replicas) < 2 or not marks:
+    if len(replicas) < 2:
         return
-    start, end = max(starts), min(*marks, *(r.partition.end_offset for r in replicas))
+    marks = [mark for replica in replicas if (mark := replica.high_watermark) is not None]
+    start = max(replica.partition.log.log_start_offset for replica in replicas)
+    end = min(replica.partition.end_offset for replica in replicas)
     cleaned = max(replica.clean_up_to for replica in replicas)
     cursors = [_Cursor(replica, start, end) for replica in replicas]
     while len(cursors) > 1:
@@ -103,7 +106,7 @@ def compare_replicas(replicas: Sequence[Replica]) -> Iterator[Defect]:
         offset = _divergence([rows[id(cursor)] for cursor in cursors], cleaned)
         if offset is not None:
             camps = _camps(cursors, [rows[id(cursor)] for cursor in cursors], offset, cleaned)
-            yield from _tell(camps, offset, end)
+            yield from _tell(camps, offset, min(marks, default=None))
             cursors = camps[0].cursors if _is_majority(camps) else []
 
 
@@ -228,11 +231,11 @@ class _Camp:
 
     def describe(self) -> str:
         """Who says what."""
-        nodes = ", ".join(str(cursor.replica.node_id) for cursor in self.cursors)
+        names = " and ".join(cursor.replica.name for cursor in self.cursors)
         if self.batch is None:
-            return f"no batch of node {nodes} starts there"
+            return f"no batch of {names} starts there"
         return (
-            f"that of node {nodes} ends at offset {self.batch[_LAST]} in leader epoch "
+            f"that of {names} ends at offset {self.batch[_LAST]} in leader epoch "
             f"{self.batch[_EPOCH]} with checksum {self.batch[_CRC]:#010x}"
         )
 
@@ -260,22 +263,23 @@ def _is_majority(camps: Sequence[_Camp]) -> bool:
     return len(camps) < 2 or len(camps[0].cursors) > len(camps[1].cursors)
 
 
-def _tell(camps: Sequence[_Camp], offset: int, end: int) -> Iterator[Defect]:
+def _tell(camps: Sequence[_Camp], offset: int, high_watermark: int | None) -> Iterator[Defect]:
     said = "; ".join(camp.describe() for camp in camps)
     leader = camps[0].cursors[0].replica
     is_majority = _is_majority(camps)
+    where = "and no high watermark is known"
+    if high_watermark is not None:
+        side = "below" if offset < high_watermark else "not below"
+        where = f"{side} the high watermark {high_watermark}"
+    is_committed = high_watermark is not None and offset < high_watermark
+    verdict = f"The majority is with {leader.name}." if is_majority else "There is no majority."
     for camp in camps[1:] if is_majority else camps[1:2]:
         for cursor in camp.cursors if is_majority else camp.cursors[:1]:
-            verdict = (
-                f"Node {leader.node_id} and those with it are the majority. "
-                if is_majority
-                else "There is no majority. "
-            )
             yield make_defect(
-                "replicas-diverge",
+                "replicas-diverge" if is_committed else "replicas-fork",
                 cursor.path,
-                f"The replicas differ from offset {offset} on, below the high watermark {end}: "
-                f"{said}. {verdict}{_truncation(leader, cursor.replica, offset)}",
+                f"The copies differ from offset {offset} on, {where}: {said}. {verdict} "
+                f"{_truncation(leader, cursor.replica, offset)}",
                 position=camp.position,
                 offset=offset,
             )
@@ -289,7 +293,7 @@ def _truncation(leader: Replica, follower: Replica, offset: int) -> str:
         follower.partition.log.leader_epochs,
         follower.partition.end_offset,
     )
-    who = f"a start of node {follower.node_id} as a follower of node {leader.node_id}"
+    who = f"a start of {follower.name} as a follower of {leader.name}"
     if to is None:
         return f"Without common epochs, {who} truncates to its high watermark."
     if to <= offset:
@@ -330,14 +334,57 @@ def _epoch_ends(epochs: Sequence[EpochEntry], end: int) -> dict[int, int]:
 
 
 def replicas_agree(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
-    """Replicas of a partition in the directories of several brokers of a cluster are the same."""
-    groups: dict[tuple[object, ...], dict[int, Replica]] = defaultdict(dict)
+    """The copies of a partition, by several brokers of a cluster or of one, are the same.
+
+    Copies are of one partition if neither their clusters nor their topic ids tell them apart.
+    """
+    named: dict[tuple[str, int | None], list[_Copy]] = defaultdict(list)
     for found in log_dirs:
-        if found.broker is not None:
-            cluster, node_id = found.broker
-            for partition in found.live():
-                directory = partition.directory
-                key = (cluster, directory.topic, directory.partition, topic_id_of(partition))
-                groups[key].setdefault(node_id, Replica(node_id, partition))
-    for _, replicas in sorted(groups.items(), key=str):
-        yield from compare_replicas([replicas[node_id] for node_id in sorted(replicas)])
+        for partition in filter(attrgetter("is_judged"), found.live()):
+            directory = partition.directory
+            cluster = found.properties.cluster_id if found.properties is not None else None
+            copy = _Copy(found.broker, cluster, topic_id_of(partition), partition)
+            named[directory.topic, directory.partition].append(copy)
+    for _, copies in sorted(named.items(), key=str):
+        for group in _groups(copies):
+            yield from compare_replicas(_replicas(group))
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A directory of a partition, and whose it is as far as that is known."""
+
+    broker: tuple[str | None, int] | None
+    cluster_id: str | None
+    topic_id: str | None
+    partition: CheckedPartition
+
+
+def _groups(copies: Sequence[_Copy]) -> Iterator[list[_Copy]]:
+    """Copies of one partition; what a copy does not say is taken to be as in the others."""
+    cluster = _only(copy.cluster_id for copy in copies)
+    topic_id = _only(copy.topic_id for copy in copies)
+    groups: dict[tuple[str | None, str | None], list[_Copy]] = defaultdict(list)
+    for copy in copies:
+        groups[copy.cluster_id or cluster, copy.topic_id or topic_id].append(copy)
+    yield from groups.values()
+
+
+def _only(ids: Iterable[str | None]) -> str | None:
+    """The id that all say who say one; None if there are several."""
+    known = {identity for identity in ids if identity is not None}
+    return known.pop() if len(known) == 1 else None
+
+
+def _replicas(copies: Sequence[_Copy]) -> list[Replica]:
+    """The copies under names that differ, each directory once."""
+    by_path = {places.absolute(copy.partition.directory.path): copy for copy in copies}
+    nodes = Counter(copy.broker for copy in by_path.values())
+    found = []
+    for copy in by_path.values():
+        is_named = copy.broker is not None and nodes[copy.broker] == 1
+        name = (
+            f"node {copy.broker[1]}" if is_named and copy.broker else copy.partition.directory.path
+        )
+        found.append(Replica(name, copy.partition))
+    return found

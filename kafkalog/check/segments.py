@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, Found
     from kafkalog.columnar.headers import Stretch
-    from kafkalog.log_dir import PartitionDir, Segment
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
 
     Table = NDArray[np.int64]
@@ -195,11 +195,40 @@ class OffsetsFitTheirSegment(SegmentCheck):
             yield i, defect_at(self.log.path, stretch, i, "segment-offset-overflow", detail)
 
 
+class IndexesAreThere(PartitionCheck):
+    """A log with batches has an offset index, and a time index.
+
+    Brokers before 0.10.1 wrote no time index. Where all messages are of magic 0 none of them has a
+    time, so that nothing can be missing in it.
+    """
+
+    def __init__(self, partition: CheckedPartition) -> None:
+        super().__init__(partition)
+        self._magics: dict[str, int] = {}  # the largest in each log
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """Nothing is wrong with these batches; their magic counts at the end."""
+        magic = int(stretch.headers[h.MAGIC].max())
+        self._magics[self.log.path] = max(magic, self._magics.get(self.log.path, magic))
+        return iter(())
+
+    def end(self) -> Iterator[Defect]:
+        """What is wrong now that all batches have been seen."""
+        for segment in self.partition.directory.segments:
+            missing = []
+            if segment.offset_index is None:
+                missing.append("index")
+            if segment.time_index is None and self._magics.get(segment.log.path) != 0:
+                missing.append("timeindex")
+            for suffix in missing if segment.log.size_bytes else ():
+                path = f"{segment.log.path.removesuffix('log')}{suffix}"
+                yield make_defect("index-missing", path, "A log with batches has no such index.")
+
+
 def files_have_their_segment(partition: CheckedPartition) -> Iterator[Defect]:
-    """A log with batches has both indexes, an index has a log, no log is larger than 2 GiB."""
+    """An index has a log, no log is larger than 2 GiB."""
     directory = partition.directory
     for segment in directory.segments:
-        yield from _missing_indexes(segment)
         if segment.log.size_bytes > _SEGMENT_SIZE_MAX:
             detail = f"The size {segment.log.size_bytes} is above {_SEGMENT_SIZE_MAX}."
             yield make_defect("segment-too-large", segment.log.path, detail)
@@ -213,11 +242,3 @@ def files_have_their_segment(partition: CheckedPartition) -> Iterator[Defect]:
             if entry.name.offset not in with_log | unfinished:
                 detail = "There is no log to the index: it was lost, or is named otherwise."
                 yield make_defect("index-without-log", entry.path, detail)
-
-
-def _missing_indexes(segment: Segment) -> Iterator[Defect]:
-    if segment.log.size_bytes:
-        for entry, suffix in ((segment.offset_index, "index"), (segment.time_index, "timeindex")):
-            if entry is None:
-                path = f"{segment.log.path.removesuffix('log')}{suffix}"
-                yield make_defect("index-missing", path, "A log with batches has no such index.")

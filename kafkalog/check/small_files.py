@@ -1,4 +1,4 @@
-"""Whether the small files of text are byte for byte as Kafka writes them.
+"""How the small files are read, and whether those of text are byte for byte as Kafka writes them.
 
 Follows `CheckpointFile`, `PartitionMetadataFile`, `PropertiesUtils`, `CleanShutdownFileHandler` and
 `FileQuorumStateStore` of Kafka 4.3. They read more than they write; the difference is a note.
@@ -19,9 +19,9 @@ from kafkalog.metadata_files import (
     read_properties,
     read_quorum_state,
     read_topic_id,
-    uuid_bytes,
 )
 from kafkalog.names import FileKind, FileState
+from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.source import read_file
 
 if TYPE_CHECKING:
@@ -30,6 +30,17 @@ if TYPE_CHECKING:
     from kafkalog.check.batch_checks import CheckedPartition
     from kafkalog.log_dir import FileEntry, LogDir
     from kafkalog.model import Defect
+
+READERS: Final[dict[FileKind, Callable[[str], object]]] = {
+    FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
+    FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
+    FileKind.LEADER_EPOCH_CHECKPOINT: read_leader_epochs,
+    FileKind.META_PROPERTIES: read_meta_properties,
+    FileKind.PARTITION_METADATA: read_topic_id,
+    FileKind.QUORUM_STATE: read_quorum_state,
+    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
+}
+"""What reads a file of each kind, or raises."""
 
 _PROPERTIES: Final = {
     0: {"version", "cluster.id", "broker.id", "directory.id"},
@@ -122,13 +133,11 @@ def _quorum_state(path: str) -> int | None:
 def _meta_properties(path: str) -> int | None:
     """The keys come in any order, below two lines of comment: an empty one and a date."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", read_file(path).decode("iso-8859-1"))
-    keys = _PROPERTIES[read_meta_properties(path).version]
-    wanted = {
-        f"{key}={value}"
-        for key, value in read_properties(path).items()
-        # Kafka's tools format with a cluster id that is a Uuid, and brokers made such ones.
-        if key in keys and (key != "cluster.id" or uuid_bytes(value) is not None)
-    }
+    found = read_meta_properties(path)
+    if found.node_id is None:
+        return None  # a broker does not start with it, as another check tells
+    keys = _PROPERTIES[found.version]
+    wanted = {f"{key}={value}" for key, value in read_properties(path).items() if key in keys}
     position = 0
     for number, line in enumerate(lines):
         text = line.rstrip("\r\n")

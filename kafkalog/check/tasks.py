@@ -8,11 +8,10 @@ their columns in place of a reading.
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
 import socket
-from dataclasses import dataclass
-from hashlib import blake2b
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog import places
@@ -24,7 +23,8 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition
 from kafkalog.model import Defect, Level
 from kafkalog.segment import OpenSegment
-from kafkalog.source import read_file, reading
+from kafkalog.sightings import Sighting, now_ms
+from kafkalog.source import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -124,7 +124,11 @@ def plan_tasks(
     for number, partition in enumerate(partitions):
         cost, described = _cost(partition), _described(number, partition, schedule)
         if cost > large:
-            pieces = [{**how, "parts": parts} for parts in _pieces(partition, schedule, large)]
+            seen = described["seen"]
+            pieces = [
+                {**how, "seen": seen, "parts": parts}
+                for parts in _pieces(partition, schedule, large)
+            ]
             tasks.append({**how, "partitions": [described], "pieces": pieces})
             room = 0
             continue
@@ -149,6 +153,8 @@ def read_piece(piece: Mapping[str, Any]) -> Iterator[bytes]:
     from kafkalog.check.made_stretches import read_range
 
     with _reading(piece):
+        if piece["seen"] is not None:
+            Sighting.from_json(piece["seen"]).require_same()
         for part in piece["parts"]:
             yield from read_range(part, piece["threads"])
 
@@ -159,38 +165,19 @@ def told_of(row: bytes) -> tuple[int, Told]:
     return number, told
 
 
-def identity_of(partition: str) -> str:
-    """Tells log directories at the same path on several machines from each other.
-
-    By the meta.properties of the log directory, in which brokers differ, and the topic id.
-
-    Args:
-        partition: path of a partition directory.
-    """
-    digest = blake2b(digest_size=16)
-    log_dir = os.path.dirname(places.absolute(partition))
-    for path in (
-        os.path.join(log_dir, "meta.properties"),
-        os.path.join(partition, "partition.metadata"),
-    ):
-        try:
-            content = read_file(path, 1 << 20)
-        except KafkaLogError as error:
-            content = error.reference.encode()
-        digest.update(len(content).to_bytes(8, "big") + content)
-    return digest.hexdigest()
-
-
 def _cost(partition: PartitionDir) -> int:
     return _COST_OF_A_PARTITION + partition.size_bytes
 
 
 def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict[str, Any]:
     path = places.absolute(partition.path)
+    seen, at_ms = None, now_ms()
+    with suppress(KafkaLogError):  # it is gone, as tasks will find
+        seen = Sighting.of(list_partition(path), at_ms)
     return {
         "number": number,
         "path": path,
-        "identity": identity_of(path),
+        "seen": None if seen is None else asdict(seen),
         "left_out": [
             places.absolute(segment.log.path)
             for segment in partition.segments
@@ -244,9 +231,9 @@ def _walk(
     except KafkaLogError as error:
         yield Unseen(socket.gethostname(), error.message)
         return
-    if identity_of(path) != described["identity"]:
-        reason = "Its meta.properties or partition.metadata is not the one that the driver reads."
-        yield Unseen(socket.gethostname(), reason)
+    seen = described["seen"]
+    if seen is not None and (reason := Sighting.from_json(seen).other_disk()) is not None:
+        yield Unseen(socket.gethostname(), f"{reason}.")
         return
     run = Verification(
         schedule=Schedule(level=Level(task["level"]), left_out=described["left_out"]),

@@ -8,27 +8,18 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkalog import places
-from kafkalog.check.index_files import ENTRY_SIZES, size_is_multiple
+from kafkalog.check.index_files import ENTRY_SIZES, index_alone, size_is_multiple
 from kafkalog.check.schedule import Reading, Schedule
+from kafkalog.check.small_files import READERS
 from kafkalog.check.summary import Summary
-from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.indexes import OffsetIndex, TimeIndex
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, Segment, open_path
-from kafkalog.metadata_files import (
-    read_clean_shutdown,
-    read_meta_properties,
-    read_quorum_state,
-    read_topic_id,
-)
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.names import REMOTE_INDEX_CACHE, DirectoryState, FileKind, FileState
-from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.source import Source
 from kafkalog.unified_log import UnifiedLog
 
@@ -45,17 +36,6 @@ if TYPE_CHECKING:
     Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
 
 T = TypeVar("T")
-
-
-_READERS: dict[FileKind, Callable[[str], object]] = {
-    FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
-    FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
-    FileKind.LEADER_EPOCH_CHECKPOINT: read_leader_epochs,
-    FileKind.META_PROPERTIES: read_meta_properties,
-    FileKind.PARTITION_METADATA: read_topic_id,
-    FileKind.QUORUM_STATE: read_quorum_state,
-    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
-}
 
 
 class Watch(Protocol):
@@ -112,6 +92,7 @@ class Verification:
         self._stretches = stretches or self._read
         self._elsewhere = elsewhere
         self._log_dirs: list[CheckedLogDir] = []
+        self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
 
     def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
         """Every defect of a log directory, a partition directory or a file.
@@ -126,7 +107,7 @@ class Verification:
 
     def verify_partition(self, directory: PartitionDir) -> Generator[Defect, None, int]:
         """As `verify`; returns the offset behind the batches."""
-        partition = yield from self._counted(self._partition(directory))
+        partition = yield from self._counted(self._contained_partition(directory))
         return partition.end_offset
 
     def _counted(self, defects: Generator[Defect, None, T]) -> Generator[Defect, None, T]:
@@ -144,12 +125,21 @@ class Verification:
 
         The log directories against each other, and whether the run has checked all it should.
         """
-        from kafkalog.check.registry import TOGETHER_CHECKS
+        from kafkalog.check.contained import contained_all
+        from kafkalog.check.next_start import with_strays
+        from kafkalog.check.registry import COPY_CHECKS, TOGETHER_CHECKS
 
-        for check in TOGETHER_CHECKS if self._log_dirs else ():
-            for defect in check(self._log_dirs):
+        copies = [*self._log_dirs, *self._partitions]
+        checks = [
+            *((check, self._log_dirs) for check in TOGETHER_CHECKS if self._log_dirs),
+            *((check, copies) for check in COPY_CHECKS if copies),
+        ]
+        for check, of_these in checks:
+            what = f"The check {check.__name__}"
+            for defect in contained_all(of_these[0].log_dir.path, what, check, of_these):
                 self.summary.defects[defect.severity] += 1
                 yield defect
+        self.next_starts = with_strays(self.next_starts, self._log_dirs)
         missing = self.summary.bytes_expected - self.summary.bytes_checked
         if missing > 0:
             defect = make_defect("bytes-not-checked", ".", f"{missing} bytes were not checked.")
@@ -157,10 +147,16 @@ class Verification:
             yield defect
 
     def _checks(self, target: LogDir | PartitionDir | FileEntry) -> Generator[Defect, None, None]:
+        from kafkalog.check.contained import contained_all
+
         if isinstance(target, FileEntry):
-            yield from self._single_file(target)
+            yield from contained_all(target.path, "The checks", self._single_file, target)
         elif isinstance(target, PartitionDir):
-            yield from self._partition(target)
+            from kafkalog.check.identity import around
+
+            walked_alone = yield from self._contained_partition(target)
+            if target.path not in self.put_off:
+                self._partitions.append(around(walked_alone))
         else:
             from kafkalog.check.identity import CheckedLogDir
             from kafkalog.check.next_start import log_dir_starts
@@ -176,16 +172,17 @@ class Verification:
                     yield make_defect("directory-unknown", path, detail)
             for entry in target.files:
                 if entry.name.kind != FileKind.UNKNOWN:
-                    yield from self._file(entry)
+                    yield from contained_all(entry.path, "The check", self._file, entry)
             of_files = self._grave - before
             walked: list[CheckedPartition] = []
             for partition in self.schedule.in_order(target.partitions):
-                walked += [(yield from self._partition(partition))]
+                walked += [(yield from self._contained_partition(partition))]
             if not self.put_off.isdisjoint(partition.path for partition in target.partitions):
                 return
             in_partitions = self._grave
             for check in LOG_DIR_CHECKS:
-                yield from check(target, walked)
+                what = f"The check {check.__name__}"
+                yield from contained_all(target.path, what, check, target, walked)
             self._log_dirs.append(CheckedLogDir(target, walked))
             is_explained = self._grave - in_partitions + of_files > 0
             for start in log_dir_starts(target):
@@ -212,8 +209,29 @@ class Verification:
         yield from self._segment(segment, reading.level, was_closed=was_closed)
         self.schedule.segment_read(reading)
 
+    def _contained_partition(
+        self, directory: PartitionDir
+    ) -> Generator[Defect, None, CheckedPartition]:
+        """As `_partition`; what fails in it costs nothing else."""
+        from kafkalog.check.batch_checks import CheckedPartition
+        from kafkalog.check.contained import FAILED, contained
+
+        failed = CheckedPartition(directory)
+        checks = contained(self._partition(directory), directory.path, "The checks", failed)
+        is_judged = True
+        while True:
+            try:
+                defect = next(checks)
+            except StopIteration as end:
+                partition: CheckedPartition = end.value
+                partition.is_judged = is_judged
+                return partition
+            is_judged &= defect.reference != FAILED
+            yield defect
+
     def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
         from kafkalog.check.batch_checks import CheckedPartition
+        from kafkalog.check.contained import contained, contained_all
         from kafkalog.check.next_start import PartitionStart
         from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
 
@@ -232,24 +250,27 @@ class Verification:
         start = PartitionStart(partition, lowest)
         checks = [*partition_checks(partition, lowest), start]
         in_segments: set[str] = set()
-        was_closed = _was_closed(directory)
+        was_closed, is_walked = _was_closed(directory), True
         for number, reading in enumerate(readings):
             if reading.is_due and self.schedule.is_over():
                 left = [entry for entry in directory.files if entry.path not in in_segments]
                 self._put_off(directory.path, left, len(readings) - number)
                 return partition
             segment = reading.segment
-            end = yield from self._segment(segment, reading.level, checks, was_closed=was_closed)
-            partition.end_offset = max(partition.end_offset, end)
+            walk = self._segment(segment, reading.level, checks, was_closed=was_closed)
+            end = yield from contained(walk, segment.log.path, "The walk over the batches", None)
+            is_walked &= end is not None
+            partition.end_offset = max(partition.end_offset, end or 0)
             in_segments |= {entry.path for entry in _segment_files(segment)}
             self.schedule.segment_read(reading)
-        for check in checks:
+        for check in checks if is_walked else ():
             yield from check.end()
         for entry in directory.files:
             if entry.path not in in_segments:
-                yield from self._file(entry)
+                yield from contained_all(entry.path, "The check", self._file, entry)
         for check_directory in DIRECTORY_CHECKS:
-            yield from check_directory(partition)
+            what = f"The check {check_directory.__name__}"
+            yield from contained_all(directory.path, what, check_directory, partition)
         predicted = start.predicted()
         if predicted is not None:
             yield from self._next_start(
@@ -314,7 +335,7 @@ class Verification:
                 return
             if entry.name.kind in ENTRY_SIZES:
                 yield from size_is_multiple(entry)
-            elif reader := _READERS.get(entry.name.kind):
+            elif reader := READERS.get(entry.name.kind):
                 reader(entry.path)
         except KafkaLogError as error:
             yield _file_defect(entry, error)
@@ -344,7 +365,7 @@ class Verification:
         with ExitStack() as files:
             for entry in entries[1:]:
                 try:
-                    log = yield from self._index(entry, log, files)
+                    log = yield from index_alone(entry, log, files)
                     self._checked(entry.size_bytes)
                 except KafkaLogError as error:
                     yield _file_defect(entry, error)
@@ -353,29 +374,6 @@ class Verification:
             except KafkaLogError as error:
                 yield _file_defect(segment.log, error)
         return end
-
-    def _index(
-        self, entry: FileEntry, log: CheckedLog, files: ExitStack
-    ) -> Generator[Defect, None, CheckedLog]:
-        """An index alone; where its entries are in order, they will be compared with the log."""
-        from kafkalog.check import index_order
-
-        yield from size_is_multiple(entry)
-        base_offset, is_active = log.base_offset, log.next_base_offset is None
-        assert base_offset is not None, "an index lies beside a segment"
-        if entry.name.kind == FileKind.OFFSET_INDEX:
-            offsets = files.enter_context(OffsetIndex(entry.path, base_offset))
-            yield from index_order.padding_is_sound(offsets, is_active=is_active)
-            if not (yield from _tell(index_order.offset_index_is_monotonic(offsets))):
-                log = replace(log, offset_index=offsets)
-        elif entry.name.kind == FileKind.TIME_INDEX:
-            times = files.enter_context(TimeIndex(entry.path, base_offset))
-            yield from index_order.padding_is_sound(times, is_active=is_active)
-            if not (yield from _tell(index_order.time_index_is_monotonic(times))):
-                log = replace(log, time_index=times)
-        else:
-            yield from index_order.transaction_index_is_sound(entry.path, base_offset)
-        return log
 
     def _batches(
         self, log: CheckedLog, level: Level, checks_of_partition: Sequence[PartitionCheck] = ()
@@ -424,15 +422,6 @@ def _was_closed(directory: PartitionDir) -> bool:
     """Whether the broker closed the log; one that is being deleted it does not."""
     is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
     return is_hosted and UnifiedLog(directory).was_closed
-
-
-def _tell(defects: Iterator[Defect]) -> Generator[Defect, None, bool]:
-    """All of them; whether there were any."""
-    told = False
-    for defect in defects:
-        told = True
-        yield defect
-    return told
 
 
 def _lowest_level(readings: Sequence[Reading], asked: Level) -> Level:

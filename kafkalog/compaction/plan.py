@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +18,7 @@ from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, Co
 from kafkalog.compaction.soundness import SoundLog
 from kafkalog.errors import RefusedError
 from kafkalog.log_dir import PartitionDir, open_partition
+from kafkalog.sightings import ids_of
 from kafkalog.source import reading_error
 from kafkalog.unified_log import UnifiedLog
 
@@ -30,6 +32,7 @@ class PassPlan:
 
     Attributes:
         path: of the partition directory, absolute.
+        ids: those of the cluster, the node, the directory and the topic, as name and value.
         files: each file a broker would read: its name, bytes, and time of modification in ns.
         log_start_offset: of the log.
         high_watermark: up to where the log is replicated.
@@ -40,6 +43,7 @@ class PassPlan:
     """
 
     path: str
+    ids: tuple[tuple[str, str], ...]
     files: tuple[tuple[str, int, int], ...]
     log_start_offset: int
     high_watermark: int | None
@@ -65,6 +69,7 @@ class PassPlan:
         log = UnifiedLog(partition, high_watermark=candidate.high_watermark)
         return cls(
             os.path.abspath(partition.path),
+            ids_of(os.path.abspath(partition.path)),
             _files_of(partition),
             log.log_start_offset,
             candidate.high_watermark,
@@ -82,11 +87,12 @@ class PassPlan:
         """
         partition = open_partition(self.path)
         log = UnifiedLog(partition, high_watermark=self.high_watermark)
-        if (_files_of(partition), log.log_start_offset) != (self.files, self.log_start_offset):
+        found = (ids_of(self.path), _files_of(partition), log.log_start_offset)
+        if found != (self.ids, self.files, self.log_start_offset):
             raise RefusedError(
                 "It has changed since the plan was made.",
                 path=self.path,
-                note="Nothing was changed in this partition.",
+                note=f"Seen on {socket.gethostname()}. Nothing was changed in this partition.",
                 hint="Keep others off the log directory. Workers elsewhere must see the same files "
                 "under the same paths.",
             )
@@ -103,6 +109,7 @@ class PassPlan:
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         found |= {name: asdict(found[name]) for name in ("cleanable", "config", "request")}
         found["files"] = [list(one) for one in self.files]
+        found["ids"] = [list(one) for one in self.ids]
         found["sound"] = None if self.sound is None else sound_to_json(self.sound)
         return found
 
@@ -112,6 +119,7 @@ class PassPlan:
         sound = given["sound"]
         return cls(
             given["path"],
+            tuple((name, value) for name, value in given["ids"]),
             tuple((name, size, mtime_ns) for name, size, mtime_ns in given["files"]),
             given["log_start_offset"],
             given["high_watermark"],

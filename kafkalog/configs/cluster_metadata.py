@@ -11,6 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.cluster_image import MetadataTransactions
 from kafkalog.columnar import rule
 from kafkalog.configs.settings import TOPIC, MetadataConfigs, Setting
 from kafkalog.errors import NotAKafkaFileError, NotFoundError
@@ -94,7 +95,7 @@ class _Replay:
 
     def __init__(self, found: MetadataConfigs) -> None:
         self._found = found
-        self._pending: list[tuple[str, dict[str, Any], str]] | None = None
+        self._transactions = MetadataTransactions[tuple[str, dict[str, Any], str]]()
 
     def apply(self, record: Record, source: str) -> None:
         """One record, and what it is called as a source."""
@@ -102,18 +103,9 @@ class _Replay:
         if value is None:
             self._found.unknown += 1
             return
-        kind, data = value["type"], value["data"]
-        if kind == "BEGIN_TRANSACTION_RECORD":
-            self._pending = []
-        elif kind in ("END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"):
-            pending, self._pending = self._pending or [], None
-            if kind == "END_TRANSACTION_RECORD":
-                for change in pending:
-                    self._change(*change)
-        elif self._pending is not None:
-            self._pending.append((kind, data, source))
-        else:
-            self._change(kind, data, source)
+        kind = value["type"]
+        for change in self._transactions.take(kind, (kind, value["data"], source)):
+            self._change(*change)
 
     def _change(self, kind: str, data: dict[str, Any], source: str) -> None:
         found = self._found

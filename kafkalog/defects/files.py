@@ -43,6 +43,11 @@ REFERENCES: Final = (
               "Nothing.",
               arises="Reading failed on the way: a file became shorter, or the disk failed; "
                      "the other findings say where."),
+    Reference("check-failed", _W, "A check of kafkalog's own failed: what it was about is not "
+              "judged. All the rest is.",
+              "Nothing: this says nothing about the data.",
+              "Please report it with what it says, and with the file if you can; the status is 70.",
+              arises="A bug in kafkalog."),
     Reference("clean-shutdown-unreadable", _W, "The mark of a clean shutdown holds no broker "
               "epoch that can be read.", "It still counts as a clean shutdown, but the controller "
               "is told that it was none, and takes the broker out of the eligible leaders.",
@@ -128,6 +133,27 @@ REFERENCES: Final = (
               "different nodes or clusters.", "Correct the file, if nobody has moved the "
               "directory on purpose.", arises="An edited meta.properties, a directory that was "
               "given to another broker, or a changed character."),
+    Reference("log-dir-not-formatted", _W, "A log directory has no meta.properties, or one that "
+              "names no node.", "It does not start with the directory.",
+              "Write the file again with the ids of the node, the cluster and the directory: those "
+              "of the broker's other log directories and of `__cluster_metadata`.",
+              arises="A copy without the file, a file that was emptied by a crash, or a broker "
+              "older than 0.8.2."),
+    Reference("cluster-metadata-missing", _N, "None of the given log directories of a KRaft node "
+              "holds `__cluster_metadata-0`.", "Nothing, if another log directory of the node "
+              "holds it. Otherwise a broker fetches it from the controllers; a node that is the "
+              "only controller begins an empty cluster, and makes strays of all partitions.",
+              "Give `verify` all log directories of the node.",
+              arises="One of several log directories was given, metadata.log.dir is elsewhere, or "
+              "the directory was lost."),
+    Reference("partition-not-assigned", _W, "The cluster's metadata does not assign the partition "
+              "to the node of this log directory.", "In KRaft mode it is a stray then: the "
+              "directory gets the suffix `-stray`, nobody reads it, and a replica of this name "
+              "begins again, empty.",
+              "Copy the directory before the broker starts. `kafkalog export` reads the records; "
+              "to bring them into this cluster, make the topic there and produce them.",
+              arises="A directory that was moved or copied from another broker or cluster, or a "
+              "replica that was moved away while the broker was down."),
     Reference("topic-id-mismatch", _W, "The topic id in partition.metadata is not the one that "
               "the topic has in the cluster's metadata, or in its other partitions.",
               "In KRaft mode it is a stray then: the directory gets the suffix `-stray`, and the "
@@ -186,4 +212,11 @@ REFERENCES: Final = (
               "that is not with the majority be fetched anew; without a majority compare what "
               "both have from that offset on.", arises="An unclean leader election, a disk that "
               "lost or changed bytes, or a log that was edited or replaced on one broker."),
+    Reference("replicas-fork", _W, "Copies of a partition have different batches, not below a "
+              "high watermark.", "The replica that leads keeps its batches; the others truncate "
+              "to the end of the last leader epoch that both have, and lose theirs.",
+              "Before you start a broker or discard a copy, look at what only one of them has: "
+              "`kafkalog export` with that offset as the start.",
+              arises="A leader that was killed before its followers had fetched all, or a backup "
+              "of which the log went another way."),
 )  # fmt: skip

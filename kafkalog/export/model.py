@@ -195,6 +195,10 @@ class ExportSummary:
         written: how many were written by this run; the others were there.
         was_complete: whether an earlier run had done everything.
         swept: left-overs of killed runs that were removed.
+        without_watermark: partitions of which no high watermark is noted: their records end with
+            the log.
+        above_watermark: partitions that have records above the high watermark, with that offset:
+            it is where their rows end.
     """
 
     destination: str
@@ -202,6 +206,8 @@ class ExportSummary:
     written: int
     was_complete: bool
     swept: int
+    without_watermark: tuple[str, ...] = ()
+    above_watermark: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.errors import UnreadableError
 from kafkalog.export.files import CountedFile, table_writer
-from kafkalog.export.layout import entry_name
+from kafkalog.export.layout import MANIFEST, PLAN, entry_name
 from kafkalog.export.model import ExportedPart, Writing
 from kafkalog.export.plan import Part
 from kafkalog.export.row_groups import row_groups
@@ -47,7 +49,8 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         CorruptDataError: something is damaged, with `fail_fast`.
-        UnreadableError, NotFoundError: a source cannot be read.
+        UnreadableError, NotFoundError: a source cannot be read, or the export that was begun is
+            not at the target that this process sees.
         UnwritableError: a file cannot be written.
 
     Cost:
@@ -59,6 +62,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     is not is written again, with the same bytes.
     """
     target = open_target(task["to"])
+    _require_begun(target)
     writing = Writing.from_json(task["writing"])
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
     decoders = {one: one.decoder() for one in typed}
@@ -72,6 +76,16 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
             file.write(json.dumps(entry).encode())
         done.append(written.as_json())
     return {"parts": done}
+
+
+def _require_begun(target: Target) -> None:
+    """Raise unless this is the directory in which the driver has begun the export."""
+    if not (target.has(PLAN) or target.has(MANIFEST)):
+        raise UnreadableError(
+            f"The worker on {socket.gethostname()} does not see the export that was begun here.",
+            path=target.shown,
+            hint="All workers and the driver must see the same directory at this path.",
+        )
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +13,7 @@ from kafkalog.errors import ChangedSinceError, UnreadableError, UsageError
 from kafkalog.export.layout import file_name
 from kafkalog.export.model import FileFormat, TableFormat
 from kafkalog.tables import Split, plan_splits
-from kafkalog.tables.model import OF_LOGS, TableName
+from kafkalog.tables.model import OF_LOGS, PartitionEnd, TableName
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
@@ -65,12 +65,14 @@ class Plan:
         columns: of the files.
         sources: the files that are read, with their sizes at that time.
         parts: the files that are written.
+        ends: of partitions, where the high watermark decides.
     """
 
     options: dict[str, Any]
     columns: tuple[str, ...]
     sources: dict[str, int]
     parts: tuple[Part, ...]
+    ends: tuple[PartitionEnd, ...] = ()
 
     @property
     def table(self) -> TableName:
@@ -78,9 +80,24 @@ class Plan:
         return TableName(self.options["table"])
 
     @property
+    def without_watermark(self) -> tuple[str, ...]:
+        """The partitions whose records end with the log: no high watermark is noted."""
+        return tuple(_name(one) for one in self.ends if one.watermark is None)
+
+    @property
+    def above_watermark(self) -> dict[str, int]:
+        """The partitions that have records above the high watermark, which is where they end."""
+        return {
+            _name(one): one.watermark
+            for one in self.ends
+            if one.watermark is not None and one.watermark < one.log_end_offset
+        }
+
+    @property
     def id(self) -> str:
-        """The same for the same plan alone."""
-        return sha256(self.as_bytes()).hexdigest()
+        """The same for the same plan alone, whenever and wherever it was made."""
+        parts = [replace(part, splits=tuple(map(_unseen, part.splits))) for part in self.parts]
+        return sha256(replace(self, parts=tuple(parts), ends=()).as_bytes()).hexdigest()
 
     def as_bytes(self) -> bytes:
         """As JSON."""
@@ -89,6 +106,7 @@ class Plan:
             "options": self.options,
             "columns": self.columns,
             "sources": self.sources,
+            "ends": [asdict(one) for one in self.ends],
             "parts": [part.as_json() for part in self.parts],
         }
         return json.dumps(fields, indent=1).encode()
@@ -113,9 +131,18 @@ class Plan:
                 tuple(fields["columns"]),
                 fields["sources"],
                 tuple(Part.from_json(one) for one in fields["parts"]),
+                tuple(PartitionEnd(**one) for one in fields["ends"]),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise UnreadableError("This is no plan of an export.", path=place) from error
+
+
+def _name(end: PartitionEnd) -> str:
+    return end.topic if end.partition < 0 else f"{end.topic}-{end.partition}"
+
+
+def _unseen(split: Split) -> Split:
+    return replace(split, seen=None)
 
 
 def make_plan(asked: ExportRequest) -> Plan:
@@ -140,13 +167,15 @@ def make_plan(asked: ExportRequest) -> Plan:
     ]
     if not columns:
         raise UsageError("The files would have no columns: topic and partition are in their names.")
-    splits = plan_splits(paths, request)
+    ends: list[PartitionEnd] = []
+    splits = plan_splits(paths, request, ends=ends.append)
     _require_each_once(splits)
     return Plan(
         options_of(asked),
         tuple(columns),
         _sources(splits),
         tuple(_parts(splits, request.split_bytes, asked.writing.suffix)),
+        tuple(ends),
     )
 
 
@@ -154,6 +183,7 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
     """What was asked for, as JSON has it: the same for the same export."""
     request = asdict(asked.request)
     bounds = request.pop("bounds")
+    del request["required_topics"]  # they are there, or nothing is exported
     for name in ("topics", "partitions"):
         bounds[name] = None if bounds[name] is None else sorted(bounds[name])
     return {

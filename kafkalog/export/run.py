@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.errors import (
@@ -19,7 +20,7 @@ from kafkalog.export.model import ExportedPart, ExportSummary, TableFormat
 from kafkalog.export.part import column_types, full_schema, write_parts
 from kafkalog.export.plan import Plan, make_plan, options_of, require_unchanged
 from kafkalog.export.targets import LocalTarget, open_target
-from kafkalog.places import is_object, settle
+from kafkalog.places import absolute, is_object, portable
 from kafkalog.storage import require_outside
 
 if TYPE_CHECKING:
@@ -55,11 +56,11 @@ class Export:
     """
 
     def __init__(self, asked: ExportRequest, to: str, *, fail_fast: bool = False) -> None:
-        self._asked = asked
-        self._to = to
+        sources = [absolute(path) for path in asked.paths]
+        self._asked = replace(asked, paths=tuple(sources))
+        self._to = portable(to)  # tasks have other working directories
         self._fail_fast = fail_fast
         self._target = open_target(to)
-        sources = [settle(path) for path in asked.paths]
         if isinstance(self._target, LocalTarget):
             require_outside(self._target.shown, (path for path in sources if not is_object(path)))
         elif asked.table_format == TableFormat.DELTA:
@@ -124,8 +125,9 @@ class Export:
         """What came of it."""
         parts = tuple(self._found[number] for number in sorted(self._found))
         return ExportSummary(
-            self._target.shown, parts, self._written, self._was_complete, self._swept
-        )
+            self._target.shown, parts, self._written, self._was_complete, self._swept,
+            self.plan.without_watermark, self.plan.above_watermark,
+        )  # fmt: skip
 
     # What is there ---------------------------------------------------------------------------
 
@@ -268,6 +270,7 @@ class Export:
         return [{**common, "parts": [part.as_json() for part in group]} for group in groups]
 
     def _finish(self) -> None:
+        self._require_all_parts()
         summary = self.summary()
         manifest = {
             "version": 1,
@@ -281,6 +284,8 @@ class Export:
             "undecoded_keys": summary.undecoded_keys,
             "undecoded_values": summary.undecoded_values,
             "defects": summary.defect_count,
+            "without_watermark": summary.without_watermark,
+            "above_watermark": summary.above_watermark,
             "parts": [part.as_json() for part in summary.parts],
         }
         if self._delta is not None:
@@ -291,6 +296,30 @@ class Export:
             pass
         self._is_complete = True
         self._clear_up(self._target.sizes())
+
+    def _require_all_parts(self) -> None:
+        """Raise unless each file is here with the bytes that a task wrote.
+
+        Raises:
+            UnreadableError: one is not, as where a task wrote into a directory of its own machine.
+        """
+        sizes = self._target.sizes()
+        for part in self._found.values():
+            if part.file is None:
+                continue
+            size = sizes.get(part.file)
+            if size == part.size_bytes:
+                checksum = self._target.checksum(part.file)
+                if checksum in (None, part.crc32c):
+                    continue
+                found = f"its CRC-32C is {checksum:#010x}, not {part.crc32c:#010x}"
+            else:
+                found = "it is missing" if size is None else f"it has {size}"
+            raise UnreadableError(
+                f"A task wrote {part.size_bytes} bytes; here {found}.",
+                path=f"{self._target.shown}/{part.file}",
+                hint="All workers and the driver must see the same directory at this path.",
+            )
 
     def _clear_up(self, sizes: dict[str, int]) -> None:
         """The manifest says what the plan and the entries said."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
@@ -31,6 +32,9 @@ class Target(Protocol):
 
     def read(self, name: str) -> bytes | None:
         """The bytes of a small file; None where there is none."""
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file."""
 
     def sizes(self) -> dict[str, int]:
         """Name to bytes of all files."""
@@ -79,6 +83,10 @@ class LocalTarget:
         self.remove = self._tree.remove
         self.sweep = self._tree.sweep
         self.locked = self._tree.locked
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return os.path.lexists(os.path.join(self._tree.root, name))
 
     def checksum(self, name: str) -> int | None:
         """CRC-32C of a file; None where there is none."""
@@ -142,6 +150,16 @@ class ObjectTarget:
             return None
         except failures() as error:
             raise self._unreadable(error) from None
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file."""
+        from pyarrow import fs
+
+        try:
+            [found] = self._files.get_file_info([self._path(name)])
+        except failures() as error:
+            raise self._unreadable(error) from None
+        return bool(found.type == fs.FileType.File)
 
     def sizes(self) -> dict[str, int]:
         """Name to bytes of all files."""

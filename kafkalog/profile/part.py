@@ -216,9 +216,7 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
         for batch in _read(split, _OF_RECORDS):
             part.add_records(batch)
         found: list[Defect] = []
-        of_batches = replace(
-            split, table=TableName.BATCHES, from_offset=None, to_offset=None, committed=False
-        )
+        of_batches = replace(split, table=TableName.BATCHES, from_offset=None, committed=False)
         for batch in _read(of_batches, _OF_BATCHES, found):
             part.add_batches(batch)
         part.counts["defects"] += len(found)

@@ -46,10 +46,11 @@ def profile_logs(
         Memory here: some 300 KiB a partition, and the keys that are frequent.
     """
     partitions = {one.path: one for one in wanted_partitions(paths, request)}
+    one = replace(request, internal=True, required_topics=frozenset())
     tasks = []
     owners = []
     for path in partitions:
-        splits = plan_splits([path], replace(request, internal=True))
+        splits = plan_splits([path], one)
         for some in _grouped(splits, request.split_bytes):
             tasks.append({"splits": some, "bucket_ms": bucket_ms})
             owners.append(path)

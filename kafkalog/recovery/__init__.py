@@ -1,9 +1,11 @@
 """What a broker's next start would make of a partition directory, step by step."""
 
 from kafkalog.recovery.epochs import epochs_from_start
+from kafkalog.recovery.hosting import Hosting, read_hosting
 from kafkalog.recovery.log_dir_start import (
     PredictedLogDirStart,
     log_dir_refusals,
+    missing_identity,
     predict_log_dir_start,
 )
 from kafkalog.recovery.model import (
@@ -41,6 +43,7 @@ __all__ = [
     "Consequence",
     "CreateSegment",
     "DeleteSegment",
+    "Hosting",
     "LoadedLog",
     "LoadedSegment",
     "NextStart",
@@ -61,8 +64,10 @@ __all__ = [
     "checkpointed",
     "epochs_from_start",
     "log_dir_refusals",
+    "missing_identity",
     "predict_log_dir_start",
     "predict_start",
+    "read_hosting",
     "start_line",
     "start_mode",
     "usual_config",

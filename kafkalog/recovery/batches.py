@@ -76,6 +76,11 @@ class Frame:
                 "IllegalArgumentException",
                 f"Unknown compression type id: {self.batch.compression}",
             )
+        if self.magic < 0:
+            raise StartRefusedError(
+                "InvalidRecordException",
+                f"Invalid wrapper magic found in legacy deep record iterator {self.magic}",
+            )
         self._require_value()
         try:
             return resolve_batch(self._source, self.batch).base_offset
@@ -87,18 +92,19 @@ class Frame:
         if self.batch.compression == c.ZSTD:
             return  # which is no codec of these, and told before
         at = c.LEGACY_TIMESTAMP_POSITION + (_INT64.size if self.magic == 1 else 0)
-        key_size = self._int32(at)
+        key_size = self._int32(at, "key")
         at += _INT32.size + max(key_size, 0)
-        if at + _INT32.size > self.size_bytes:
-            raise StartRefusedError("IndexOutOfBoundsException", "The value's size is missing.")
-        value_size, left = self._int32(at), self.size_bytes - at - _INT32.size
+        value_size, left = self._int32(at, "value"), self.size_bytes - at - _INT32.size
         if value_size > left:
             raise StartRefusedError(
                 "IllegalArgumentException", f"newLimit > capacity: ({value_size} > {left})"
             )
 
-    def _int32(self, at: int) -> int:
-        return int(_INT32.unpack(self._source.read(self.position + at, _INT32.size))[0])
+    def _int32(self, at: int, what: str) -> int:
+        """The size of a key or value, which must lie within the message."""
+        if at + _INT32.size > self.size_bytes:
+            raise StartRefusedError("IndexOutOfBoundsException", f"The {what}'s size is missing.")
+        return int(_INT32.unpack(self._source.read_exactly(self.position + at, _INT32.size))[0])
 
     @property
     def last_offset(self) -> int:
@@ -163,10 +169,11 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
 
     Raises:
         CorruptRecordError: a length field is smaller than any message.
+        UnreadableError: the file became shorter since it was listed.
     """
     while position < end - c.HEADER_SIZE_UP_TO_MAGIC:
         offset, length, _, magic = _UP_TO_MAGIC.unpack(
-            source.read(position, c.HEADER_SIZE_UP_TO_MAGIC)
+            source.read_exactly(position, c.HEADER_SIZE_UP_TO_MAGIC)
         )
         if length < c.MESSAGE_V0_LENGTH_MIN:
             raise CorruptRecordError(

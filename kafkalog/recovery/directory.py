@@ -59,7 +59,8 @@ class Content:
             assert self.data is not None, "only what is kept is read"
             return self.data[position : position + size]
         with Source(self.path) as source:
-            return source.read(self.start + position, min(size, self.size_bytes - position))
+            wanted = max(min(size, self.size_bytes - position), 0)
+            return source.read_exactly(self.start + position, wanted)
 
 
 class Directory:

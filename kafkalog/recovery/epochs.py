@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 
 from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.errors import CorruptDataError
-from kafkalog.model import EpochEntry
-from kafkalog.recovery.directory import LEADER_EPOCHS, text_lines
+from kafkalog.framing import scan_batches
+from kafkalog.model import Batch, EpochEntry
+from kafkalog.recovery.directory import LEADER_EPOCHS, LOG, SWAP, offset_from_name, text_lines
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.source import read_file
+from kafkalog.source import Source, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.recovery.directory import Directory
+    from kafkalog.recovery.model import Refusal
 
 _HEADER_LINES = 2
 _WHITE_SPACE = re.compile(r"[ \t\v\f]+")
@@ -27,11 +29,19 @@ _WHITE_SPACE = re.compile(r"[ \t\v\f]+")
 class LeaderEpochs:
     """Epoch to start offset, kept ascending in both.
 
+    Args:
+        directory: the files.
+        rebuilds: whether a file that Kafka cannot read is rebuilt from the batches of the logs.
+
+    Attributes:
+        refusal: what Kafka would say of a file that was rebuilt; None of one that it can read.
+
     Raises:
-        StartRefusedError: the file is malformed.
+        StartRefusedError: the file is malformed, and not rebuilt.
     """
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, *, rebuilds: bool = False) -> None:
+        self.refusal: Refusal | None = None
         self._directory = directory
         self._starts: dict[int, int] = {}  # ascending in both
         self._data = b""
@@ -41,8 +51,14 @@ class LeaderEpochs:
             directory.write(LEADER_EPOCHS, b"", "it is missing", routine=True)
             return
         self._data = read_file(content.path)
-        for entry in _read(content.path):
-            self._assign(entry.epoch, entry.start_offset)
+        try:
+            for entry in _read(content.path):
+                self._assign(entry.epoch, entry.start_offset)
+        except StartRefusedError as refused:
+            if not rebuilds:
+                raise
+            self.refusal = refused.refusal()
+            self._rebuild()
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -66,6 +82,24 @@ class LeaderEpochs:
         """Write the file, if epochs have been noted."""
         if self._is_changed:
             self._write("epochs found in the log", routine=False)
+
+    def _rebuild(self) -> None:
+        """Note the epochs of all batches, as scans of all segments would."""
+        self._starts.clear()
+        logs = self._directory.names(LOG, LOG + SWAP)
+        for name in sorted(logs, key=offset_from_name):
+            content = self._directory.contents[name]
+            assert content.path is not None, "nothing is made yet"
+            with Source(content.path) as source:
+                for batch in scan_batches(source, check_crc=True):
+                    if isinstance(batch, Batch) and batch.crc_valid:
+                        self._note(batch)
+        self._write("Kafka cannot read it", routine=False)
+
+    def _note(self, batch: Batch) -> None:
+        latest = -1 if self.latest is None else self.latest
+        if batch.partition_leader_epoch > latest:
+            self._assign(batch.partition_leader_epoch, batch.base_offset)
 
     def _assign(self, epoch: int, start_offset: int) -> bool:
         if epoch < 0 or start_offset < 0:

@@ -1,6 +1,6 @@
 """What the next start of a broker would make of a whole log directory.
 
-Follows `LogManager.loadLogs` of Kafka 4.3.
+Follows `KafkaRaftServer.initializeLogDirs` and `LogManager.loadLogs` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.checkpoints import read_offset_checkpoint
-from kafkalog.errors import CorruptDataError
-from kafkalog.names import REMOTE_INDEX_CACHE, DirectoryState
+from kafkalog.errors import CorruptDataError, KafkaLogError
+from kafkalog.metadata_files import META_PROPERTIES, read_meta_properties
+from kafkalog.names import REMOTE_INDEX_CACHE, DirectoryState, FileKind
 from kafkalog.recovery.epochs import unparsable_line
+from kafkalog.recovery.hosting import read_hosting
 from kafkalog.recovery.model import Consequence, PredictedStart, Refusal, StartConfig, StartMode
 from kafkalog.recovery.start import CHECKPOINTS, predict_start
 
@@ -65,16 +67,40 @@ def predict_log_dir_start(
     Cost:
         That of `predict_start` for each partition.
     """
-    return PredictedLogDirStart(
-        log_dir.path,
-        log_dir_refusals(log_dir),
-        tuple(predict_start(partition, mode, config=config) for partition in log_dir.partitions),
-    )
+    hosting = read_hosting(log_dir)
+    starts = [
+        predict_start(partition, mode, config=config, hosting=hosting)
+        for partition in log_dir.partitions
+    ]
+    return PredictedLogDirStart(log_dir.path, log_dir_refusals(log_dir), tuple(starts))
 
 
 def log_dir_refusals(log_dir: LogDir) -> tuple[Refusal, ...]:
     """What stops a start on a log directory and belongs to no partition."""
-    return (*_checkpoint_refusals(log_dir), *_name_refusals(log_dir))
+    return (*_identity_refusals(log_dir), *_checkpoint_refusals(log_dir), *_name_refusals(log_dir))
+
+
+def missing_identity(log_dir: LogDir) -> str | None:
+    """What `meta.properties` lacks for a start, in words; None if nothing.
+
+    Also None for partitions without any file beside them, which are no log directory, and for a
+    directory of ZooKeeper's times that names its broker alone.
+    """
+    entry = log_dir.file(META_PROPERTIES)
+    if entry is None:
+        is_broker_s = any(entry.name.kind != FileKind.UNKNOWN for entry in log_dir.files)
+        return f"{META_PROPERTIES} is missing" if is_broker_s and log_dir.partitions else None
+    try:
+        found = read_meta_properties(entry.path)
+    except KafkaLogError:
+        return None  # the finding about the file tells
+    return f"{META_PROPERTIES} names no node" if found.node_id is None else None
+
+
+def _identity_refusals(log_dir: LogDir) -> Iterator[Refusal]:
+    missing = missing_identity(log_dir)
+    if missing is not None:
+        yield Refusal("RuntimeException", missing, Consequence.BROKER_FAILS)
 
 
 def _checkpoint_refusals(log_dir: LogDir) -> Iterator[Refusal]:

@@ -35,6 +35,8 @@ class Verdict(StrEnum):
     """Indexes are written anew; no record is touched."""
     TRUNCATE = "truncate"
     """The end of the log is cut off, or all of it."""
+    STRAY = "stray"
+    """The broker is not to have the partition: its directory is renamed, and nobody reads it."""
     REFUSE = "refuse"
     """The log cannot be loaded."""
 
@@ -243,6 +245,8 @@ class PredictedStart:
         actions: what is done, in order; up to the refusal where there is one.
         refusal: why the log cannot be loaded, None where it can.
         loaded: the log after the start, None where it is refused.
+        stray: why the broker makes a stray of the directory once it is loaded, None if it keeps it
+            or that is not known.
     """
 
     path: str
@@ -254,6 +258,7 @@ class PredictedStart:
     actions: tuple[Action, ...]
     refusal: Refusal | None
     loaded: LoadedLog | None
+    stray: str | None = None
 
     @property
     def cuts(self) -> tuple[TruncateLog | DeleteSegment, ...]:
@@ -288,6 +293,13 @@ class PredictedStart:
         """What the start comes to."""
         if self.refusal is not None:
             return Verdict.REFUSE
+        if self.stray is not None:
+            return Verdict.STRAY
+        return self.change
+
+    @property
+    def change(self) -> Verdict:
+        """What the start makes of the log and its files, wherever they are afterwards."""
         if self.cuts:
             return Verdict.TRUNCATE
         if self.rebuilt or any(isinstance(action, SplitSegment) for action in self.actions):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.recovery.model import Verdict
-from kafkalog.recovery.words import refusal_line, start_line
+from kafkalog.recovery.start import NO_TOPIC_ID
+from kafkalog.recovery.words import refusal_line, start_line, stray_line
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import LogDir, PartitionDir
@@ -75,6 +76,34 @@ class NextStart:
             assumptions=predicted.assumptions,
             notes=predicted.notes,
         )
+
+    @classmethod
+    def of_stray(cls, partition: PartitionDir, mode: StartMode, reason: str) -> NextStart:
+        """That of a partition which is loaded as it is, and then taken away from the broker."""
+        return cls(
+            path=partition.path,
+            topic=partition.topic,
+            partition=partition.partition,
+            mode=mode,
+            verdict=Verdict.STRAY,
+            truncate_to=None,
+            records_lost=0,
+            bytes_lost=0,
+            rebuilt_segments=(),
+            error=None,
+            consequence=None,
+            detail=stray_line(reason),
+            assumptions=(),
+            notes=(),
+        )
+
+    def as_stray(self, reason: str) -> NextStart:
+        """The same, of a directory that becomes a stray once it is loaded."""
+        if self.verdict in (Verdict.REFUSE, Verdict.STRAY):
+            return self
+        notes = tuple(note for note in self.notes if note != NO_TOPIC_ID)
+        detail = stray_line(reason, self.detail)
+        return replace(self, verdict=Verdict.STRAY, detail=detail, notes=notes)
 
     @classmethod
     def of_log_dir(cls, log_dir: LogDir, mode: StartMode, refusal: Refusal) -> NextStart:

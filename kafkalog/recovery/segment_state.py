@@ -173,7 +173,7 @@ class SegmentState:
             for position in range(
                 0, content.size_bytes - ABORTED_ENTRY.size + 1, ABORTED_ENTRY.size
             ):
-                entry = source.read(position, ABORTED_ENTRY.size)
+                entry = source.read_exactly(position, ABORTED_ENTRY.size)
                 version = int.from_bytes(entry[:1], "big", signed=True)
                 if version > 0:
                     raise StartRefusedError(
@@ -229,20 +229,8 @@ class SegmentState:
         """Records in the batches that begin at or behind a position, by their headers."""
         if self.log.path is None:
             return 0
-        first, end = self.log.start + start, self.log.end
         with Source(self.log.path) as source:
-            if not rule.is_worth_it(end - first):
-                found = scan_batches(source, first, end)
-                return sum(max(batch.count, 0) for batch in found if isinstance(batch, Batch))
-            from kafkalog.columnar import header_table as h
-            from kafkalog.columnar.headers import header_stretches
-
-            stretches = header_stretches(source, Level.QUICK, position=first, end=end)
-            return sum(
-                int(stretch.headers[h.COUNT].clip(0).sum())
-                for stretch in stretches
-                if not isinstance(stretch, Defect)
-            )
+            return count_records(source, self.log.start + start, self.log.end)
 
     def truncate(self, size_bytes: int, offset: int, reason: str) -> None:
         """Cut the log; it goes on with the offset."""
@@ -298,3 +286,19 @@ def _is_same(content: Content | None, data: bytes) -> bool:
         return content.size_bytes == len(data)
     with Source(content.path) as source:
         return source.read(0, len(data)) == data and source.is_zero_from(len(data))
+
+
+def count_records(source: Source, position: int, end: int) -> int:
+    """Count the records in the batches that begin between two positions, by their headers."""
+    if not rule.is_worth_it(end - position):
+        found = scan_batches(source, position, end)
+        return sum(max(batch.count, 0) for batch in found if isinstance(batch, Batch))
+    from kafkalog.columnar import header_table as h
+    from kafkalog.columnar.headers import header_stretches
+
+    stretches = header_stretches(source, Level.QUICK, position=position, end=end)
+    return sum(
+        int(stretch.headers[h.COUNT].clip(0).sum())
+        for stretch in stretches
+        if not isinstance(stretch, Defect)
+    )

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.columnar.headers import Stretch
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery.directory import Content
+    from kafkalog.recovery.hosting import Hosting
     from kafkalog.recovery.model import Action, Refusal
     from kafkalog.recovery.segment_recovery import SegmentRecovery
     from kafkalog.recovery.segment_state import SegmentState
@@ -47,6 +48,7 @@ _CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
 CHECKPOINTS = (_RECOVERY_POINTS, _LOG_STARTS)
+NO_TOPIC_ID = f"{PARTITION_METADATA} is missing: a KRaft broker takes the partition for a stray"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ def predict_start(
     recovery_point: int | None = None,
     log_start_checkpoint: int | None = None,
     config: StartConfig | None = None,
+    hosting: Hosting | None = None,
     tell: Callable[[str, bytes], None] | None = None,
 ) -> PredictedStart:
     """What a broker's next start would do with a partition directory. Nothing is written.
@@ -76,6 +79,7 @@ def predict_start(
         recovery_point: where an unclean start begins to scan; None: from the checkpoint.
         log_start_checkpoint: the log start offset; None: from the checkpoint.
         config: what the outcome depends on; None: Kafka's defaults.
+        hosting: which partitions the broker is to have; None: this one.
         tell: called with name and bytes of each file the start would write, in the order of the
             actions that write them; nobody else keeps the bytes.
 
@@ -96,6 +100,7 @@ def predict_start(
         recovery_point=recovery_point,
         log_start_checkpoint=log_start_checkpoint,
         config=config,
+        hosting=hosting,
         tell=tell,
     ).end()
 
@@ -108,11 +113,13 @@ class StartInProgress:
 
     Args:
         partition: the directory.
-        mode, recovery_point, log_start_checkpoint, config, tell: as those of `predict_start`.
+        mode, recovery_point, log_start_checkpoint, config, hosting, tell: as those of
+            `predict_start`.
         check_crc: whether the scans compare checksums, as those of a broker do. Without, they are
             taken to be right, which is told as an assumption.
         trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
             else they are built.
+        rebuilds_epochs: whether leader epochs that Kafka cannot read are rebuilt from the log.
         progress: called with the bytes that scans have read since the last call.
 
     Attributes:
@@ -130,21 +137,26 @@ class StartInProgress:
         recovery_point: int | None = None,
         log_start_checkpoint: int | None = None,
         config: StartConfig | None = None,
+        hosting: Hosting | None = None,
         tell: Callable[[str, bytes], None] | None = None,
         check_crc: bool = True,
         trusts_swaps: bool = True,
+        rebuilds_epochs: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
         self.partition = partition
         self._around = _circumstances(partition, mode, recovery_point, log_start_checkpoint)
         self._config = config
+        self._hosting = hosting
         self._check_crc = check_crc
         self._trusts_swaps = trusts_swaps
+        self._rebuilds_epochs = rebuilds_epochs
         self._progress = progress
         self._directory = Directory(partition, tell)
         self._begun: Loader | None = None
         self._loader: Loader | None = None  # when it has come to its end
         self._refusal: Refusal | None = None
+        self._repaired: Refusal | None = None
         self._path: str | None = None
         self._steps = self._load()
         self._scan: SegmentRecovery | None = None
@@ -185,6 +197,11 @@ class StartInProgress:
         return self._prediction(loaded, notes)
 
     @property
+    def refusal(self) -> Refusal | None:
+        """Why a start would fail, also where the reason was repaired; to be asked at the end."""
+        return self._refusal or self._repaired
+
+    @property
     def contents(self) -> dict[str, Content]:
         """The files as they are then, each by its name; to be asked at the end."""
         return dict(self._directory.contents)
@@ -205,9 +222,11 @@ class StartInProgress:
 
     def _load(self) -> Iterator[SegmentRecovery]:
         config, around = self._config or usual_config(self.partition), self._around
+        epochs = LeaderEpochs(self._directory, rebuilds=self._rebuilds_epochs)
+        self._repaired = epochs.refusal
         loader = Loader(
             self._directory,
-            LeaderEpochs(self._directory),
+            epochs,
             config,
             now_ms=time.time_ns() // 1_000_000 if config.now_ms is None else config.now_ms,
             is_clean=around.mode == StartMode.CLEAN,
@@ -224,10 +243,8 @@ class StartInProgress:
 
     def _prediction(self, loaded: LoadedLog | None, notes: list[str]) -> PredictedStart:
         directory = self._directory
-        if PARTITION_METADATA not in directory:
-            notes.append(
-                f"{PARTITION_METADATA} is missing: a KRaft broker takes the partition for a stray"
-            )
+        if PARTITION_METADATA not in directory and self._hosting is None:
+            notes.append(NO_TOPIC_ID)
         assumptions = list(self._around.assumptions)
         is_rebuilt = any(isinstance(action, RebuildIndexes) for action in directory.actions)
         if self._config is None and is_rebuilt:
@@ -244,6 +261,7 @@ class StartInProgress:
             tuple(directory.actions),
             self._refusal,
             loaded,
+            self._hosting.stray_reason(self.partition) if self._hosting is not None else None,
         )
 
 

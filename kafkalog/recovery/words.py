@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.recovery.model import (
     CreateSegment,
@@ -16,19 +16,32 @@ from kafkalog.recovery.model import (
 if TYPE_CHECKING:
     from kafkalog.recovery.model import PredictedStart, Refusal
 
+_NOTHING: Final = "nothing"
+
 
 def start_line(predicted: PredictedStart) -> str:
     """One line for people: what the start comes to."""
-    verdict = predicted.verdict
     if predicted.refusal is not None:
         return refusal_line(predicted.refusal)
+    change = _change_line(predicted)
+    return change if predicted.stray is None else stray_line(predicted.stray, change)
+
+
+def stray_line(reason: str, change: str = _NOTHING) -> str:
+    """One line for people: why a directory is taken away, and what is done to it before."""
+    line = f"make a stray of the directory, renamed to …-stray: {reason}"
+    return line if change == _NOTHING else f"{change}; then {line}"
+
+
+def _change_line(predicted: PredictedStart) -> str:
+    verdict = predicted.change
     if verdict == Verdict.TRUNCATE:
         return _truncation_line(predicted)
     if verdict == Verdict.REBUILD:
         return f"rebuild the indexes of {_counted(len(set(predicted.rebuilt)), 'segment')}"
     if verdict == Verdict.TIDY:
         return f"tidy up: {_tidying_words(predicted)}"
-    return "nothing"
+    return _NOTHING
 
 
 def refusal_line(refusal: Refusal) -> str:

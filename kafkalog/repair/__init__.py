@@ -1,6 +1,6 @@
 """Repairs in place: what a broker's start would do, before it starts; indexes made anew."""
 
-from kafkalog.repair.model import Fate, FileChange, RecoveryPlan
+from kafkalog.repair.model import Fate, FileChange, RecoveryPlan, Untouched
 from kafkalog.repair.plan import plan_recovery
 from kafkalog.repair.rebuild import (
     Comparison,
@@ -9,6 +9,7 @@ from kafkalog.repair.rebuild import (
     rebuild_indexes,
 )
 from kafkalog.repair.recover import RecoveryDone, recover
+from kafkalog.repair.refusals import require_performable
 from kafkalog.repair.start_configs import start_config
 
 __all__ = [
@@ -18,9 +19,11 @@ __all__ = [
     "IndexComparison",
     "RecoveryDone",
     "RecoveryPlan",
+    "Untouched",
     "compare_indexes",
     "plan_recovery",
     "rebuild_indexes",
     "recover",
+    "require_performable",
     "start_config",
 ]

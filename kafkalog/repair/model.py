@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from kafkalog.recovery import SplitSegment, StartMode, TruncateLog, Verdict
+from kafkalog.recovery import SplitSegment, StartMode, TruncateLog, Verdict, start_line
+from kafkalog.recovery.words import refusal_line
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery import Action, PredictedStart, StartConfig
+    from kafkalog.recovery import Action, PredictedStart, Refusal, StartConfig
 
 
 class Fate(StrEnum):
@@ -28,11 +30,36 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file that will not be as it is; size in bytes, after the change."""
+    """A file that will not be as it is.
+
+    Attributes:
+        name: of the file.
+        fate: what becomes of it.
+        size_bytes: after the change.
+        bytes_gone: of a file that is removed or cut: how many of its bytes go.
+        records_gone: records that can be read in these bytes, by the headers of their batches.
+        why: why it is removed or cut; None for others, and where it only gets another name.
+    """
 
     name: str
     fate: Fate
     size_bytes: int
+    bytes_gone: int = 0
+    records_gone: int = 0
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Untouched:
+    """Why a recovery leaves a partition to the broker, as a refusal would say it.
+
+    Attributes:
+        reason: the words.
+        hint: what to do instead.
+    """
+
+    reason: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +69,26 @@ class RecoveryPlan:
     Attributes:
         partition: the directory as it is.
         config: the configs the outcome depends on; the clock is fixed.
-        predicted: what the start of a broker does.
+        predicted: what the start of a broker does, once the recovery has repaired what stops it.
+        refusal: why a start on the directory as it is would fail; None where it would not.
         tidying: the actions of the start that finish or roll back what a crash left.
         changes: the files that will not be as they are, by name.
         bytes_to_scan: bytes of the segments that are scanned.
         high_watermark: what the checkpoint of high watermarks says, None without an entry.
         has_mark: whether the log directory has the mark of a clean shutdown.
+        untouched: why nothing is changed, whatever a start would do; None for most partitions.
     """
 
     partition: PartitionDir
     config: StartConfig
     predicted: PredictedStart
+    refusal: Refusal | None
     tidying: tuple[Action, ...]
     changes: tuple[FileChange, ...]
     bytes_to_scan: int
     high_watermark: int | None
     has_mark: bool
+    untouched: Untouched | None = None
 
     @property
     def lost_from(self) -> int | None:
@@ -97,10 +128,42 @@ class RecoveryPlan:
     @property
     def drops_mark(self) -> bool:
         """Whether the mark of a clean shutdown goes: it is not true of what a scan repairs."""
-        is_routine = self.predicted.verdict == Verdict.NOTHING and not self.changed_segments
-        return self.has_mark and not is_routine and self.predicted.mode != StartMode.CLEAN
+        predicted = self.predicted
+        is_routine = predicted.refusal is None and predicted.change == Verdict.NOTHING
+        is_routine &= not self.changed_segments
+        is_clean = predicted.mode == StartMode.CLEAN or self.untouched is not None
+        return self.has_mark and not is_routine and not is_clean
 
     @property
     def is_loadable(self) -> bool:
-        """Whether a broker can load the log at all."""
+        """Whether a broker can load the log, after a recovery at least."""
         return self.predicted.verdict != Verdict.REFUSE
+
+    @property
+    def verdict(self) -> Verdict:
+        """What a start on the directory as it is comes to."""
+        return Verdict.REFUSE if self.refusal is not None else self.predicted.verdict
+
+    @property
+    def going(self) -> tuple[FileChange, ...]:
+        """The files that are removed or cut."""
+        return tuple(one for one in self.changes if one.why is not None)
+
+    @property
+    def detail(self) -> str:
+        """What a start would do, and what of it a recovery leaves or adds, in one line."""
+        if self.untouched is not None:
+            return f"{self._start_words}; left alone: {self.untouched.reason}"
+        if self.refusal is not None and self.is_loadable:
+            return f"{self._start_words}; the file is rebuilt from the log"
+        return self._start_words
+
+    @property
+    def _start_words(self) -> str:
+        if self.refusal is not None:
+            return refusal_line(self.refusal)
+        if self.predicted.verdict == Verdict.NOTHING and self.changes:
+            counts = Counter(change.fate for change in self.changes)
+            words = [f"{number} {fate}" for fate, number in sorted(counts.items())]
+            return f"nothing unusual: files {', '.join(words)}"
+        return start_line(self.predicted)

@@ -7,9 +7,21 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from kafkalog.recovery import RebuildIndexes, StartInProgress, checkpointed, usual_config
-from kafkalog.recovery.directory import LOG, SWAP, Content, segment_file
-from kafkalog.repair.model import Fate, FileChange, RecoveryPlan
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from kafkalog.names import DirectoryState
+from kafkalog.recovery import (
+    DeleteSegment,
+    RebuildIndexes,
+    RemoveFile,
+    RenameFile,
+    StartInProgress,
+    TruncateLog,
+    checkpointed,
+    usual_config,
+)
+from kafkalog.recovery.directory import INDEXES, LOG, SWAP, Content, segment_file
+from kafkalog.recovery.segment_state import count_records
+from kafkalog.repair.model import Fate, FileChange, RecoveryPlan, Untouched
 from kafkalog.repair.outcome import contents_of, is_left_over, whole_entries
 from kafkalog.runs.clean_mark import has_mark
 from kafkalog.source import Source
@@ -18,11 +30,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery import PredictedStart, StartConfig, StartMode
+    from kafkalog.recovery import Hosting, PredictedStart, StartConfig, StartMode
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+_LEFT_OVER = "a repair that was killed left it"
+_PADDING = "nothing after its last entry is needed"
 _NEW_PART = "it is new"  # why a segment that a split makes gets indexes: nothing is scanned
 
 
@@ -31,6 +45,7 @@ def plan_recovery(
     mode: StartMode,
     config: StartConfig | None = None,
     *,
+    hosting: Hosting | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RecoveryPlan:
     """What a recovery would do with a partition directory.
@@ -39,6 +54,7 @@ def plan_recovery(
         partition: the directory.
         mode: as which start of a broker.
         config: what the outcome depends on; None: Kafka's defaults.
+        hosting: which partitions the broker is to have; None: this one.
         progress: called with the bytes that scans have read since the last call.
 
     Raises:
@@ -49,32 +65,114 @@ def plan_recovery(
     """
     config = with_clock(config or usual_config(partition))
     told = _Differences(partition)
-    start = StartInProgress(
-        partition, mode, config=config, tell=told, trusts_swaps=False, progress=progress
-    )
+    start = recovery_start(partition, mode, config, hosting=hosting, tell=told, progress=progress)
     predicted = start.end()
     before = contents_of(partition)
-    left_over = [name for name in before if is_left_over(name)]
+    untouched = _untouched(partition)
     changes: list[FileChange] = []
-    if predicted.refusal is None:
+    if predicted.refusal is None and untouched is None:
         after = whole_entries(start.contents)
-        changes = [FileChange(name, Fate.REMOVED, 0) for name in before if name not in after]
-        changes += [FileChange(name, Fate.REMOVED, 0) for name in left_over]
+        reasons = _reasons(predicted)
+        renamed = {action.name for action in predicted.actions if isinstance(action, RenameFile)}
+        for name, content in before.items():
+            if name in renamed and name not in after:
+                changes.append(FileChange(name, Fate.REMOVED, 0))
+            elif name not in after or is_left_over(name):
+                changes.append(_removed(name, content, reasons.get(name, _LEFT_OVER)))
         for name, content in after.items():
             fate = _fate(name, before.get(name), content, told.numbers)
-            if fate is not None:
+            if fate == Fate.CUT:
+                changes.append(_cut(name, before[name], content, reasons.get(name)))
+            elif fate is not None:
                 changes.append(FileChange(name, fate, content.size_bytes))
     parent = os.path.dirname(os.path.abspath(partition.path))
     return RecoveryPlan(
         partition,
         config,
         predicted,
+        start.refusal,
         start.tidying,
         tuple(sorted(changes, key=lambda change: change.name)),
         _bytes_to_scan(predicted, before),
         checkpointed(parent, HIGH_WATERMARKS, partition),
         has_mark(parent),
+        untouched,
     )
+
+
+def recovery_start(
+    partition: PartitionDir,
+    mode: StartMode,
+    config: StartConfig,
+    *,
+    recovery_point: int | None = None,
+    log_start_checkpoint: int | None = None,
+    hosting: Hosting | None = None,
+    tell: Callable[[str, bytes], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> StartInProgress:
+    """Return the start of a broker as a recovery performs it: what can be rebuilt is."""
+    return StartInProgress(
+        partition,
+        mode,
+        recovery_point=recovery_point,
+        log_start_checkpoint=log_start_checkpoint,
+        config=config,
+        hosting=hosting,
+        tell=tell,
+        trusts_swaps=False,
+        rebuilds_epochs=True,
+        progress=progress,
+    )
+
+
+def _untouched(partition: PartitionDir) -> Untouched | None:
+    if partition.topic == CLUSTER_METADATA_TOPIC:
+        return Untouched(
+            "the broker alone recovers KRaft's own log, at each start", "Start the broker."
+        )
+    if partition.state == DirectoryState.DELETE:
+        records = sum(
+            _records(Content(entry.path, 0, entry.size_bytes), entry.name.name)
+            for entry in partition.files
+            if entry.error is None
+        )
+        return Untouched(
+            f"a broker deletes the directory, with {records} records",
+            f"`kafkalog salvage {partition.path} --to DIR` copies its records.",
+        )
+    return None
+
+
+def _reasons(predicted: PredictedStart) -> dict[str, str]:
+    """Return why files are removed or logs cut, by the names of the files."""
+    found = {}
+    for action in predicted.actions:
+        if isinstance(action, RemoveFile):
+            found[action.name] = action.why
+        elif isinstance(action, TruncateLog):
+            found[segment_file(action.base_offset, LOG)] = action.why
+        elif isinstance(action, DeleteSegment):
+            found |= {segment_file(action.base_offset, one): action.why for one in (LOG, *INDEXES)}
+    return found
+
+
+def _removed(name: str, content: Content, why: str) -> FileChange:
+    return FileChange(name, Fate.REMOVED, 0, content.size_bytes, _records(content, name), why)
+
+
+def _cut(name: str, old: Content, new: Content, why: str | None) -> FileChange:
+    gone = Content(new.path, new.end, old.end)
+    size = new.size_bytes
+    return FileChange(name, Fate.CUT, size, gone.size_bytes, _records(gone, name), why or _PADDING)
+
+
+def _records(content: Content, name: str) -> int:
+    """Count the records in a part of a file, if that is a log, in whatever state."""
+    if content.path is None or f"{LOG}." not in f"{name}.":
+        return 0
+    with Source(content.path) as source:
+        return count_records(source, content.start, content.end)
 
 
 def with_clock(config: StartConfig) -> StartConfig:

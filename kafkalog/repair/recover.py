@@ -14,14 +14,12 @@ from kafkalog.recovery import (
     checkpointed,
 )
 from kafkalog.repair.outcome import contents_of, whole_entries
-from kafkalog.repair.plan import CLEANER_OFFSETS, RECOVERY_POINTS
+from kafkalog.repair.plan import CLEANER_OFFSETS, RECOVERY_POINTS, recovery_start
 from kafkalog.repair.refusals import require_performable
 from kafkalog.repair.settling import Settlement
 from kafkalog.repair.splitting import write_parts
 from kafkalog.repair.staging import Staging, remove_left_over
 from kafkalog.repair.tidying import tidy
-from kafkalog.runs.requirements import require_own_files
-from kafkalog.storage import require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,8 +85,6 @@ def recover(
     require_performable(plan, forced=forced)
     partition = plan.partition
     if plan.changes:
-        require_own_files(partition)
-        require_writable(partition.path)
         with run.partition(partition, _touched(plan)) as changing:
             end = _Recovery(plan, changing, progress).perform()
             partition = open_partition(partition.path)
@@ -115,14 +111,13 @@ def _start(
     progress: Callable[[int], None] | None = None,
 ) -> StartInProgress:
     """The start that was planned, on the directory as it is now."""
-    return StartInProgress(
+    return recovery_start(
         partition,
         plan.predicted.mode,
+        plan.config,
         recovery_point=plan.predicted.recovery_point,
         log_start_checkpoint=plan.predicted.log_start_checkpoint,
-        config=plan.config,
         tell=tell,
-        trusts_swaps=False,
         progress=progress,
     )
 

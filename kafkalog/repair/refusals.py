@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import CorruptDataError, RefusedError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from kafkalog.runs.requirements import require_own_files
+from kafkalog.storage import require_writable
 
 if TYPE_CHECKING:
     from kafkalog.repair.model import RecoveryPlan
@@ -20,7 +21,8 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
 
     Raises:
         CorruptDataError: a broker could not load the log.
-        RefusedError: it is KRaft's own log, or committed records would go.
+        RefusedError: it is left to the broker, committed records would go, or it holds links.
+        UnwritableError: the directory is read-only.
     """
     partition, refusal = plan.partition, plan.predicted.refusal
     if refusal is not None:
@@ -29,12 +31,9 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
             path=partition.path,
             hint=f"`kafkalog salvage {partition.path} --to DIR` copies what is sound.",
         )
-    if partition.topic == CLUSTER_METADATA_TOPIC and plan.changes:
-        raise RefusedError(
-            "KRaft's own log is recovered by the broker alone: it scans the whole at each start.",
-            path=partition.path,
-            hint="Start the broker.",
-        )
+    if plan.untouched is not None:
+        words = f"It is not recovered: {plan.untouched.reason}."
+        raise RefusedError(words, path=partition.path, hint=plan.untouched.hint)
     if plan.committed_lost is not None and not forced:
         first, last = plan.committed_lost
         raise RefusedError(
@@ -45,3 +44,6 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
             hint="Move the partition directory away and let the broker replicate it anew; or "
             f"`kafkalog salvage {partition.path} --to DIR`; or --force.",
         )
+    if plan.changes:
+        require_own_files(partition)
+        require_writable(partition.path)

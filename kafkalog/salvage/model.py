@@ -102,12 +102,16 @@ class SalvagedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedFile:
-    """A file that is no log: what became of it. `target` is None where it was skipped."""
+    """A file or directory of which no log was made, and what became of it.
+
+    `target` is None where it was skipped. `records` is how many can be read in a log that was.
+    """
 
     path: str | None
     target: str | None
     fate: Fate
     detail: str
+    records: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +144,10 @@ class SalvageSummary:
 
     `size_bytes` are those of the logs: as many as were copied and lost together. `offsets_lost`
     counts the offsets of lost ranges whose ends are known; some may never have had a record, as
-    after compaction. `lost_ranges` leaves the zeros of preallocation out. `findings` are what
-    `verify` says about the result. `left_over_removed`: an earlier run for the same destination was
-    killed; what it left was removed.
+    after compaction. `lost_ranges` leaves the zeros of preallocation out. `records_skipped` are in
+    logs that were left where they are, as others have replaced them. `findings` are what `verify`
+    says about the result. `left_over_removed`: an earlier run for the same destination was killed;
+    what it left was removed.
     """
 
     destination: str
@@ -156,6 +161,7 @@ class SalvageSummary:
     records: int = 0
     lost_ranges: int = 0
     offsets_lost: int = 0
+    records_skipped: int = 0
     files: Counter[Fate] = field(default_factory=Counter)
     findings: int = 0
     left_over_removed: bool = False
@@ -178,13 +184,15 @@ class SalvageSummary:
                     self.offsets_lost += row.last_offset - row.first_offset + 1
             case SalvagedFile():
                 self.files[row.fate] += 1
+                self.records_skipped += row.records
             case Defect():
                 self.findings += 1
 
     @property
     def has_losses(self) -> bool:
         """Whether anything is not in the new log that was in the old one, or is still odd there."""
-        return bool(self.lost_ranges or self.files[Fate.LOST] or self.findings)
+        is_all_skipped = self.records_skipped > 0 and not self.records
+        return bool(self.lost_ranges or self.files[Fate.LOST] or self.findings or is_all_skipped)
 
 
 Row = (

@@ -12,7 +12,7 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import open_partition
 from kafkalog.metadata_files import read_quorum_state, read_topic_id
 from kafkalog.model import Defect, Level, Severity
-from kafkalog.names import FileKind, FileState
+from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.recovery import (
     DeleteSegment,
     RebuildIndexes,
@@ -23,6 +23,7 @@ from kafkalog.recovery import (
     WriteFile,
     predict_start,
 )
+from kafkalog.recovery.segment_state import count_records
 from kafkalog.salvage.epochs import EpochsInLog
 from kafkalog.salvage.log_copy import LogCopy, Place, copy_file
 from kafkalog.salvage.model import Fate, SalvagedFile, SalvagedPartition
@@ -47,6 +48,7 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 
+_DELETE, _STRAY = "-delete", "-stray"
 _LEADER_EPOCHS = "leader-epoch-checkpoint"
 _DERIVED = (
     FileKind.OFFSET_INDEX,
@@ -67,7 +69,8 @@ class PartitionCopy:
         progress: called with the number of bytes done since the last call.
 
     Attributes:
-        name: of the directory, here and there.
+        name: of the new directory. A broker would delete one that is called `-delete`: it becomes
+            one that is `-stray`, which brokers leave alone.
         log: what the source says about its offsets.
     """
 
@@ -80,6 +83,8 @@ class PartitionCopy:
     ) -> None:
         self.partition = partition
         self.name = os.path.basename(os.path.abspath(partition.path))
+        if partition.state == DirectoryState.DELETE:
+            self.name = self.name.removesuffix(_DELETE) + _STRAY
         self.log = UnifiedLog(partition)
         self._directory = directory
         self._tell = tell
@@ -109,6 +114,10 @@ class PartitionCopy:
                 known += self._old_epochs(entry)
             else:
                 self._side_file(entry, {log.path for log in logs})
+        for name in self.partition.directories:
+            path = os.path.join(self.partition.path, name)
+            detail = "Kafka makes no directory in a partition."
+            self._tell(SalvagedFile(path, None, Fate.SKIPPED, detail))
         start_offset = min(max(first, self.log.checkpoint(LOG_STARTS) or 0), end_offset)
         unstable = None
         if self._directory is not None and logs:
@@ -202,7 +211,12 @@ class PartitionCopy:
             detail = entry.error or "Kafka has no file of this name."
             self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail))
         elif state != FileState.LIVE or kind == FileKind.LOG:
-            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, "It is a left-over."))
+            records = 0
+            if kind == FileKind.LOG:
+                with Source(entry.path) as source:
+                    records = count_records(source, 0, source.size_bytes)
+            detail = "It is a left-over: others have replaced it."
+            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail, records))
         else:
             self._tell(keep_file(entry, self._directory, self._place.log, self._place.lost))
 

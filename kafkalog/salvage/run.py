@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from kafkalog.log_dir import LogDir
-from kafkalog.names import DirectoryState
 from kafkalog.salvage.log_dir_files import Checkpoints, copy_top_files
 from kafkalog.salvage.manifest import MANIFEST, manifest_line
 from kafkalog.salvage.model import Fate, SalvagedFile, SalvagedSegment, SalvageSummary
@@ -58,7 +57,7 @@ def salvage(
             was read, and again when its copy was checked.
 
     Returns:
-        Totals, which are the last row of the manifest.
+        Totals, which are the last row of the manifest. Nothing is written where there is no log.
 
     Raises:
         UsageError: the target is a file but no log, or the destination lies inside the source.
@@ -77,6 +76,8 @@ def salvage(
     with ExitStack() as held:
         directory, manifest = None, None
         summary = SalvageSummary(destination, dry_run)
+        if not any(map(logs_of, partitions)):
+            return summary
         if dry_run:
             require_vacant(os.path.realpath(destination))
         else:
@@ -132,9 +133,8 @@ class _Run:
         """Copy all partitions, then what lies beside them."""
         checkpoints = Checkpoints()
         for partition in partitions:
-            if partition.state == DirectoryState.DELETE:
-                detail = "A broker deletes it at its next start."
-                self.row(SalvagedFile(partition.path, None, Fate.SKIPPED, detail))
+            if not logs_of(partition):
+                self.row(SalvagedFile(partition.path, None, Fate.SKIPPED, "It holds no log."))
                 continue
             copy = PartitionCopy(partition, self._directory, self.row, self._progress)
             new = copy.run()

@@ -67,8 +67,9 @@ def log_dir_of(target: Target) -> str:
 def logs_of(partition: PartitionDir) -> list[SourceLog]:
     """The logs of a partition by base offset.
 
-    Where a swap was interrupted, those that a broker's start would find after it is completed. A
-    single file counts whatever its suffix says.
+    Where a swap was interrupted, those that a broker's start would find after it is completed;
+    without any of these the `.deleted` logs, then the `.cleaned` ones. A single file counts
+    whatever its suffix says.
     """
     logs = [entry for entry in partition.files if entry.name.kind == FileKind.LOG]
     if len(partition.files) > 1:
@@ -80,6 +81,9 @@ def logs_of(partition: PartitionDir) -> list[SourceLog]:
                     found.pop(action.name, None)
                 elif isinstance(action, RenameFile) and action.name in swaps:
                     found[action.new_name] = swaps[action.name]
+        for state in (FileState.DELETED, FileState.CLEANED):
+            if not found:
+                found = {one.name.name: one for one in logs if one.name.state == state}
         logs = list(found.values())
     listed = [SourceLog(log.path, log.name.offset or 0, log.size_bytes) for log in logs]
     return sorted(listed, key=lambda log: log.base_offset)

@@ -23,7 +23,9 @@ from kafkalog.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_OURS: Final = re.compile(r"kafkalog\.errors\.(\w+): (.+)")
+_OURS: Final = re.compile(
+    r"kafkalog\.errors\.(\w+): (.+?)(?: \[([^]]+?)(?:, position (\d+))?])?$", re.MULTILINE
+)
 _PYTHON: Final = re.compile(
     r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)(?:: .+)?$", re.MULTILINE
 )
@@ -105,10 +107,14 @@ def _text_of(raised: BaseException) -> str:
 def _error_of(text: str, *, is_query: bool) -> KafkaLogError:
     ours = _OURS.findall(text)
     if ours:
-        name, message = ours[-1]
+        name, message, path, position = ours[-1]
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, KafkaLogError):
-            error: KafkaLogError = kind(message.strip())
+            error: KafkaLogError = kind(
+                message.strip(),
+                path=path or None,
+                position=int(position) if position else None,
+            )
             return error
     for pattern, make in _KNOWN:
         if re.search(pattern, text):

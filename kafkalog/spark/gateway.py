@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LOG_NAME: Final = "spark.log"
+ASKS_MASTER: Final = b"Connecting to master "
+"""The driver logs this when it turns to a standalone master."""
+IS_REGISTERED: Final = b"Connected to Spark cluster with app ID "
+"""The driver logs this when a standalone master has answered."""
 _LOOK_S: Final = 0.05
 
 
@@ -71,6 +75,11 @@ class DriverProcess:
     def is_alive(self) -> bool:
         """Whether the JVM runs."""
         return self._process.poll() is None
+
+    def has_logged(self, text: bytes) -> bool:
+        """Whether the log has a text."""
+        with open(self.log_path, "rb") as log:
+            return any(text in line for line in log)
 
     def connect(self, timeout_s: float) -> Any:
         """The gateway of py4j, once the JVM has said where it listens.
@@ -130,6 +139,10 @@ def java_options(directory: str) -> list[str]:
         {
             "rootLogger.level": "warn",
             "rootLogger.appenderRef.file.ref": "file",
+            "logger.asks.name": "org.apache.spark.deploy.client.StandaloneAppClient",
+            "logger.asks.level": "info",
+            "logger.registered.name": "org.apache.spark.scheduler.cluster",
+            "logger.registered.level": "info",
             "appender.file.type": "File",
             "appender.file.name": "file",
             "appender.file.fileName": os.path.join(directory, LOG_NAME),

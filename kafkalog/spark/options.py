@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kafkalog import places
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation
-from kafkalog.tables.model import SPLIT_SIZE, Bounds, Replicas, Request, TableName
+from kafkalog.tables.model import SPLIT_SIZE, Bounds, End, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,7 @@ _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 NAMES: Final = (
     "path", "paths", "table", "columns", "subscribe", "isolation", "mode", "replicas", "internal",
     "splitbytes", "maxtimestampdisorderms", "filterpushdown", "maxbytespertrigger",
-    "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode",
+    "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode", "end",
 )  # fmt: skip
 
 
@@ -96,13 +97,16 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         end_time=_number(given, "endingTimestamp"),
     )
     size = _number(given, "splitBytes")
+    table = _member(given, "table", TableName.RECORDS)
     request = Request(
-        _member(given, "table", TableName.RECORDS),
+        table,
         bounds,
         _member(given, "isolation", Isolation.READ_UNCOMMITTED),
-        _member(given, "replicas", Replicas.ALL),
+        _member(given, "replicas", usual_replicas(table)),
         _flag(given, "internal", default=False),
         SPLIT_SIZE if size is None else size,
+        frozenset(topics or ()),
+        _member(given, "end", End.WATERMARK),
     )
     return SourceOptions(
         _paths(given),
@@ -115,6 +119,21 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         _flag(given, "failOnDataLoss", default=True),
         _member(given, "startingOffsets", Start.EARLIEST) == Start.LATEST,
     )
+
+
+def require_batch(asked: SourceOptions) -> None:
+    """Raise `UsageError` for what only a stream can do, as Spark's own Kafka source does."""
+    if asked.from_latest:
+        raise UsageError(
+            "A batch cannot start at the latest offsets.",
+            hint="startingTimestamp selects what is new; streams take startingOffsets=latest.",
+        )
+
+
+def require_stream(asked: SourceOptions) -> None:
+    """Raise `UsageError` for what only a batch can do, as Spark's own Kafka source does."""
+    if asked.request.bounds.end_time is not None:
+        raise UsageError("A stream has no end: endingTimestamp is an option of batches.")
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
@@ -131,7 +150,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         paths += several
     if not paths:
         raise UsageError("No path is given.", hint='spark.read.format("kafkalog").load(PATH)')
-    return tuple(paths)
+    return tuple(places.portable(path) for path in paths)  # tasks have other directories
 
 
 def _list(text: str | None) -> tuple[str, ...] | None:

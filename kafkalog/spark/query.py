@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kafkalog import places
 from kafkalog.log_dir import open_path
 from kafkalog.spark.job import is_remote
 from kafkalog.spark.source import KafkaLogDataSource
@@ -61,7 +62,8 @@ def run_query(
         open_path(path)
     session.dataSource.register(KafkaLogDataSource)
     reader = session.read.format("kafkalog").options(**options)
-    reader = reader.option("paths", json.dumps(list(paths))).option("filterPushdown", "true")
+    sources = json.dumps([places.portable(path) for path in paths])
+    reader = reader.option("paths", sources).option("filterPushdown", "true")
     for table in TableName:
         if _names(query, table):
             _make_view(reader, table, _columns_for(query, table))

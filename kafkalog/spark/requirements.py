@@ -26,12 +26,10 @@ class Java:
 
     Attributes:
         path: the program, links followed.
-        version: what `java -version` says, all lines of it.
         major: 17 for Java 17; 8 for what calls itself 1.8.
     """
 
     path: str
-    version: str
     major: int
 
 
@@ -89,7 +87,7 @@ def find_java() -> Java:
     major = int(version[1])
     if major < JAVA_MIN:
         raise _unfit(f"Spark needs Java {JAVA_MIN} or newer; {program} is Java {major}.")
-    return Java(os.path.realpath(program), said, major)
+    return Java(os.path.realpath(program), major)
 
 
 def _unfit(message: str, note: str | None = None) -> UnsupportedError:

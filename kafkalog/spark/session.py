@@ -6,14 +6,17 @@ when they fail. Nothing of it is left when the block ends: no process, no file.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
 import socket
 import tempfile
+import time
 import warnings
+from concurrent.futures import wait
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.errors import EngineError, KafkaLogError, UsageError
 from kafkalog.spark.environment import environment
@@ -27,10 +30,11 @@ from kafkalog.spark.settings import (
     is_local,
 )
 from kafkalog.spark.silence import silent_loggers
-from kafkalog.spark.waiting import call_within
+from kafkalog.spark.waiting import call_within, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from concurrent.futures import Future
 
     from pyspark.sql import SparkSession
 
@@ -44,6 +48,10 @@ END_TIMEOUT_S: Final = 15.0
 
 _JVM_START_S: Final = 120.0
 _STOP_S: Final = 15.0
+_LOOK_S: Final = 0.1
+_PREFIX: Final = "kafkalog-spark-"
+_LOCK: Final = "session.lock"
+_Result = TypeVar("_Result")
 
 
 @contextmanager
@@ -122,10 +130,9 @@ def _open_already(master: str) -> SparkSession | None:
 def _own_driver(
     master: str, conf: Mapping[str, str], timeout_s: float, end_timeout_s: float
 ) -> Iterator[SparkSession]:
-    from kafkalog.spark.class_archive import archive_options
     from kafkalog.spark.gateway import DriverProcess, java_options
 
-    java = find_java()
+    find_java()
     if master.startswith("spark://"):
         _look_for_master(master, timeout_s)
     with (
@@ -133,9 +140,7 @@ def _own_driver(
         environment(driver_environment(master, conf)),
         silent_loggers(),
     ):
-        settings = driver_settings(
-            master, conf, directory, [*java_options(directory), *archive_options(java, conf)]
-        )
+        settings = driver_settings(master, conf, directory, java_options(directory))
         process = DriverProcess(directory, settings)
         session = None
         try:
@@ -180,7 +185,7 @@ def _connected(process: DriverProcess, master: str, timeout_s: float) -> SparkSe
 
     limit_s = max(timeout_s, _JVM_START_S) if is_local(master) else timeout_s
     try:
-        return call_within(limit_s, connect)
+        return _result_within(limit_s, in_thread(connect), process, master)
     except TimeoutError:
         process.kill()
         raise EngineError(
@@ -188,6 +193,36 @@ def _connected(process: DriverProcess, master: str, timeout_s: float) -> SparkSe
             note=reason_in(process.log_path),
             hint="Give it longer with --connect-timeout, or look into the log.",
         ) from None
+
+
+def _result_within(
+    limit_s: float, future: Future[_Result], process: DriverProcess, master: str
+) -> _Result:
+    """Wait for a session, for as long as the master may take to answer.
+
+    The driver says when it asks a standalone master and when that has registered it. The rest of
+    its start is its own: on a busy machine that takes longer than a master does.
+
+    Raises:
+        TimeoutError: the master did not answer in time.
+        EngineError: it did, or was not asked, and the driver does not come to its end.
+    """
+    from kafkalog.spark.gateway import ASKS_MASTER, IS_REGISTERED
+
+    is_standalone = master.startswith("spark://")
+    began = time.monotonic()
+    asked = None if is_standalone else began
+    while not wait([future], _LOOK_S).done:
+        now = time.monotonic()
+        if asked is None and process.has_logged(ASKS_MASTER):
+            asked = now
+        if asked is None or (is_standalone and process.has_logged(IS_REGISTERED)):
+            if now - began > _JVM_START_S + limit_s:
+                process.kill()
+                raise EngineError("Spark's driver does not come to the end of its start.")
+        elif now - asked > limit_s:
+            raise TimeoutError
+    return future.result()
 
 
 def _pass_over(*_: object) -> None:
@@ -224,18 +259,46 @@ def _forget(session: Any) -> None:
 
 @contextmanager
 def _directory() -> Iterator[str]:
-    """A directory for one session. After an error of Spark's own the log in it stays."""
-    directory = tempfile.mkdtemp(prefix="kafkalog-spark-")
+    """A directory for one session. After an error of Spark's own the log in it stays.
+
+    What a killed process left goes when the next session begins: a lock says who is alive.
+    """
+    _sweep()
+    directory = tempfile.mkdtemp(prefix=_PREFIX)
     kept = False
-    try:
-        with errors_as_ours():
-            yield directory
-    except KafkaLogError as error:
-        kept = spark_error(error) is not None and _keep_log(directory, error)
-        raise
-    finally:
-        if not kept:
+    with open(os.path.join(directory, "new.lock"), "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.rename(lock.name, os.path.join(directory, _LOCK))  # nobody sees it without its holder
+        try:
+            with errors_as_ours():
+                yield directory
+        except KafkaLogError as error:
+            kept = spark_error(error) is not None and _keep_log(directory, error)
+            raise
+        finally:
+            if not kept:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _sweep() -> None:
+    """Remove the directories of this user's sessions whose processes are dead."""
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+        for entry in entries:
+            is_session = entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False)
+            if is_session and entry.stat(follow_symlinks=False).st_uid == os.geteuid():
+                _remove_if_dead(entry.path)
+
+
+def _remove_if_dead(directory: str) -> None:
+    """Remove a session's directory, unless its process lives; a log that was kept has no lock."""
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(OSError):
+        descriptor = os.open(os.path.join(directory, _LOCK), flags)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(directory, ignore_errors=True)
+        finally:
+            os.close(descriptor)
 
 
 def _keep_log(directory: str, error: KafkaLogError) -> bool:

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from kafkalog.errors import UsageError
 from kafkalog.spark.filters import bounds_of
-from kafkalog.spark.options import parse_options
+from kafkalog.spark.options import parse_options, require_batch, require_stream
 from kafkalog.spark.partitions import SplitPartition, grouped, read_partition
 from kafkalog.tables import plan_splits
 from kafkalog.tables.schemas import table_schema
@@ -51,6 +51,7 @@ class KafkaLogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads a batch."""
         asked = parse_options(self.options)
+        require_batch(asked)
         kind = FilteringReader if asked.pushes_filters else TableReader
         return kind(asked, _chosen(asked, schema))
 
@@ -59,6 +60,7 @@ class KafkaLogDataSource(DataSource):
         from kafkalog.spark.stream import TailReader
 
         asked = parse_options(self.options)
+        require_stream(asked)
         return TailReader(asked, _chosen(asked, schema))
 
 

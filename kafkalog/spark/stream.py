@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kafkalog.spark.partitions import SplitPartition, read_partition
-from kafkalog.tables.tailing import Tail
+from kafkalog.tables.tailing import Offsets, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows the logs; its offsets are the next offset of each partition directory."""
+    """Follows the logs; see `kafkalog.tables.tailing` for its offsets."""
 
     def __init__(self, asked: SourceOptions, schema: Any) -> None:
         self._asked = asked
         self._schema = schema
         self._tail = Tail(asked.paths, asked.request, fails_on_loss=asked.fails_on_loss)
-        self._target: dict[str, int] | None = None
+        self._target: Offsets | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 # Spark's names
+    def initialOffset(self) -> Offsets:  # noqa: N802 # Spark's names
         """Where the logs begin, or where they end now."""
-        return self._tail.end() if self._asked.from_latest else self._tail.beginning()
+        return self._tail.end(is_first=True) if self._asked.from_latest else self._tail.beginning()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """What `maxBytesPerTrigger` says."""
@@ -45,14 +45,12 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What is there now is all there is."""
         self._target = self._tail.end()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """How far the next batch goes."""
-        end = self._tail.end() if self._target is None else self._target
-        if isinstance(limit, ReadMaxBytes):
-            return self._tail.advance(start, end, limit.max_bytes)
-        return {**start, **end}
+        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        return self._tail.advance(start, self._target, size)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """The tasks of a batch."""
         return [SplitPartition((split,)) for split in self._tail.splits(start, end)]
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.model import Isolation
+from kafkalog.sightings import Sighting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,23 @@ class Replicas(StrEnum):
     ALL = "all"
     BEST = "best"
     """Only the one that knows most: the latest leader epoch, then the largest log end offset."""
+
+
+class End(StrEnum):
+    """Where the records of a log end."""
+
+    WATERMARK = "watermark"
+    """At the high watermark that is noted beside the log: no consumer is given more."""
+    LOG = "log"
+    """At its end: also records that other replicas may never have got."""
+
+
+def usual_replicas(table: TableName) -> Replicas:
+    """Return what is done with several copies where nothing is asked for.
+
+    A record counts once, wherever its copies are. Batches, indexes and damage are those of files.
+    """
+    return Replicas.BEST if table == TableName.RECORDS else Replicas.ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +98,8 @@ class Request:
         replicas: which of several replicas of a partition.
         internal: whether topics that brokers keep for themselves are wanted, too.
         split_bytes: splits of logs are about so large.
+        required_topics: topics that have to be there.
+        end: where records end.
     """
 
     table: TableName = TableName.RECORDS
@@ -88,6 +108,8 @@ class Request:
     replicas: Replicas = Replicas.ALL
     internal: bool = False
     split_bytes: int = SPLIT_SIZE
+    required_topics: frozenset[str] = frozenset()
+    end: End = End.WATERMARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +126,9 @@ class Split:
         from_offset, to_offset, from_time, to_time: as in `Bounds`.
         committed: whether only what was committed is wanted.
         aborted: the aborted transactions that can lie in it: producer id, first and last offset.
+        first_offset: offset at which it begins; None where that is not known.
+        next_offset: offset at which the next one begins; None at the end of a log.
+        seen: what the planner saw of it; None in an object store.
     """
 
     table: TableName
@@ -120,6 +145,9 @@ class Split:
     to_time: int | None = None
     committed: bool = False
     aborted: tuple[tuple[int, int, int], ...] = ()
+    first_offset: int | None = None
+    next_offset: int | None = None
+    seen: Sighting | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -134,4 +162,28 @@ class Split:
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """The split of `as_json`."""
         aborted = tuple((one[0], one[1], one[2]) for one in fields["aborted"])
-        return cls(**{**fields, "table": TableName(fields["table"]), "aborted": aborted})
+        seen = fields.get("seen")
+        return cls(
+            **{
+                **fields,
+                "table": TableName(fields["table"]),
+                "aborted": aborted,
+                "seen": None if seen is None else Sighting.from_json(seen),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEnd:
+    """Where the records of a partition end, where its high watermark decides that.
+
+    Attributes:
+        topic, partition: which one; the partition -1 where the directory's name tells none.
+        watermark: what is noted, within the log; None where nothing is.
+        log_end_offset: of the log.
+    """
+
+    topic: str
+    partition: int
+    watermark: int | None
+    log_end_offset: int

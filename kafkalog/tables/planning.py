@@ -8,101 +8,120 @@ from __future__ import annotations
 
 import itertools
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog import places
 from kafkalog.cuts import checked_position, cut_positions
-from kafkalog.errors import UsageError
+from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.framing import read_batch
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
 from kafkalog.lookup import lookup_timestamp
-from kafkalog.model import Isolation
+from kafkalog.model import Batch, Isolation
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.payloads import payload_kind
 from kafkalog.reader import Selection, start_position
 from kafkalog.segment import OpenSegment
-from kafkalog.tables.model import OF_LOGS, Replicas, Split, TableName
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.sightings import Sighting, now_ms
+from kafkalog.source import Source
+from kafkalog.tables.model import OF_LOGS, End, PartitionEnd, Replicas, Split, TableName
+from kafkalog.unified_log import END, HIGH_WATERMARKS, UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import Segment
-    from kafkalog.tables.model import Bounds, Request
+    from kafkalog.tables.model import Request
 
 
-def plan_splits(paths: Sequence[str], request: Request) -> list[Split]:
+def plan_splits(
+    paths: Sequence[str],
+    request: Request,
+    *,
+    ends: Callable[[PartitionEnd], object] | None = None,
+) -> list[Split]:
     """The splits of a table, by path, topic, partition, segment and position.
 
     Args:
         paths: log directories, partition directories, or single logs.
         request: what is asked for.
+        ends: is called with the end of each partition that the high watermark decides.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`, or a log cannot be read.
-        UsageError: splits would be empty, or a file is no live log.
+        UsageError: splits would be empty, a file is no live log, or a required topic is missing.
 
     Cost:
         A few reads a segment; for read_committed those of the last stable offset.
     """
     if request.split_bytes < 1:
         raise UsageError("A split has at least one byte.")
-    targets = list(_partitions(paths, request))
-    if request.replicas == Replicas.BEST:
-        targets = _best(targets)
+    at_ms = now_ms()
     return [
         split
-        for partition, segments in targets
-        for split in _of_partition(partition, segments, request)
+        for partition, segments in _targets(paths, request)
+        for split in _of_partition(
+            partition, segments, request, Sighting.of(partition, at_ms), ends
+        )
     ]
 
 
 def wanted_partitions(paths: Sequence[str], request: Request) -> list[PartitionDir]:
     """The partitions that a request is about. Raises as `plan_splits`."""
-    targets = list(_partitions(paths, request))
-    return [
-        partition
-        for partition, _ in (_best(targets) if request.replicas == Replicas.BEST else targets)
-    ]
+    return [partition for partition, _ in _targets(paths, request)]
 
 
 Target = tuple[PartitionDir, tuple["Segment", ...]]
 
 
-def _partitions(paths: Iterable[str], request: Request) -> Iterator[Target]:
-    """The partitions that are meant, each with its segments."""
+def _targets(paths: Iterable[str], request: Request) -> list[Target]:
+    """List the partitions that are wanted, each with its segments."""
+    found = list(_partitions(paths))
+    topics = {partition.topic for partition, *_ in found}
+    if missing := sorted(request.required_topics - topics):
+        known = sorted(topic for topic in topics if payload_kind(topic) is None)
+        raise UsageError(
+            f"No partition of the topic {', '.join(missing)} is here.",
+            hint=f"Topics are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}.",
+        )
+    targets = [
+        (partition, segments)
+        for partition, segments, is_named in found
+        if _is_wanted(partition, request, is_named=is_named)
+    ]
+    return _best(targets) if request.replicas == Replicas.BEST else targets
+
+
+def _partitions(paths: Iterable[str]) -> Iterator[tuple[PartitionDir, tuple[Segment, ...], bool]]:
+    """List the live partitions, each with its segments, and whether a path names it."""
     for path in paths:
-        found = open_path(path)
+        found = open_path(places.absolute(path))  # splits are read in other directories
         if isinstance(found, LogDir):
             for error in found.errors.values():
                 raise error
             for partition in found.partitions:
-                if partition.state == DirectoryState.LIVE and _is_wanted(partition, request):
-                    yield partition, partition.segments
+                if partition.state == DirectoryState.LIVE:
+                    yield partition, partition.segments, False
         elif isinstance(found, PartitionDir):
-            if _is_within(found, request.bounds):
-                yield found, found.segments
+            yield found, found.segments, True
         else:
             parent, segment = _one_segment(found)
-            if _is_within(parent, request.bounds):
-                yield parent, (segment,)
+            yield parent, (segment,), True
 
 
-def _is_wanted(partition: PartitionDir, request: Request) -> bool:
-    named = request.bounds.topics is not None or request.internal
-    return _is_within(partition, request.bounds) and (
-        named or payload_kind(partition.topic) is None
-    )
-
-
-def _is_within(partition: PartitionDir, bounds: Bounds) -> bool:
+def _is_wanted(partition: PartitionDir, request: Request, *, is_named: bool) -> bool:
+    bounds = request.bounds
+    named = is_named or bounds.topics is not None or request.internal
+    if not named and payload_kind(partition.topic) is not None:
+        return False
     if bounds.topics is not None and partition.topic not in bounds.topics:
         return False
     return bounds.partitions is None or partition.partition in bounds.partitions
 
 
 def _one_segment(log: FileEntry) -> tuple[PartitionDir, Segment]:
-    parent = open_path(os.path.dirname(places.absolute(log.path)))
+    parent = open_path(os.path.dirname(log.path))
     if isinstance(parent, PartitionDir) and log.name.kind == FileKind.LOG:
         for segment in parent.segments:
             if segment.log.name == log.name:
@@ -129,17 +148,25 @@ def _best(targets: Sequence[Target]) -> list[Target]:
 
 
 def _of_partition(
-    partition: PartitionDir, segments: Sequence[Segment], request: Request
+    partition: PartitionDir,
+    segments: Sequence[Segment],
+    request: Request,
+    seen: Sighting | None,
+    ends: Callable[[PartitionEnd], object] | None,
 ) -> Iterator[Split]:
     plain = Split(
         request.table,
-        os.path.dirname(places.absolute(partition.path)),
+        os.path.dirname(partition.path),
         partition.topic,
         -1 if partition.partition is None else partition.partition,
         partition.path,
+        seen=seen,
     )
     if request.table in OF_LOGS:
-        yield from _LogSplits(partition, request, plain).of(segments)
+        splits = _LogSplits(partition, request, plain)
+        if ends is not None and splits.end is not None:
+            ends(splits.end)
+        yield from splits.of(segments)
     elif request.table in (TableName.SEGMENTS, TableName.PRODUCERS):
         yield plain
     else:
@@ -150,8 +177,20 @@ def _of_partition(
                 TableName.TRANSACTIONS: segment.transaction_index,
             }[request.table]
             if index is not None:
-                path, size = index.path, index.size_bytes
-                yield replace(plain, path=path, base_offset=segment.base_offset, end=size)
+                one = replace(
+                    plain, path=index.path, base_offset=segment.base_offset, end=index.size_bytes
+                )
+                yield one if seen is None else replace(one, seen=_seen_file(seen, index.path))
+
+
+def _seen_file(seen: Sighting, path: str) -> Sighting:
+    with Source(path) as source:
+        return seen.of_part(source, 0, source.size_bytes)
+
+
+def consumers_log(partition: PartitionDir, request: Request) -> UnifiedLog:
+    """Return the log of a partition with the high watermark that a request wants."""
+    return UnifiedLog(partition, high_watermark=END if request.end == End.LOG else None)
 
 
 class _LogSplits:
@@ -161,14 +200,16 @@ class _LogSplits:
         bounds = request.bounds
         self._request = request
         self._disorder_ms = bounds.disorder_ms
-        self._log = UnifiedLog(partition)
+        self._log = consumers_log(partition, request)
         self._committed = request.isolation == Isolation.READ_COMMITTED
         start = _larger(bounds.from_offset, self._offset_of(bounds.begin_time))
         end = _smaller(bounds.to_offset, self._offset_of(bounds.end_time))
+        self.end: PartitionEnd | None = None
         if request.table == TableName.RECORDS and request.isolation != Isolation.LOG:
-            start = _larger(start, self._log.log_start_offset)
-            if self._committed:
-                end = _smaller(end, self._log.fetch_bounds(request.isolation)[1])
+            if request.end == End.WATERMARK:
+                self.end = self._partition_end(plain)
+            given = self._log.fetch_bounds(request.isolation)
+            start, end = _larger(start, given[0]), _smaller(end, given[1])
         self._selection = Selection(
             from_offset=start, to_offset=end, from_time=bounds.from_time, to_time=bounds.to_time
         )
@@ -181,6 +222,11 @@ class _LogSplits:
             committed=self._committed,
         )
         self._aborted = self._log.aborted_transactions() if self._committed else []
+
+    def _partition_end(self, plain: Split) -> PartitionEnd:
+        is_noted = self._log.checkpoint(HIGH_WATERMARKS) is not None
+        watermark = self._log.high_watermark if is_noted else None
+        return PartitionEnd(plain.topic, plain.partition, watermark, self._log.log_end_offset)
 
     def of(self, segments: Sequence[Segment]) -> Iterator[Split]:
         """Segment by segment, until the time is over that is wanted."""
@@ -199,14 +245,23 @@ class _LogSplits:
                     if one.last_offset >= segment.base_offset
                     and (following is None or one.first_offset < following)
                 )
-                for first, last in itertools.pairwise(bounds):
+                offsets = [_offset_at(opened.source, position) for position in bounds[:-1]]
+                offsets[0] = segment.base_offset if start == 0 else offsets[0]
+                ends = [*offsets[1:], following]
+                parts = zip(itertools.pairwise(bounds), offsets, ends, strict=True)
+                for (first, last), first_offset, next_offset in parts:
                     if last > first:
                         yield replace(
                             self._plain, path=segment.log.path, base_offset=segment.base_offset,
-                            start=first, end=last, aborted=aborted,
+                            start=first, end=last, aborted=aborted, first_offset=first_offset,
+                            next_offset=next_offset, seen=self._seen(opened.source, first, last),
                         )  # fmt: skip
                 if end < opened.source.size_bytes:
                     return
+
+    def _seen(self, source: Source, start: int, end: int) -> Sighting | None:
+        seen = self._plain.seen
+        return None if seen is None else seen.of_part(source, start, end)
 
     def _offset_of(self, timestamp: int | None) -> int | None:
         """The offset at which a consumer that seeks to a time begins."""
@@ -255,3 +310,12 @@ def _larger(one: int | None, other: int | None) -> int | None:
 
 def _smaller(one: int | None, other: int | None) -> int | None:
     return other if one is None else one if other is None else min(one, other)
+
+
+def _offset_at(source: Source, position: int) -> int | None:
+    """Read the base offset of the batch at a position; None for formats before magic 2."""
+    with suppress(KafkaLogError):
+        found = read_batch(source, position, source.size_bytes)
+        # The offset of a compressed message of magic 0 or 1 is that of its last record.
+        return found.base_offset if isinstance(found, Batch) and found.magic >= 2 else None
+    return None

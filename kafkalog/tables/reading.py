@@ -20,6 +20,7 @@ from kafkalog.payloads import decode, payload_kind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import ReadPlan, Selection
 from kafkalog.tables.model import TableName
+from kafkalog.tables.moved import current_splits
 from kafkalog.tables.schemas import DATA, SCHEMAS, TIME
 
 if TYPE_CHECKING:
@@ -58,11 +59,19 @@ def read_split(
 
     Raises:
         CorruptDataError: something is damaged, and nobody is told of defects.
-        UnreadableError: the file cannot be read.
+        UnreadableError: the file cannot be read, or is not the one that was planned.
+        ChangedSinceError: as `current_splits`.
 
     Cost:
         Some 20 MB a thread and what is decompressed at a time.
     """
+    for one in current_splits(split):
+        yield from _read(one, schema, threads, defects)
+
+
+def _read(
+    split: Split, schema: Any, threads: int, defects: Callable[[Defect], object] | None
+) -> Iterator[Any]:
     if split.table == TableName.DEFECTS:
         yield from _defects(split, schema, threads)
     elif split.table in (TableName.RECORDS, TableName.BATCHES):

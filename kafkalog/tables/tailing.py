@@ -1,28 +1,37 @@
 """Logs that grow: which offsets are new, how many of them make so many bytes, and their splits.
 
-What was read up to is noted as partition directory to next offset, so that reading goes on exactly
-there, whatever was written, rolled or deleted meanwhile.
+A position is an offset and the leader epoch of the record before it, noted for a topic id and a
+partition. So reading goes on exactly there, whatever was written, rolled, deleted or moved to
+another directory meanwhile. A log that was cut and filled again under another leader is told by its
+epochs, as `LeaderEpochFileCache.endOffsetFor` of Kafka 4.3 tells it to consumers.
 """
 
 from __future__ import annotations
 
+import os
+import warnings
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.errors import RefusedError, UsageError
-from kafkalog.model import Isolation
-from kafkalog.tables.model import TableName
-from kafkalog.tables.planning import plan_splits, wanted_partitions
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.errors import KafkaLogError, RefusedError, UsageError
+from kafkalog.metadata_files import read_topic_id
+from kafkalog.tables.model import End, Replicas, TableName
+from kafkalog.tables.planning import consumers_log, plan_splits, wanted_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.indexes import OffsetIndex
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.tables.model import Request, Split
+    from kafkalog.unified_log import UnifiedLog
 
-Offsets = dict[str, int]
+Offsets = dict[str, list[int]]
+"""`TOPIC-PARTITION@TOPICID` to offset and leader epoch, -1 where that is not known; as JSON."""
+
 _TABLES: Final = (TableName.RECORDS, TableName.BATCHES)
+_HINT: Final = "With failOnDataLoss=false reading goes on with what there is."
 
 
 class Tail:
@@ -31,7 +40,8 @@ class Tail:
     Args:
         paths: as those of `plan_splits`.
         request: which rows; bounds of offsets are not used.
-        fails_on_loss: whether it is an error that a log begins or ends before what is to be read.
+        fails_on_loss: whether it is an error that what is to be read is not there any more, or that
+            what was read is not what the log has now; else a warning says so.
 
     Raises:
         UsageError: rows of this table do not come in the order of offsets.
@@ -45,70 +55,205 @@ class Tail:
                 f"The table {request.table} cannot be followed: only records, batches."
             )
         self._paths = tuple(paths)
-        self._request = request
+        self._first_request = request
+        self._request = replace(request, required_topics=frozenset())  # one can be deleted later
         self._fails_on_loss = fails_on_loss
+        self._warned: set[str] = set()
 
     def beginning(self) -> Offsets:
-        """First offsets."""
-        return {path: log.log_start_offset for path, log in self._logs().items()}
+        """Return the first offsets. Raises as `plan_splits`."""
+        logs = self._logs(self._first_request)
+        return {key: [log.log_start_offset, -1] for key, log in logs.items()}
 
-    def end(self) -> Offsets:
-        """Where the logs end now; with read_committed the last stable offsets."""
-        return {path: self._end_of(log) for path, log in self._logs().items()}
-
-    def advance(self, start: Mapping[str, int], end: Mapping[str, int], size: int) -> Offsets:
-        """Offsets up to which there are about so many bytes; each log has its share of them.
+    def end(self, *, is_first: bool = False) -> Offsets:
+        """Return where consumers' view of the logs ends now.
 
         Args:
-            start: where to begin; a log that is not in it begins at its first offset.
-            end: offsets not to go beyond.
-            size: bytes; every log that has something goes on by a batch at least.
+            is_first: whether required topics have to be there.
         """
-        logs = {path: log for path, log in self._logs().items() if path in end}
-        firsts = {path: start.get(path, log.log_start_offset) for path, log in logs.items()}
-        sizes = {path: _size_between(log, firsts[path], end[path]) for path, log in logs.items()}
-        total = sum(sizes.values())
-        if total <= size:
-            return {**start, **end}
-        shares = {path: size * one // total for path, one in sizes.items()}
-        found = {
-            path: _offset_behind(log, firsts[path], end[path], shares[path])
-            for path, log in logs.items()
-        }
-        return {**start, **found}
+        logs = self._logs(self._first_request if is_first else self._request)
+        return {key: _position(log, self._end_of(log)) for key, log in logs.items()}
 
-    def splits(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[Split]:
-        """The splits of what lies between.
+    def advance(
+        self, start: Mapping[str, list[int]], end: Offsets | None, size: int | None = None
+    ) -> Offsets:
+        """Return how far the next batch goes.
+
+        Args:
+            start: where it begins; a log that is not in it begins at its first offset.
+            end: not to go beyond, None for the end of the logs now.
+            size: about so many bytes, of which each log has its share; a log that has something
+                goes on by a batch at least. None for no limit.
 
         Raises:
-            RefusedError: a part of it has been deleted, or was cut off.
+            RefusedError: as `splits`.
         """
-        found: list[Split] = []
-        for path, log in self._logs().items():
-            first, last = start.get(path, log.log_start_offset), end.get(path)
-            if last is None or first >= last:
-                continue
-            if self._fails_on_loss and not log.log_start_offset <= first <= last <= self._end_of(
-                log
-            ):
-                raise RefusedError(
-                    f"Offsets {first} to {last} are wanted, and the log has {log.log_start_offset} "
-                    f"to {self._end_of(log)}.",
-                    path=path,
-                    hint="With failOnDataLoss=false reading goes on with what there is.",
-                )
-            bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
-            found += plan_splits([path], replace(self._request, bounds=bounds))
+        logs = self._logs(self._request)
+        found = self._still_there(start, logs)
+        firsts, ends = {}, {}
+        for key, log in logs.items():
+            first = self._first(log, found.get(key))
+            last = self._end_of(log) if end is None else end.get(key, [first])[0]
+            firsts[key], ends[key] = first, max(first, min(last, log.log_end_offset))
+        if size is not None:
+            ends = _shared(logs, firsts, ends, size)
+        for key, log in logs.items():
+            before = found.get(key)
+            if before is None or before[0] != ends[key] or before[0] != firsts[key]:
+                found[key] = _position(log, ends[key])
         return found
 
-    def _logs(self) -> dict[str, UnifiedLog]:
-        partitions = wanted_partitions(self._paths, self._request)
-        return {partition.path: UnifiedLog(partition) for partition in partitions}
+    def splits(self, start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> list[Split]:
+        """Return the splits of what lies between.
+
+        Raises:
+            RefusedError: a part of it was deleted or cut off, or the log was filled again from an
+                earlier offset on.
+        """
+        logs = self._logs(self._request)
+        start, end = self._still_there(start, logs), self._still_there(end, logs)
+        found: list[Split] = []
+        for key, log in logs.items():
+            if key not in end:
+                continue
+            first, last = self._first(log, start.get(key)), end[key][0]
+            if (cut := _divergence(log, end[key])) is not None:
+                self._lose(log, f"The log is another one from offset {cut} on; it had {last}.")
+                last = min(last, cut)  # the next batch goes on there
+            if first < last:
+                bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
+                # What is read was decided with the end: a high watermark can be noted later.
+                request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
+                found += plan_splits([log.partition.path], request)
+        return found
+
+    def _logs(self, request: Request) -> dict[str, UnifiedLog]:
+        return {
+            self._key_of(partition): consumers_log(partition, request)
+            for partition in wanted_partitions(self._paths, request)
+        }
+
+    def _key_of(self, partition: PartitionDir) -> str:
+        name = f"{partition.topic}-{partition.partition}"
+        with suppress(KafkaLogError):
+            name += f"@{read_topic_id(os.path.join(partition.path, 'partition.metadata'))}"
+        several = self._request.replicas == Replicas.ALL
+        return f"{name} {os.path.dirname(partition.path)}" if several else name
 
     def _end_of(self, log: UnifiedLog) -> int:
-        if self._request.isolation == Isolation.READ_COMMITTED:
-            return log.fetch_bounds(self._request.isolation)[1]
-        return log.log_end_offset
+        if self._request.table == TableName.BATCHES:
+            return log.log_end_offset
+        return log.fetch_bounds(self._request.isolation)[1]
+
+    def _still_there(
+        self, start: Mapping[str, list[int]], logs: Mapping[str, UnifiedLog]
+    ) -> Offsets:
+        """Return the positions by the names that the logs have now.
+
+        Raises:
+            RefusedError: the log of a position is gone.
+            UsageError: they are none.
+        """
+        found: Offsets = {}
+        for key, position in start.items():
+            if not isinstance(position, list) or len(position) != 2:
+                raise UsageError(
+                    f"The stream's checkpoint has no offset and epoch for {key}.",
+                    hint="It is of another release: begin with another checkpoint.",
+                )
+            found[key] = position
+        for key in [key for key in found if key not in logs]:
+            topic, name = key.partition(" ")[0], key.partition("@")[0]
+            same_name = [
+                one
+                for one in logs
+                if one.partition("@")[0] == name and one.partition(" ")[0] != topic
+            ]
+            if same_name and "@" not in key:
+                found.setdefault(same_name[0], found.pop(key))  # it has got a topic id since
+                continue
+            reason = "is another topic of that name now" if same_name else "is not here any more"
+            self._lose(None, f"The partition {key} {reason}; {found[key][0]} was to be read next.")
+            if same_name:
+                del found[key]  # a deleted topic never comes back
+        return found
+
+    def _first(self, log: UnifiedLog, position: list[int] | None) -> int:
+        """Return the offset to go on from.
+
+        Raises:
+            RefusedError: it is not that of the position.
+        """
+        if position is None:
+            return log.log_start_offset
+        offset = position[0]
+        if (cut := _divergence(log, position)) is not None:
+            self._lose(
+                log,
+                f"The log is another one from offset {cut} on: it was cut there, and {offset} was "
+                "to be read next.",
+            )
+            return max(cut, log.log_start_offset)
+        if log.log_start_offset > offset:
+            self._lose(
+                log,
+                f"The log begins at offset {log.log_start_offset}, and {offset} was to be read "
+                "next.",
+            )
+        return max(offset, log.log_start_offset)
+
+    def _lose(self, log: UnifiedLog | None, message: str) -> None:
+        """Raise what says that records were lost, or warn once."""
+        path = None if log is None else log.partition.path
+        if self._fails_on_loss:
+            raise RefusedError(message, path=path, hint=_HINT)
+        if message not in self._warned:
+            self._warned.add(message)
+            warnings.warn(message if path is None else f"{message} [{path}]", stacklevel=3)
+
+
+def _position(log: UnifiedLog, offset: int) -> list[int]:
+    """Return an offset with the leader epoch of the record before it."""
+    if log.leader_epochs:
+        below = [one.epoch for one in log.leader_epochs if one.start_offset < offset]
+        return [offset, below[-1] if below else -1]
+    return [offset, _epoch_in_log(log, offset - 1)]
+
+
+def _epoch_in_log(log: UnifiedLog, offset: int) -> int:
+    """Return the leader epoch of the batch that holds an offset, -1 if none does."""
+    for batch, _ in log.batches_from(max(offset, 0)):
+        return batch.partition_leader_epoch if batch.base_offset <= offset else -1
+    return -1
+
+
+def _divergence(log: UnifiedLog, position: list[int]) -> int | None:
+    """Return from where on the log is not the one that a position is of; None if it is."""
+    offset, epoch = position
+    end = log.log_end_offset
+    if epoch >= 0 and log.leader_epochs:
+        if log.leader_epochs[-1].epoch < epoch:
+            return min(end, offset)  # a log that never was under that leader
+        later = (one.start_offset for one in log.leader_epochs if one.epoch > epoch)
+        end = min(end, next(later, end))
+    elif epoch >= 0 and offset <= end and _epoch_in_log(log, offset - 1) > epoch:
+        batches = log.batches_from(log.log_start_offset)
+        end = next(one.base_offset for one, _ in batches if one.partition_leader_epoch > epoch)
+    return end if end < offset else None
+
+
+def _shared(
+    logs: Mapping[str, UnifiedLog], firsts: dict[str, int], ends: dict[str, int], size: int
+) -> dict[str, int]:
+    """Return offsets up to which there are about so many bytes of all logs together."""
+    sizes = {key: _size_between(log, firsts[key], ends[key]) for key, log in logs.items()}
+    total = sum(sizes.values())
+    if total <= size:
+        return ends
+    return {
+        key: _offset_behind(log, firsts[key], ends[key], size * sizes[key] // total)
+        for key, log in logs.items()
+    }
 
 
 def _size_between(log: UnifiedLog, start: int, end: int) -> int:

@@ -8,7 +8,7 @@ import typer
 
 from kafkalog.errors import NotAKafkaFileError, UsageError
 from kafkalog.export.model import BytesForm, Codec, FileFormat, TableFormat
-from kafkalog.tables.model import Replicas, TableName
+from kafkalog.tables.model import End, Replicas, TableName, usual_replicas
 from kafkalog.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
@@ -20,6 +20,7 @@ from kafkalog_cli.engines import (
     ThreadsOption,
 )
 from kafkalog_cli.options import (
+    EndOption,
     ExactOption,
     FormatOption,
     FromOffsetOption,
@@ -61,6 +62,7 @@ def export(
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,
     read_committed: ReadCommittedOption = False,
+    end: EndOption = End.WATERMARK,
     replicas: Annotated[
         Replicas | None,
         typer.Option(
@@ -169,8 +171,6 @@ def export(
     from kafkalog_cli.standard_streams import put_work_first
 
     rule.require_arrow()
-    if replicas is None:
-        replicas = Replicas.BEST if table == TableName.RECORDS else Replicas.ALL
     isolation = Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED
     bounds = Bounds(
         None if not topic else frozenset(topic),
@@ -189,7 +189,16 @@ def export(
     )
     asked = ExportRequest(
         tuple(paths),
-        Request(table, bounds, isolation, replicas, internal, parse_size(split_size)),
+        Request(
+            table,
+            bounds,
+            isolation,
+            replicas or usual_replicas(table),
+            internal,
+            parse_size(split_size),
+            frozenset(topic or ()),
+            end,
+        ),
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         writing,
         _typed("key", key, key_schema, key_message, key_framing)

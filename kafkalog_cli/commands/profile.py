@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog.tables.model import Replicas
+from kafkalog.tables.model import End, Replicas
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
     EngineChoice,
@@ -19,6 +19,7 @@ from kafkalog_cli.engines import (
 )
 from kafkalog_cli.options import (
     BytesOption,
+    EndOption,
     ExactOption,
     InternalOption,
     PathsArgument,
@@ -54,6 +55,7 @@ def profile(
     paths: PathsArgument,
     topic: TopicsOption = None,
     read_committed: ReadCommittedOption = False,
+    end: EndOption = End.WATERMARK,
     replicas: ReplicasOption = Replicas.BEST,
     internal: InternalOption = False,
     bucket: Annotated[
@@ -106,6 +108,8 @@ def profile(
         raise UsageError("--format parquet and --to FILE belong together.")
     request = Request(
         bounds=Bounds(topics=None if not topic else frozenset(topic)),
+        required_topics=frozenset(topic or ()),
+        end=end,
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
         replicas=replicas,
         internal=internal,

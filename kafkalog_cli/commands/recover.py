@@ -26,8 +26,10 @@ from kafkalog_cli.options import (
 from kafkalog_cli.render.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.configs import ConfigSources, ConfigValue
-    from kafkalog.recovery import StartMode
+    from kafkalog.configs import ConfigValue, LogDirConfigs
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.log_dir import LogDir, PartitionDir
+    from kafkalog.recovery import Hosting, StartMode
     from kafkalog.repair import RecoveryDone, RecoveryPlan
     from kafkalog.runs import Run
     from kafkalog_cli.maintenance import Maintenance
@@ -84,6 +86,10 @@ def recover(
     watermark are cut off with --force alone: another replica may still have them, so that
     replicating the partition anew is better, and salvage keeps what is sound behind the damage.
 
+    A leader-epoch-checkpoint that a broker cannot read is rebuilt from the batches. KRaft's own log
+    and directories that await their deletion are left to the broker. Where a partition must not be
+    recovered none is changed: see to that one first, or name the others.
+
     The log directory is locked as a broker locks it. Killed at any point, another recovery or the
     start of a broker comes to the same end. The mark of a clean shutdown is never made; it is
     removed before a scan changes anything. The status is 1 where something is to be done, or was
@@ -97,9 +103,10 @@ def recover(
     from kafkalog.errors import UsageError
     from kafkalog.recovery import StartMode
     from kafkalog_cli.confirmation import consents, require_consent
-    from kafkalog_cli.maintenance import maintenance
+    from kafkalog_cli.maintenance import configs_at, hosting_at, maintenance
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render import recoveries as show
+    from kafkalog_cli.render.diagnostics import show_note
     from kafkalog_cli.render.text import counted
     from kafkalog_cli.render.writer import Writer
 
@@ -123,60 +130,94 @@ def recover(
         maintenance(path, "recover", in_place=in_place, backup=backup, of_log=True) as held,
         Writer(show.recovery_view(exact=exact), form, outcome.defect) as out,
     ):
-        planned = _plans(held, mode, sources, now_ms, outcome, quiet=quiet)
+        configs_of = configs_at(held.target, sources, outcome)
+        errors = len(outcome.errors)
+        hosting = hosting_at(held.log_dir, metadata_dir)
+        planned = _plans(held, mode, configs_of, hosting, now_ms, outcome, quiet=quiet)
         plans = [plan for plan, _ in planned]
+        refused = _refusals(plans, held.target, forced=force)
         if form == Format.TABLE:
             for plan in plans:
                 out.write(plan)
             out.flush()
-            _tell_notes(plans)
-        if held.run is not None and plans:
+            show.print_going(plans, outcome.defect, exact=exact)
+            for name, stop in refused.items() if held.run is None else ():
+                show_note(f"{name} would be refused: {stop.message}")
+            _tell_notes(held.target, plans)
+        if held.run is not None:
+            for stop in refused.values():
+                outcome.error(stop)
             count = sum(bool(plan.changes) for plan in plans)
             question = f"Change {counted(count, 'partition')} in {path}?"
-            if not count or consents(question, yes=yes):
+            is_allowed = len(outcome.errors) == errors
+            if is_allowed and count and consents(question, yes=yes):
                 done = _perform(held.run, plans, outcome, forced=force, quiet=quiet)
         if form != Format.TABLE:
             for plan, configs in planned:
-                out.write_row(show.recovery_row(plan, configs, done.get(plan.partition.path)))
-        summary = show.RecoverySummary(tuple(plans), len(done), scan_rate, in_place)
+                name = plan.partition.path
+                out.write_row(show.recovery_row(plan, configs, refused.get(name), done.get(name)))
+        summary = show.RecoverySummary(tuple(plans), len(refused), len(done), scan_rate, in_place)
         if form in (Format.NDJSON, Format.JSON):
             out.write_row(show.recovery_summary_row(summary))
         has_changed = held.run is not None and held.run.has_changed
     if form == Format.TABLE and plans:
         show.print_recovery_summary(summary, exact=exact)
     outcome.fail_if(any(_is_found(plan, in_place=in_place) for plan in plans))
+    outcome.fail_if(bool(refused))
     return outcome.of_work(has_changed=has_changed, is_concerned=summary.changed > 0)
 
 
 def _plans(
-    held: Maintenance, mode: StartMode, sources: ConfigSources, now_ms: int, outcome: Outcome,
-    *, quiet: bool,
+    held: Maintenance, mode: StartMode, configs: LogDirConfigs, hosting: Hosting | None,
+    now_ms: int, outcome: Outcome, *, quiet: bool,
 ) -> list[tuple[RecoveryPlan, tuple[ConfigValue, ...]]]:  # fmt: skip
     """The plan of each partition, and the configs it depends on."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.repair import plan_recovery, start_config
-    from kafkalog_cli.maintenance import configs_at
     from kafkalog_cli.render.progress import byte_progress, share_of
 
     found = []
-    configs = configs_at(held.target, sources, outcome)
     partitions = list(held.partitions(outcome))
     with byte_progress(partitions, enabled=not quiet) as progress:
         for partition in partitions:
             try:
                 config, values = start_config(partition, configs.of_topic(partition.topic), now_ms)
                 with share_of(progress, partition.size_bytes) as advance:
-                    plan = plan_recovery(partition, mode, config, progress=advance)
+                    plan = plan_recovery(partition, mode, config, hosting=hosting, progress=advance)
                 found.append((plan, values))
             except KafkaLogError as stop:
                 outcome.error(stop)
     return found
 
 
+def _refusals(
+    plans: list[RecoveryPlan], target: LogDir | PartitionDir, *, forced: bool
+) -> dict[str, KafkaLogError]:
+    """Return why partitions must not be recovered, by path.
+
+    What is left to the broker is refused only if it was named.
+    """
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.log_dir import LogDir
+    from kafkalog.recovery import Verdict
+    from kafkalog.repair import require_performable
+
+    found = {}
+    for plan in plans:
+        is_left = plan.untouched is not None and plan.is_loadable
+        if is_left and (isinstance(target, LogDir) or plan.verdict == Verdict.NOTHING):
+            continue
+        try:
+            require_performable(plan, forced=forced)
+        except KafkaLogError as stop:
+            found[plan.partition.path] = stop
+    return found
+
+
 def _perform(
     run: Run, plans: list[RecoveryPlan], outcome: Outcome, *, forced: bool, quiet: bool
 ) -> dict[str, RecoveryDone]:
-    """Do what the plans say; those that went through, by path."""
+    """Do what the plans say; return those with changes that went through, by path."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.recovery import start_line
     from kafkalog.repair import recover as run_recovery
@@ -184,9 +225,10 @@ def _perform(
     from kafkalog_cli.render.progress import byte_progress, share_of
 
     done = {}
-    scanned_twice = [plan.partition for plan in plans] * 2  # to perform it, and to check it
+    wanted = [plan for plan in plans if plan.changes]
+    scanned_twice = [plan.partition for plan in wanted] * 2  # to perform it, and to check it
     with byte_progress(scanned_twice, enabled=not quiet) as progress:
-        for plan in plans:
+        for plan in wanted:
             try:
                 with share_of(progress, 2 * plan.partition.size_bytes) as advance:
                     done[plan.partition.path] = run_recovery(
@@ -200,12 +242,23 @@ def _perform(
     return done
 
 
-def _tell_notes(plans: list[RecoveryPlan]) -> None:
+def _tell_notes(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> None:
+    """Say each thing once, however many partitions it is true of."""
+    from kafkalog.log_dir import LogDir
+    from kafkalog.recovery import log_dir_refusals
+    from kafkalog.recovery.words import refusal_line
     from kafkalog_cli.render.diagnostics import show_note
+    from kafkalog_cli.render.text import counted
 
+    places: dict[str, list[str]] = {}
     for plan in plans:
-        for words in (*plan.predicted.assumptions, *plan.predicted.notes):
-            show_note(f"{plan.partition.path}: {words}")
+        for words in (*plan.predicted.notes, *plan.predicted.assumptions):
+            places.setdefault(words, []).append(plan.partition.path)
+    for words, paths in places.items():
+        others = f" and {counted(len(paths) - 1, 'more partition')}" if len(paths) > 1 else ""
+        show_note(f"{paths[0]}{others}: {words}")
+    for refusal in log_dir_refusals(target) if isinstance(target, LogDir) else ():
+        show_note(f"{target.path}: a start would {refusal_line(refusal)}")
     if any(plan.drops_mark for plan in plans):
         show_note("the mark of a clean shutdown goes: the next start of a broker scans, too")
 
@@ -215,5 +268,7 @@ def _is_found(plan: RecoveryPlan, *, in_place: bool) -> bool:
     from kafkalog.recovery import Verdict
 
     if in_place:
-        return bool(plan.predicted.records_lost)
-    return plan.predicted.verdict != Verdict.NOTHING
+        return (
+            bool(plan.changes and plan.predicted.records_lost) or plan.predicted.stray is not None
+        )
+    return plan.verdict != Verdict.NOTHING

@@ -35,6 +35,10 @@ def salvage(
     appears when all of it is written, read back and checked. The status is 1 where anything is
     lost.
 
+    A directory that awaits its deletion is copied under a name in -stray: brokers leave that alone.
+    If all segments of a partition are .deleted, these are copied; beside live ones they are left
+    out, and counted.
+
     Batches are copied byte for byte, in the segments they were in. Left out are those whose bytes
     or records are damaged, and those whose offsets or leader epoch more batches around them
     contradict. A broker that starts on DIR/log scans it once, as after a crash. If a disk fails
@@ -63,7 +67,7 @@ def salvage(
         with byte_progress([target] * passes, enabled=not quiet) as progress:
             tell = writer.tell if dry_run else None
             summary = run_salvage(target, to, dry_run=dry_run, tell=tell, progress=progress)
-        if not dry_run:
+        if not dry_run and summary.partitions:
             for row in read_manifest(to):
                 writer.write(row)
     if summary.left_over_removed:
@@ -76,4 +80,5 @@ def salvage(
                 f"{row['first_unstable_offset']}; read_committed consumers stop there"
             )
     outcome.fail_if(summary.has_losses)
-    return outcome.status
+    is_concerned = summary.partitions > 0
+    return outcome.of_work(has_changed=is_concerned and not dry_run, is_concerned=is_concerned)

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from kafkalog.tables.model import Replicas
+from kafkalog.tables.model import End, Replicas
 from kafkalog_cli.engines import ConnectTimeoutOption, MasterOption, SparkChoice, SparkConfOption
 from kafkalog_cli.options import (
     BytesOption,
+    EndOption,
     InternalOption,
     PathsArgument,
     ReadCommittedOption,
-    ReplicasOption,
 )
 from kafkalog_cli.render.text import BytesFormat
 from kafkalog_cli.render.writer import Format
@@ -25,7 +25,14 @@ def sql(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="One statement of Spark SQL.")],
     paths: PathsArgument,
     read_committed: ReadCommittedOption = False,
-    replicas: ReplicasOption = Replicas.ALL,
+    end: EndOption = End.WATERMARK,
+    replicas: Annotated[
+        Replicas | None,
+        typer.Option(
+            help="Where several PATHs hold a partition: each copy, or the one that knows most "
+            "(the default for records)."
+        ),
+    ] = None,
     internal: InternalOption = False,
     text: Annotated[
         bool, typer.Option("--text", help="Keys and values are text (UTF-8), not bytes.")
@@ -60,10 +67,12 @@ def sql(
 
     options = {
         "isolation": "read_committed" if read_committed else "read_uncommitted",
-        "replicas": str(replicas),
+        "end": end,
         "internal": str(internal).lower(),
         "decode": "text" if text else "bytes",
     }
+    if replicas is not None:
+        options["replicas"] = replicas
     outcome = Outcome()
     with SparkChoice(master, spark_conf, connect_timeout).open() as session:
         from kafkalog.spark.query import run_query

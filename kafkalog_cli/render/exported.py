@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from kafkalog_cli.render.rows import Row
 
 
+_NAMES_MAX = 5
+
+
 @dataclass
 class PartitionTotal:
     """The parts of one partition directory."""
@@ -142,6 +145,8 @@ def summary_row(summary: ExportSummary) -> Row:
         "undecoded_keys": summary.undecoded_keys,
         "undecoded_values": summary.undecoded_values,
         "defects": summary.defect_count,
+        "without_watermark": list(summary.without_watermark),
+        "above_watermark": dict(summary.above_watermark),
         "was_complete": summary.was_complete,
         "left_overs_removed": summary.swept,
     }
@@ -156,9 +161,10 @@ def _lines(summary: ExportSummary, *, exact: bool) -> list[str]:
         for what, number in (("key", summary.undecoded_keys), ("value", summary.undecoded_values))
         if number
     ]
+    notes = [*undecoded, *_ends(summary)]
     if summary.was_complete:
-        return [f"{summary.destination}: {what}: all of it was there; nothing was done", *undecoded]
-    lines = [f"{summary.destination}: {what}", *undecoded]
+        return [f"{summary.destination}: {what}: all of it was there; nothing was done", *notes]
+    lines = [f"{summary.destination}: {what}", *notes]
     there = len(summary.parts) - summary.written
     if there:
         lines.append(f"{there} of {len(summary.parts)} parts were there from a run before")
@@ -167,6 +173,22 @@ def _lines(summary: ExportSummary, *, exact: bool) -> list[str]:
     if summary.defect_count:
         lines.append(f"{counted(summary.defect_count, 'defect')}: what is damaged is not there")
     return lines
+
+
+def _ends(summary: ExportSummary) -> list[str]:
+    """Say where records end otherwise than at a high watermark that is the end of the log."""
+    lines = []
+    if summary.above_watermark:
+        names = [f"{name} from {offset}" for name, offset in summary.above_watermark.items()]
+        lines.append(f"above the high watermark, left out without --end log: {_some(names)}")
+    if summary.without_watermark:
+        names = list(summary.without_watermark)
+        lines.append(f"no high watermark is noted, records end with the log: {_some(names)}")
+    return lines
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMES_MAX]) + (", …" if len(names) > _NAMES_MAX else "")
 
 
 def _partition(total: PartitionTotal) -> str:

@@ -6,16 +6,19 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.recovery import start_line
+from kafkalog.recovery import Verdict
+from kafkalog.repair import Fate
 from kafkalog_cli.render.configs import config_rows, print_heading
 from kafkalog_cli.render.text import counted, size_cell
-from kafkalog_cli.render.writer import Column, View
+from kafkalog_cli.render.writer import Column, Format, View, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkalog.configs import ConfigValue
-    from kafkalog.repair import RecoveryDone, RecoveryPlan
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.model import Defect
+    from kafkalog.repair import FileChange, RecoveryDone, RecoveryPlan
     from kafkalog_cli.render.rows import Row
 
 
@@ -28,16 +31,52 @@ def recovery_view(*, exact: bool) -> View[RecoveryPlan]:
             Column("LOG END", _log_end, right=True),
             Column("FILES", lambda plan: len(plan.changes), right=True),
             Column("TO SCAN", lambda plan: size_cell(plan.bytes_to_scan, exact=exact), right=True),
-            Column("A START WOULD", lambda plan: start_line(plan.predicted), fold=True),
+            Column("A START WOULD", lambda plan: plan.detail, fold=True),
         ),
-        lambda plan: recovery_row(plan, (), None),
+        lambda plan: recovery_row(plan, (), None, None),
     )
 
 
+def print_going(
+    plans: Sequence[RecoveryPlan], on_defect: Callable[[Defect], None], *, exact: bool
+) -> None:
+    """Print a table of the files that are removed or cut, if there are any."""
+    going = [_Going(plan, change) for plan in plans for change in plan.going]
+    view = View[_Going](
+        (
+            Column("GOES", lambda one: one.name, fold=True),
+            Column("FATE", lambda one: one.change.fate),
+            Column("SIZE", lambda one: size_cell(one.change.bytes_gone, exact=exact), right=True),
+            Column("RECORDS", lambda one: one.change.records_gone or "-", right=True),
+            Column("WHY", lambda one: one.change.why, fold=True, below=True),
+        ),
+        lambda one: asdict(one.change),
+    )
+    if going:
+        with Writer(view, Format.TABLE, on_defect) as out:
+            for one in going:
+                out.write(one)
+
+
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """A file of which something goes."""
+
+    plan: RecoveryPlan
+    change: FileChange
+
+    @property
+    def name(self) -> str:
+        return os.path.join(os.path.basename(self.plan.partition.path), self.change.name)
+
+
 def recovery_row(
-    plan: RecoveryPlan, configs: Sequence[ConfigValue], done: RecoveryDone | None
+    plan: RecoveryPlan,
+    configs: Sequence[ConfigValue],
+    refused: KafkaLogError | None,
+    done: RecoveryDone | None,
 ) -> Row:
-    """The object for a partition."""
+    """Return the object for a partition."""
     predicted, lost = plan.predicted, plan.committed_lost
     return {
         "type": "recovery",
@@ -49,8 +88,8 @@ def recovery_row(
         "log_start_checkpoint": predicted.log_start_checkpoint,
         "high_watermark": plan.high_watermark,
         "configs": config_rows(configs),
-        "verdict": predicted.verdict,
-        "detail": start_line(predicted),
+        "verdict": plan.verdict,
+        "detail": plan.detail,
         "log_end_offset": predicted.loaded.log_end_offset if predicted.loaded else None,
         "lost_from": plan.lost_from,
         "committed_lost": list(lost) if lost is not None else None,
@@ -60,6 +99,8 @@ def recovery_row(
         "bytes_to_scan": plan.bytes_to_scan,
         "files": [asdict(change) for change in plan.changes],
         "drops_mark": plan.drops_mark,
+        "untouched": plan.untouched.reason if plan.untouched else None,
+        "refused": refused.message if refused else None,
         "assumptions": list(predicted.assumptions),
         "notes": list(predicted.notes),
         "performed": done is not None,
@@ -69,9 +110,18 @@ def recovery_row(
 
 @dataclass(frozen=True, slots=True)
 class RecoverySummary:
-    """What all partitions come to; `scan_rate`, in bytes a second, is an assumption."""
+    """What all partitions come to.
+
+    Attributes:
+        plans: one for each.
+        refused: those that must not be recovered.
+        performed: those with changes that were made.
+        scan_rate: bytes a second, an assumption.
+        in_place: whether it was to be done.
+    """
 
     plans: tuple[RecoveryPlan, ...]
+    refused: int
     performed: int
     scan_rate: int
     in_place: bool
@@ -82,9 +132,29 @@ class RecoverySummary:
         return sum(bool(plan.changes) for plan in self.plans)
 
     @property
+    def unloadable(self) -> int:
+        """Partitions on which a start would fail, as they are."""
+        return sum(plan.refusal is not None for plan in self.plans)
+
+    @property
+    def untouched(self) -> int:
+        """Partitions that are left to the broker."""
+        return sum(plan.untouched is not None for plan in self.plans)
+
+    @property
+    def removed(self) -> tuple[FileChange, ...]:
+        """The files that go."""
+        return tuple(one for plan in self.plans for one in plan.going if one.fate == Fate.REMOVED)
+
+    @property
     def records_lost(self) -> int:
         """Records that go, by the headers of their batches."""
         return sum(plan.predicted.records_lost for plan in self.plans)
+
+    @property
+    def strays(self) -> int:
+        """Partitions that a start takes away from the broker."""
+        return sum(plan.predicted.verdict == Verdict.STRAY for plan in self.plans)
 
     @property
     def bytes_to_scan(self) -> int:
@@ -105,7 +175,12 @@ def recovery_summary_row(summary: RecoverySummary) -> Row:
         "partitions": len(summary.plans),
         "partitions_changed": summary.changed,
         "partitions_performed": summary.performed,
-        "partitions_refused": sum(not plan.is_loadable for plan in summary.plans),
+        "partitions_untouched": summary.untouched,
+        "partitions_unloadable": summary.unloadable,
+        "partitions_stray": summary.strays,
+        "partitions_refused": summary.refused,
+        "files_removed": len(summary.removed),
+        "records_removed": sum(one.records_gone for one in summary.removed),
         "records_lost": summary.records_lost,
         "bytes_lost": sum(plan.predicted.bytes_lost for plan in summary.plans),
         "bytes_to_scan": summary.bytes_to_scan,
@@ -119,14 +194,30 @@ def print_recovery_summary(summary: RecoverySummary, *, exact: bool) -> None:
     scan = size_cell(summary.bytes_to_scan, exact=exact)
     rate = size_cell(summary.scan_rate, exact=exact)
     total = f"{counted(len(summary.plans), 'partition')}, {summary.changed} to change"
+    if summary.untouched:
+        total += f", {summary.untouched} left to the broker"
+    if summary.refused:
+        total += f", {summary.refused} must not be recovered"
+    if summary.unloadable:
+        total += f"; a start fails on {summary.unloadable}"
+    if summary.records_lost:
+        total += f"; {counted(summary.records_lost, 'record')} lost"
+    elif not summary.unloadable and not summary.strays:
+        total += "; no record is lost"
+    if summary.strays:
+        total += f"; a start makes a stray of {summary.strays}"
     time = _duration(summary.scan_ms / 1000)
-    lost = "no record is" if not summary.records_lost else f"{summary.records_lost} records are"
-    lines = [
-        f"{total}; {lost} lost",
-        f"a broker scans {scan} at such a start: {time} at an assumed {rate} a second",
-    ]
-    if summary.in_place:
+    lines = [total]
+    if summary.removed:
+        size = size_cell(sum(one.bytes_gone for one in summary.removed), exact=exact)
+        records = counted(sum(one.records_gone for one in summary.removed), "record")
+        lines.append(f"{counted(len(summary.removed), 'file')} go, {size}, with {records} in them")
+    lines.append(f"a broker scans {scan} at such a start: {time} at an assumed {rate} a second")
+    if summary.in_place and summary.performed == summary.changed:
         lines.append(f"{summary.performed} recovered")
+    elif summary.in_place:
+        rest = summary.changed - summary.performed
+        lines.append(f"{summary.performed} recovered, {rest} not")
     elif summary.changed:
         lines.append("nothing was changed: --in-place does it")
     print_heading(lines)

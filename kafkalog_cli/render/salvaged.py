@@ -93,13 +93,18 @@ def print_totals(summary: SalvageSummary) -> None:
     what = f"{counted(summary.records, 'record')} in {counted(summary.batches, 'batch')}, {size}"
     where = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
     lines = [f"{where}: {what}, {verb} to {os.path.join(summary.destination, 'log')}"]
+    if not summary.partitions:
+        lines = ["nothing to do: there is no log"]
     if summary.lost_ranges:
         lines.append(
             f"{counted(summary.lost_ranges, 'range')} of bytes lost, with "
             f"{counted(summary.offsets_lost, 'offset')}"
         )
-    else:
+    elif summary.partitions:
         lines.append("no record is lost")
+    if skipped := summary.files[Fate.SKIPPED]:
+        records = counted(summary.records_skipped, "record")
+        lines.append(f"left out: {counted(skipped, 'file')} or directories, with {records}")
     sys.stdout.buffer.write("".join(f"{printable(line)}\n" for line in lines).encode())
 
 

@@ -16,7 +16,7 @@ from kafkalog_cli.render.text import UNSAFE, json_escape, printable, wrapped
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
     from kafkalog.model import Defect
@@ -25,6 +25,7 @@ T = TypeVar("T")
 _TABLE_CHUNK = 500
 _BELOW = " " * 4
 _FOLDED_WIDTH = 8  # a cell that folds needs that much to be legible
+_WIDE = 64  # a wider cell does not make the other rows as wide
 
 
 class Format(StrEnum):
@@ -160,7 +161,7 @@ class Writer(Generic[T]):
         titles = [column.title for column in self.view.columns]
         lines = [titles, *self._pending] if first else self._pending
         columns = zip(*lines, strict=True)
-        widths = [max(map(_width, cells)) for cells in columns]
+        widths = [_column_width(cells) for cells in columns]
         self._widths = [
             max(old, new) for old, new in zip(self._widths or widths, widths, strict=True)
         ]
@@ -168,7 +169,10 @@ class Writer(Generic[T]):
         upper = [column.below for column in self.view.columns].count(False)
         if terminal is None or self._width(len(widths)) <= terminal:
             for line in lines:
-                _put(self._padded(line) + "\n")
+                row = self._padded(line)
+                if terminal is not None and _width(row) > terminal:
+                    row = "\n".join(wrapped("  ".join(line), first="", width=terminal, hanging=2))
+                _put(f"{row}\n")
         elif upper < len(widths) and self._width(upper) <= terminal:
             for line in lines:
                 _put(self._padded(line[:upper]) + "\n")
@@ -214,6 +218,12 @@ class Writer(Generic[T]):
             table.add_row(*(Text(cell) for cell in line))
         sys.stdout.flush()
         Console(file=sys.stdout, highlight=False, markup=False).print(table)
+
+
+def _column_width(cells: Sequence[str]) -> int:
+    """How wide a column is: a cell that is far longer than the others makes its own row longer."""
+    widths = sorted(map(_width, cells))
+    return max((width for width in widths if width <= _WIDE), default=widths[0])
 
 
 def _words_below(cells: list[str], width: int) -> list[str]:

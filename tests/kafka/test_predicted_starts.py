@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import struct
+import zlib
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.recovery import StartMode
+from kafkalog.recovery import StartMode, Verdict
+from tests.builders import write_log
 from tests.kafka.differential.outcome import Outcome
 from tests.kafka.differential.retentions import PARTITION
 from tests.kafka.differential.starts import Start
@@ -63,6 +66,37 @@ ODD: list[tuple[str, dict[str, bytes | str | None]]] = [
     ("intact", {name_of(20, "txnindex"): bytes(3 * 34)}),
     ("intact", {name_of(0, "checkpoint.deleted"): b"", name_of(10, "log.deleted"): b""}),
 ]
+
+
+# Messages that say they are compressed, and end before or behind a size.
+CUT_SHORT = [
+    ("the key's size is cut", 1, 17, b""),
+    ("nothing is left for the key's size", 1, 14, b""),
+    ("the value's size is cut", 1, 20, b""),
+    ("the value is too short", 1, 24, b"\0\0\0\7"),
+    ("the value is too short, of magic 0", 0, 16, b"\0\0\0\7"),
+    ("magic is negative", -1, 30, b""),
+]
+
+
+@pytest.mark.usefixtures("harness")
+def test_messages_that_are_cut_short_stop_a_start_as_kafkas(tmp_path: Path) -> None:
+    """The exception is Kafka's, in each mode; the checksum is right."""
+    outcome = Outcome()
+    with Oracle(tmp_path) as oracle:
+        for number, (what, magic, length, value) in enumerate(CUT_SHORT):
+            body = struct.pack(">bb", magic, 1) + bytes(8 if magic == 1 else 0)
+            body = (body + struct.pack(">i", 0) + value + bytes(length))[: length - 4]
+            data = struct.pack(">qiI", 0, length, zlib.crc32(body)) + body
+            for mode in StartMode:
+                home = tmp_path / f"{number}-{mode}"
+                ours, kafkas = home / "ours" / PARTITION, home / "kafka" / PARTITION
+                for partition in (ours, kafkas):
+                    write_log(partition, data)
+                start = Start(ours, kafkas, mode, 0)
+                start.compare(oracle.ask(*start.words()), outcome, what)
+    assert not outcome.differences, "\n".join(outcome.differences)
+    assert outcome.seen[Verdict.REFUSE]
 
 
 @pytest.mark.usefixtures("harness")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import pytest
 
 from docs import output_page
 from kafkalog_cli.render.progress import ByteProgress
+from tests.docs.console import ROOT
 from tests.kafkalog.repair.test_recover import files
 from tests.kafkalog.test_recovery import Scenario, scenarios
 
@@ -25,6 +27,7 @@ __all__ = ["scenarios"]
 SETTINGS = ("--config", "index.interval.bytes=200", "--config", "segment.index.bytes=65536")
 SETTINGS = (*SETTINGS, "--now", "1700086400000")
 IN_PLACE = (*SETTINGS, "--in-place", "--yes")
+METADATA = "__cluster_metadata-0"
 
 
 @pytest.fixture
@@ -165,9 +168,11 @@ def test_undo_brings_the_mark_of_a_clean_shutdown_back_once(
 
 
 def test_a_log_that_no_broker_loads_is_left_as_it_is(damaged: Any, kafkalog: Any) -> None:
-    partition = damaged("epoch_garbage")
+    partition = damaged("metadata_garbage")
     before = files(partition)
-    assert kafkalog("recover", partition, *SETTINGS).status == 1
+    plan = kafkalog("recover", partition, *SETTINGS)
+    assert (plan.status, b"a start fails on 1" in plan.stdout) == (1, True)
+    assert b"no record is lost" not in plan.stdout
     result = kafkalog("recover", partition, *IN_PLACE)
     assert result.status == 6
     assert "salvage" in result.stderr
@@ -244,3 +249,120 @@ def test_a_damaged_log_is_no_base_for_an_index(damaged: Any, kafkalog: Any) -> N
     result = kafkalog("rebuild-index", damaged("crc_old_segment"), *IN_PLACE)
     assert result.status == 6
     assert "recover" in result.stderr
+
+
+def test_leader_epochs_that_no_broker_can_read_are_rebuilt(damaged: Any, kafkalog: Any) -> None:
+    """The plan says that a start fails, not that nothing is to do; then it does not fail."""
+    partition = damaged("epoch_garbage")
+    name = "leader-epoch-checkpoint"
+    written = (damaged("intact") / name).read_bytes()
+    plan = kafkalog("recover", partition, *SETTINGS)
+    assert plan.status == 1
+    assert b"refuse: KafkaStorageException" in plan.stdout
+    assert b"1 to change; a start fails on 1" in plan.stdout
+    assert kafkalog("recover", partition, *IN_PLACE).status == 0
+    assert (partition / name).read_bytes() == written
+    assert kafkalog("recover", partition, *SETTINGS).status == 9
+
+
+@pytest.fixture
+def node(damaged: Any) -> Path:
+    """A combined node's log directory: KRaft's own log, one partition to recover, one sound."""
+    log_dir = damaged("crc_active_mid").parent
+    (log_dir / "replication-offset-checkpoint").unlink()
+    shutil.copytree(ROOT / "examples" / "log-dir" / METADATA, log_dir / METADATA)
+    for path in (log_dir / METADATA).glob("*.index"):
+        path.unlink()
+    shutil.copytree(ROOT / "examples" / "log-dir" / "orders-0", log_dir / "sound-0")
+    return log_dir
+
+
+def test_krafts_own_log_stops_no_recovery_of_the_others(node: Path, kafkalog: Any) -> None:
+    """It is left to the broker, in the plan as well as in place, and refused where it is named."""
+    before = files(node / METADATA)
+    plan = kafkalog("recover", node, *SETTINGS, "--format", "ndjson")
+    rows = {row.get("topic"): row for row in map(json.loads, plan.stdout.splitlines())}
+    assert not [mistake for row in rows.values() for mistake in output_page.mistakes(row)]
+    assert rows[METADATA[:-2]]["verdict"] == "rebuild"
+    assert "at each start" in rows[METADATA[:-2]]["untouched"]
+    assert rows[METADATA[:-2]]["files"] == []
+    changed = sum(bool(row["files"]) for name, row in rows.items() if name)
+    assert rows[None]["partitions_changed"] == changed
+    assert rows[None]["partitions_untouched"] == 1
+    done = kafkalog("recover", node, *IN_PLACE, "--format", "ndjson")
+    assert (done.status, "refused" in done.stderr) == (1, False)
+    assert files(node / METADATA) == before
+    assert kafkalog("recover", node, *IN_PLACE).status == 9
+    assert kafkalog("recover", node / METADATA, *IN_PLACE).status == 4
+
+
+def test_a_refusal_comes_before_the_first_change(node: Path, kafkalog: Any) -> None:
+    """With one partition that must not be cut, none is recovered; forced, all are."""
+    (node / "replication-offset-checkpoint").write_text("0\n1\norders 0 60\n")
+    for path in (node / "sound-0").glob("*.index"):
+        path.unlink()
+    before = {name: files(node / name) for name in ("orders-0", "sound-0")}
+    plan = kafkalog("recover", node, *SETTINGS)
+    assert (plan.status, "orders-0 would be refused" in plan.stderr) == (1, True)
+    refused = kafkalog("recover", node, *IN_PLACE)
+    assert (refused.status, b"0 recovered, 2 not" in refused.stdout) == (4, True)
+    assert {name: files(node / name) for name in before} == before
+    assert kafkalog("recover", node, *IN_PLACE, "--force").status == 1
+    after = {name: files(node / name) for name in before}
+    assert [name for name in before if after[name] != before[name]] == [*before]
+
+
+@pytest.mark.parametrize("form", ["table", "ndjson"])
+def test_a_plan_lists_everything_that_goes(form: str, damaged: Any, kafkalog: Any) -> None:
+    """`.deleted` files with the records that are in them, whatever else there is to do."""
+    partition = damaged("crc_active_mid")
+    first = min(partition.glob("*.log"))
+    count = len(kafkalog("dump-segment", first, "--format", "ndjson").stdout.splitlines())
+    left = [partition / f"{first.name}.deleted", partition / f"{first.stem}.index.deleted"]
+    for path in left:
+        shutil.copy(first, path)
+    before = files(partition)
+    result = kafkalog("recover", partition, *SETTINGS, "--format", form)
+    if form == "ndjson":
+        recovery, summary = map(json.loads, result.stdout.splitlines())
+        going = {one["name"]: one for one in recovery["files"] if one["fate"] == "removed"}
+        assert {path.name: path.stat().st_size for path in left}.items() <= {
+            name: one["bytes_gone"] for name, one in going.items()
+        }.items()
+        assert going[left[0].name]["records_gone"] == count
+        assert summary["files_removed"] == len(going)
+        assert summary["records_removed"] == sum(one["records_gone"] for one in going.values())
+    else:
+        lines = result.stdout.decode().splitlines()
+        [line] = [one for one in lines if left[0].name in one]
+        assert line.split()[1:4] == ["removed", "1.1K", str(count)]
+        assert any(left[1].name in one for one in lines)
+    assert kafkalog("recover", partition, *IN_PLACE, "--force").status == 1
+    gone = set(before) - set(files(partition))
+    assert gone == (set(going) if form == "ndjson" else {path.name for path in left})
+
+
+def test_a_note_about_many_partitions_is_given_once(node: Path, kafkalog: Any) -> None:
+    """With one of them and the number of the others."""
+    for number in range(1, 9):
+        shutil.copytree(node / "sound-0", node / f"sound-{number}")
+    for path in node.glob("sound-*/partition.metadata"):
+        path.unlink()
+    notes = kafkalog("recover", node, *SETTINGS).stderr.splitlines()
+    found = [line for line in notes if "partition.metadata is missing" in line]
+    assert len(found) == 1
+    assert "sound-0 and 8 more partitions: " in found[0]
+
+
+def test_a_directory_that_awaits_its_deletion_is_left_to_the_broker(
+    node: Path, kafkalog: Any
+) -> None:
+    """The plan says how many records a broker will delete with it."""
+    doomed = node / "sound-0.0123456789abcdef0123456789abcdef-delete"
+    (node / "sound-0").rename(doomed)
+    dump = [kafkalog("dump-segment", log, "--format", "ndjson") for log in doomed.glob("*.log")]
+    count = sum(len(one.stdout.splitlines()) for one in dump)
+    before = files(doomed)
+    result = kafkalog("recover", node, *IN_PLACE)
+    assert f"a broker deletes the directory, with {count} records" in result.stdout.decode()
+    assert files(doomed) == before

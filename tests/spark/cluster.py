@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 HOME = Path(pyspark.__file__).parent
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -53,6 +53,16 @@ class Cluster:
     secret: str
     directory: Path
     processes: tuple[subprocess.Popen[bytes], ...]
+
+    @property
+    def disk(self) -> Path:
+        """A directory that is another one for each worker: they have mounted `disks` over it."""
+        return self.directory / "disk"
+
+    @property
+    def disks(self) -> tuple[Path, ...]:
+        """What each worker sees at `disk`."""
+        return tuple(self.directory / f"disk-{n}" for n, _ in enumerate(self.processes[1:]))
 
     @property
     def conf(self) -> dict[str, str]:
@@ -96,7 +106,10 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
         for number in range(workers):
             arguments = ["--cores", "1", "--memory", "1g"]
             arguments += ["--work-dir", str(directory / f"work-{number}"), master]
-            processes.append(_start(directory, f"worker-{number}", secret, _WORKER, *arguments))
+            own = _own_disk(directory, number)
+            processes.append(
+                _start(directory, f"worker-{number}", secret, _WORKER, *arguments, around=own)
+            )
         for number in range(workers):
             wait_for(directory / f"worker-{number}.log", "Successfully registered with master")
         yield Cluster(master, secret, directory, tuple(processes))
@@ -168,8 +181,23 @@ def end_all(processes: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
+def _own_disk(directory: Path, number: int) -> list[str]:
+    """A command around another one, which then has its own disk at `directory/disk`."""
+    shared, own = directory / "disk", directory / f"disk-{number}"
+    for path in (shared, own):
+        path.mkdir(exist_ok=True)
+    unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "-r"]
+    script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    return [*unshare, "sh", "-c", script, "sh", str(own), str(shared)]
+
+
 def _start(
-    directory: Path, name: str, secret: str, kind: str, *arguments: str
+    directory: Path,
+    name: str,
+    secret: str,
+    kind: str,
+    *arguments: str,
+    around: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     settings = directory / f"{name}.conf"
     settings.write_text(
@@ -186,11 +214,15 @@ def _start(
         "PYTHONPATH": str(REPOSITORY),  # the functions of the tests
         "SPARK_LOCAL_DIRS": str(directory / f"{name}-local"),
     }
-    return _java(directory, name, command, environment)
+    return _java(directory, name, command, environment, around)
 
 
 def _java(
-    directory: Path, name: str, command: list[str], environment: dict[str, str]
+    directory: Path,
+    name: str,
+    command: list[str],
+    environment: dict[str, str],
+    around: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a class of Spark's."""
     directory.mkdir(exist_ok=True)
@@ -211,7 +243,7 @@ def _java(
     }
     with (directory / f"{name}.log").open("ab") as log:
         return subprocess.Popen(
-            [*java, "-cp", f"{HOME}/jars/*", *command],
+            [*around, *java, "-cp", f"{HOME}/jars/*", *command],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -5,14 +5,18 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog.errors import EngineError, UnsupportedError, UsageError
+from kafkalog.spark.gateway import DriverProcess
 from kafkalog.spark.requirements import find_java, require_connect
-from kafkalog.spark.session import spark_session
+from kafkalog.spark.session import _connected, _directory, spark_session
 from tests.spark.cluster import QUICK, connect_server, free_port, running_processes
 from tests.spark.driver import REPOSITORY, start_driver, wait_for_files
 
@@ -156,3 +160,83 @@ def test_driver_that_dies_is_told(tmp_path: Path) -> None:
     assert f"Spark's log: {kept}/spark.log" in stderr.replace("\n", "").replace("│", "")
     assert [path.name for path in kept.iterdir()] == ["spark.log"]
     assert "Traceback" not in stderr
+
+
+class SlowSession:
+    """Stands for a session whose driver has much to do after its master has answered."""
+
+    def __init__(self, _: object = None, gateway: object = None) -> None:
+        self._accumulatorServer = self
+        if gateway is not None:
+            time.sleep(1)
+
+
+class LoggedProcess:
+    """Stands for a driver whose log has some lines."""
+
+    def __init__(self, log: Path) -> None:
+        self.log_path = str(log)
+        self.is_killed = False
+
+    has_logged = DriverProcess.has_logged
+
+    def connect(self, _: float) -> str:
+        return "gateway"
+
+    def kill(self) -> None:
+        self.is_killed = True
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_a_slow_driver_is_not_a_master_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_registered: bool
+) -> None:
+    """The application was registered: what takes long is the start of the driver itself."""
+    monkeypatch.setattr("pyspark.SparkContext", SlowSession)
+    monkeypatch.setattr("pyspark.sql.SparkSession", SlowSession)
+    log = tmp_path / "spark.log"
+    log.write_text(
+        "INFO StandaloneAppClient$ClientEndpoint: Connecting to master spark://here:1...\n"
+        + "INFO StandaloneSchedulerBackend: Connected to Spark cluster with app ID app-1\n"
+        * is_registered
+    )
+    process: Any = LoggedProcess(log)
+    if is_registered:
+        assert isinstance(_connected(process, "spark://here:1", 0.3), SlowSession)
+        return
+    with pytest.raises(EngineError, match=r"did not answer within 0\.3 seconds"):
+        _connected(process, "spark://here:1", 0.3)
+    assert process.is_killed
+
+
+def test_what_a_killed_session_left_goes_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settings can hold secrets. What lives, what was kept and what is not ours stays."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    script = "import os; from kafkalog.spark.session import _directory; opened = _directory(); "
+    command = [sys.executable, "-c", f"{script}opened.__enter__(); os.kill(os.getpid(), 9)"]
+    subprocess.run(command, check=False, env={**os.environ, "TMPDIR": str(tmp_path)})
+    [dead] = tmp_path.iterdir()
+    (dead / "spark.conf").write_text("secret")
+    kept = tmp_path / "kafkalog-spark-kept"
+    kept.mkdir()
+    (kept / "spark.log").write_text("why")
+    (tmp_path / "another").mkdir()
+    with _directory() as first:
+        assert not dead.exists()
+        with _directory() as second:
+            assert os.path.isdir(first)
+            assert os.path.isdir(second)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["another", kept.name]
+
+
+def test_the_format_is_found_where_an_editable_install_is(tmp_path: Path) -> None:
+    """Spark looks for packages as `pkgutil` lists them; `make demo` installs this tree."""
+    program = "import pkgutil; print(*(one.name for one in pkgutil.iter_modules()))"
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, check=True, cwd=tmp_path, env=own,
+    )  # fmt: skip
+    assert "pyspark_kafkalog" in done.stdout.split()

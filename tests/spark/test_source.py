@@ -176,8 +176,9 @@ def test_replicas_count_once_or_each(spark: SparkSession, tmp_path: Path) -> Non
         write_log(tmp_path / broker / "orders-0", *batches)
         (tmp_path / broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
     both = (tmp_path / "b", tmp_path / "a")
-    assert load(spark, *both).count() == 17
-    assert load(spark, *both, replicas="best").count() == 10
+    assert load(spark, *both).count() == 10
+    assert load(spark, *both, replicas="all").count() == 17
+    assert load(spark, *both, table="batches").count() == 17
 
 
 @pytest.mark.parametrize(
@@ -188,10 +189,13 @@ def test_replicas_count_once_or_each(spark: SparkSession, tmp_path: Path) -> Non
         ({"table": "recods"}, "The option table cannot be 'recods'"),
         ({"splitBytes": "many"}, "The option splitBytes is a number"),
         ({"internal": "yes"}, "The option internal is true or false"),
+        ({"subscribe": "orders,payments"}, "No partition of the topic payments is here"),
+        ({"startingOffsets": "latest"}, "A batch cannot start at the latest offsets"),
     ],
 )
 def test_wrong_options_are_told(
     spark: SparkSession, tmp_path: Path, options: dict[str, str], words: str
 ) -> None:
+    (tmp_path / "orders-0").mkdir()
     with pytest.raises((AnalysisException, PySparkException), match=words):
         load(spark, tmp_path, **options).collect()

@@ -116,7 +116,7 @@ def test_records_that_were_deleted_unread_are_an_error(spark: SparkSession, tmp_
     logs.append("orders-0", 3)
     logs.append("orders-0", 3, segment=18)
     (logs.log_dir / "orders-0" / f"{0:020}.log").unlink()
-    with pytest.raises(StreamingQueryException, match="Offsets 9 to 27 are wanted"):
+    with pytest.raises(StreamingQueryException, match="begins at offset 18, and 9 was to be"):
         logs.run()
     logs.options["failOnDataLoss"] = "false"
     logs.run()
@@ -130,6 +130,14 @@ def test_a_stream_can_begin_at_the_end(spark: SparkSession, tmp_path: Path) -> N
     logs.append("orders-0", 2)
     logs.run()
     assert logs.copied() == [("orders-0", n) for n in range(9, 15)]
+
+
+def test_a_stream_has_no_end(spark: SparkSession, tmp_path: Path) -> None:
+    """What lies behind it would be passed over for ever."""
+    logs = Growing(spark, tmp_path, endingTimestamp=1_700_000_000_000)
+    logs.append("orders-0", 1)
+    with pytest.raises(StreamingQueryException, match="A stream has no end"):
+        logs.run()
 
 
 def test_only_what_is_in_order_can_be_followed(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import struct
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from kafkalog.check.verify import Verification
 from kafkalog.defects import REFERENCES
 from kafkalog.model import Level
 from tests.builders import batch, copy_tree, flip, frames, message, write_log
+from tests.kafkalog.check.moved import foreign, move_replica
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +98,11 @@ def without(name: str) -> Callable[[Path], None]:
     return lambda root: (root / name).unlink()
 
 
+def unassigned(root: Path) -> None:
+    """The replica of txn-0 was moved to node 2, as the last record of the metadata says."""
+    move_replica(root, "txn-0", 2)
+
+
 def aged(root: Path) -> None:
     """The mark of the clean shutdown is two minutes older than the newest log."""
     mark = root / ".kafka_cleanshutdown"
@@ -160,8 +167,6 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
         replaced("meta.properties", "#\n", "#x\n"),
         replaced("meta.properties", "#(Mon|Tue|Wed|Thu|Fri|Sat|Sun) ", "#Day "),
         replaced("meta.properties", "version=1", "version=1\nx=y"),
-        replaced("meta.properties", "version=1", "version=0"),
-        replaced("meta.properties", "cluster.id=.", "cluster.id=!"),
         replaced("meta.properties", "UTC", "uTC"),
         replaced(".kafka_cleanshutdown", ":0,", ": 0,"),
         replaced("__cluster_metadata-0/quorum-state", ",", ", "),
@@ -175,6 +180,18 @@ DAMAGE: dict[str, list[Callable[[Path], None]]] = {
         replaced("meta.properties", "directory.id=....", "directory.id=AAAA")
     ],
     "log-dir-of-other-broker": [replaced("meta.properties", "node.id=1", "node.id=3")],
+    "log-dir-not-formatted": [
+        without("meta.properties"),
+        written("meta.properties", ""),
+        replaced("meta.properties", "version=1", "version=0"),
+    ],
+    "cluster-metadata-missing": [lambda root: shutil.rmtree(root / "__cluster_metadata-0")],
+    "partition-not-assigned": [
+        copied("txn-0", "txn-9"),
+        foreign("elsewhere-0"),
+        foreign(f"elsewhere-0.{'0' * 32}-future"),
+        unassigned,
+    ],
     "topic-id-mismatch": [replaced(METADATA, "topic_id: ....", "topic_id: AAAA")],
     "partition-metadata-missing": [without(METADATA)],
     "partition-in-two-places": [copied("txn-0", "txn-00")],
@@ -213,6 +230,28 @@ def test_each_contradiction_has_its_name(closed: Path, reference: str, number: i
         if defect.reference == reference:
             assert defect.severity == REFERENCES[reference].severity
             assert str(closed) in defect.path
+
+
+def test_what_brokers_of_all_times_wrote_is_as_written(closed: Path):
+    """A cluster id is any text; before KRaft the file says `broker.id`."""
+    before = names(closed)
+    replaced("meta.properties", "cluster.id=.*", "cluster.id=my cluster!")(closed)
+    assert names(closed) == before
+    replaced("meta.properties", "node.id=1", "broker.id=1")(closed)
+    replaced("meta.properties", "version=1", "version=0")(closed)
+    assert names(closed) == before
+
+
+def test_a_partition_goes_where_its_topic_id_is_known(closed: Path):
+    """Kafka asks for the id and the number, not for the name; what was torn proves nothing."""
+    copy_tree(closed / "txn-1", closed / "renamed-1")
+    assert "partition-not-assigned" not in names(closed)
+    shutil.rmtree(closed / "renamed-1")
+    copy_tree(closed / "txn-0", closed / "txn-9")
+    assert "partition-not-assigned" in names(closed)
+    log = max((closed / "__cluster_metadata-0").glob("*.log"))
+    log.write_bytes(log.read_bytes() + b"torn")
+    assert "partition-not-assigned" not in names(closed)
 
 
 def test_every_reference_says_what_it_arises_from():

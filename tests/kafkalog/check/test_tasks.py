@@ -220,9 +220,13 @@ def test_what_a_worker_does_not_see_is_no_defect(tmp_path: Path, monkeypatch: py
     """The log directory of another broker lies at the path there."""
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     make_partition(tmp_path / "t-0", 1)
-    seen = tasks.identity_of
-    numbers = iter(range(10))
-    monkeypatch.setattr(tasks, "identity_of", lambda path: f"{seen(path)}{next(numbers)}")
+    walk = tasks.walk_partitions
+
+    def elsewhere(task, made):  # type: ignore[no-untyped-def]
+        (tmp_path / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=x\n")
+        return walk(task, made)
+
+    monkeypatch.setattr("kafkalog.check.on_engine.walk_partitions", elsewhere)
     with pytest.raises(UnreadableError, match="does not see what is here") as raised:
         verdict([tmp_path], Level.QUICK, engine=JsonEngine(1))
     assert raised.value.path == str(tmp_path / "t-0")

@@ -20,7 +20,7 @@ from kafkalog.model import Isolation
 from kafkalog.tables import Bounds, Request, TableName
 from tests.builders import BASE_TIME, batch, record, write_log
 from tests.kafkalog.export.exporting import export, files_of, table_of
-from tests.kafkalog.tables.test_records import COLUMNS, as_noted, as_read, committed_offsets
+from tests.kafkalog.tables.test_records import COLUMNS, as_noted, as_read, committed_offsets, end_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,8 @@ def test_records_are_what_a_consumer_read(any_state: State, tmp_path: Path) -> N
         if path.exists():
             lines = [as_read(json.loads(line)) for line in path.read_text().splitlines()]
             noted[partition] = lines
-    summary = export(noted, tmp_path, Request(split_bytes=1 << 16), columns=COLUMNS)
+    request = Request(split_bytes=1 << 16, end=end_of(any_state))
+    summary = export(noted, tmp_path, request, columns=COLUMNS)
     found: dict[str, list[Any]] = {partition.name: [] for partition in noted}
     rows = table_of(tmp_path).to_pylist() if summary.rows else []
     for row in sorted(rows, key=lambda row: row["offset"]):

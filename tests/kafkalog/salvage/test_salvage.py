@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from kafkalog.reader import read_records
 from kafkalog.recovery import StartMode, Verdict, predict_start
 from kafkalog.salvage import SalvageSummary, salvage
 from tests.builders import healthy
+from tests.docs.console import ROOT
 from tests.kafkalog.salvage.hurt_logs import (
     KINDS,
     Damage,
@@ -163,6 +165,53 @@ def partition_of(root: Path, name: str | None) -> Path:
         (path for path in root.iterdir() if path.is_dir()),
         key=lambda path: sum(log.stat().st_size for log in path.glob("*.log")),
     )
+
+
+@pytest.mark.parametrize("way", ["the directory", "its files", "both"])
+def test_a_log_on_its_way_out_is_salvaged_whole(way: str, corpus_dir: Path, tmp_path: Path) -> None:
+    """A broker renames what it deletes: directories to `-delete`, segments to `.deleted`."""
+    original = corpus_dir / "kafka-4.3" / "txn" / "txn-0"
+    logs = {path.name: path.read_bytes() for path in original.glob("*.log")}
+    suffix = "" if way == "its files" else f".{'0123456789abcdef' * 2}-delete"
+    doomed = tmp_path / "logs" / f"txn-0{suffix}"
+    shutil.copytree(original, doomed)
+    if way != "the directory":
+        for path in [path for path in doomed.iterdir() if path.name[0] == "0"]:
+            path.rename(f"{path}.deleted")
+    for target in (doomed, doomed.parent):
+        destination = tmp_path / f"from-{target.name}"
+        summary = salvaged(target, destination)
+        [partition] = [path for path in (destination / "log").iterdir() if path.is_dir()]
+        assert partition.name == doomed.name.replace("-delete", "-stray")
+        assert {path.name: path.read_bytes() for path in partition.glob("*.log")} == logs
+        assert summary.records > 0
+        assert (summary.has_losses, summary.records_skipped) == (False, 0)
+        check_result(partition)
+
+
+def test_what_is_left_out_is_said_and_counted(tmp_path: Path, kafkalog: Any) -> None:
+    """Each file and directory has a row; a log with the number of its records."""
+    log_dir = tmp_path / "logs"
+    shutil.copytree(ROOT / "examples" / "log-dir" / "orders-0", log_dir / "orders-0")
+    first, *_ = sorted((log_dir / "orders-0").glob("*.log"))
+    shutil.copy(first, f"{first}.deleted")
+    records = sum(1 for one in read_records(str(first)) if isinstance(one, Record))
+    (log_dir / "orders-0" / "mine").mkdir()
+    (log_dir / "no partition").mkdir()
+    (log_dir / "empty-0").mkdir()
+    result = kafkalog("salvage", log_dir, "--to", tmp_path / "new")
+    assert f"left out: 4 files or directories, with {records} records" in result.stdout.decode()
+    skipped = [row for row in manifest_of(tmp_path / "new") if row.get("fate") == "skipped"]
+    assert {os.path.relpath(row["path"], log_dir): row["records"] for row in skipped} == {
+        f"orders-0/{first.name}.deleted": records,
+        "orders-0/mine": 0,
+        "no partition": 0,
+        "empty-0": 0,
+    }
+    assert (tmp_path / "new" / "manifest.ndjson").exists()
+    shutil.rmtree(log_dir / "orders-0")
+    nothing = kafkalog("salvage", log_dir, "--to", tmp_path / "nothing")
+    assert (nothing.status, (tmp_path / "nothing").exists()) == (9, False)
 
 
 @pytest.mark.parametrize(("release", "state", "name"), LOGS, ids=str)

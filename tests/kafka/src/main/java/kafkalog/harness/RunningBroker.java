@@ -16,7 +16,7 @@ import java.util.Properties;
 
 /**
  * One real Kafka node that runs until its stdin ends: `RunningBroker LOG_DIR`. Says `running` when it does. For each line
- * `TOPIC PARTITION` it appends a record there and prints its offset. Then it shuts down.
+ * `TOPIC PARTITION` it appends a record there and prints its offset, for `port` where it listens. Then it shuts down.
  */
 public final class RunningBroker {
     private RunningBroker() {
@@ -50,6 +50,11 @@ public final class RunningBroker {
             System.out.flush();
             for (String line = lines.readLine(); line != null; line = lines.readLine()) {
                 String[] words = line.split(" ");
+                if (words[0].equals("port")) {
+                    System.out.println(ports[0]);
+                    System.out.flush();
+                    continue;
+                }
                 var record = new ProducerRecord<>(words[0], Integer.parseInt(words[1]), new byte[] {1}, new byte[] {2});
                 System.out.println(producer.send(record).get().offset());
                 System.out.flush();

@@ -2,6 +2,7 @@ package kafkalog.harness;
 
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
@@ -25,8 +26,12 @@ final class Trees {
 
     /** All regular files below a folder, sorted; a file that vanishes meanwhile is left out. */
     static List<Path> files(Path root) throws IOException {
-        try (Stream<Path> walk = Files.walk(root)) {
-            return walk.filter(p -> Files.isRegularFile(p, LinkOption.NOFOLLOW_LINKS)).sorted().toList();
+        while (true) {
+            try (Stream<Path> walk = Files.walk(root)) {
+                return walk.filter(p -> Files.isRegularFile(p, LinkOption.NOFOLLOW_LINKS)).sorted().toList();
+            } catch (UncheckedIOException e) {
+                if (!(e.getCause() instanceof NoSuchFileException)) throw e; // else it vanished: look again
+            }
         }
     }
 

@@ -1,26 +1,49 @@
 """What `__cluster_metadata-0` says of topics, partitions and brokers: the metadata image.
 
-Follows `MetadataImage`, `PartitionRegistration.merge` and `ClusterControlManager` of Kafka 4.3.
+Follows `MetadataImage`, `PartitionRegistration.merge`, `ClusterControlManager` and
+`MetadataBatchLoader` of Kafka 4.3.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
-from kafkalog.model import Defect
+from kafkalog.model import Defect, Severity
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.payloads import PayloadKind, decode
 from kafkalog.reader import Selection, read_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
 
 _NO_LEADER_CHANGE: Final = -2
+
+T = TypeVar("T")
+
+
+class MetadataTransactions(Generic[T]):
+    """Holds the records of a metadata transaction back until it ends, or drops them."""
+
+    def __init__(self) -> None:
+        self._pending: list[T] | None = None
+
+    def take(self, kind: str, change: T) -> Sequence[T]:
+        """Take the next record in; return what takes effect with it."""
+        if kind == "BEGIN_TRANSACTION_RECORD":
+            self._pending = []
+        elif kind in ("END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"):
+            pending, self._pending = self._pending or [], None
+            return pending if kind == "END_TRANSACTION_RECORD" else ()
+        elif self._pending is not None:
+            self._pending.append(change)
+        else:
+            return (change,)
+        return ()
 
 
 @dataclass
@@ -46,6 +69,7 @@ class ClusterImage:
         leader_epochs: topic id and partition to the leader epoch, which only grows.
         replicas: topic id and partition to the node ids of its replicas.
         brokers: node id to registration.
+        is_whole: whether all that is there of the snapshot and the log could be read.
     """
 
     topics: dict[str, str] = field(default_factory=dict)
@@ -53,11 +77,16 @@ class ClusterImage:
     leader_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
     replicas: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
+    is_whole: bool = True
 
     @property
     def known(self) -> set[str]:
         """The ids of all topics there are or were."""
         return {*self.topics.values(), *self.removed}
+
+    def owners(self, directory_id: str | None) -> set[int]:
+        """The nodes that have registered a log directory."""
+        return {node for node, one in self.brokers.items() if directory_id in one.directories}
 
     def apply(self, kind: str, data: dict[str, Any]) -> None:
         """Take one record into account."""
@@ -115,19 +144,16 @@ def read_cluster_image(log_dir: LogDir) -> ClusterImage | None:
 
 
 def _apply(image: ClusterImage, target: PartitionDir | FileEntry, selection: Selection) -> None:
-    for kind, data in _values(target, selection):
-        image.apply(kind, data)
-
-
-def _values(
-    target: PartitionDir | FileEntry, selection: Selection
-) -> Iterator[tuple[str, dict[str, Any]]]:
+    transactions = MetadataTransactions[tuple[str, dict[str, Any]]]()
     try:
         for record in read_records(target, selection):
-            if isinstance(record, Defect) or record.batch.is_control or record.value is None:
-                continue
-            value = decode(PayloadKind.CLUSTER_METADATA, record.key, record.value).value
-            if value is not None:
-                yield value["type"], value["data"]
+            if isinstance(record, Defect):
+                image.is_whole &= record.severity == Severity.NOTE
+            elif not record.batch.is_control and record.value is not None:
+                value = decode(PayloadKind.CLUSTER_METADATA, record.key, record.value).value
+                if value is not None:
+                    change = value["type"], value["data"]
+                    for kind, data in transactions.take(value["type"], change):
+                        image.apply(kind, data)
     except KafkaLogError:
-        return
+        image.is_whole = False

@@ -1,0 +1,212 @@
+"""What a planner saw at a path, so that a task elsewhere refuses to read anything else.
+
+Workers of a cluster can have another broker's disk, or an older copy of the same one, at the same
+path. Log directories have ids (`MetaProperties`), topics have, too (`PartitionMetadataFile`). A
+copy has the same ids: it differs in its files. So does the log of a living broker that was appended
+to, compacted or deleted from since; then the disk itself says that it changed after the plan.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kafkalog import places
+from kafkalog.checksums import crc32c
+from kafkalog.errors import KafkaLogError, UnreadableError
+from kafkalog.metadata_files import read_properties, read_topic_id
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.log_dir import PartitionDir
+
+HINT: Final = "Every worker must see the same files as the driver under the same path."
+_IDS: Final = ("cluster.id", "node.id", "broker.id", "directory.id")
+_CLOCK_SLACK_MS: Final = 20  # file systems note times by a coarser clock
+_SAMPLE_SIZE: Final = 64  # holds the header of a batch, with its checksum
+_ZEROS: Final = -1  # room that a broker may fill
+_UNREADABLE: Final = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A partition directory, or a part of one of its files, as a planner saw it.
+
+    Attributes:
+        directory: of the partition, absolute.
+        ids: those of the cluster, the node, the directory and the topic, as name and value.
+        last_log: name of the last log, and its size; None without a log.
+        at_ms: when it was seen. What the disk says it changed later was changed by a living broker.
+        path: the file, None where the sighting is of the directory alone.
+        size_bytes: of the file.
+        start, end: of the part.
+        first: checksum of the first bytes of the part, negative where they tell nothing.
+        last: that of its last bytes.
+    """
+
+    directory: str
+    ids: tuple[tuple[str, str], ...]
+    last_log: tuple[str, int] | None
+    at_ms: int
+    path: str | None = None
+    size_bytes: int = 0
+    start: int = 0
+    end: int = 0
+    first: int = _ZEROS
+    last: int = _ZEROS
+
+    @classmethod
+    def of(cls, partition: PartitionDir, at_ms: int) -> Self | None:
+        """See a partition directory; None in an object store, which is the same from everywhere.
+
+        Args:
+            partition: as it was listed.
+            at_ms: a time before it was listed.
+        """
+        directory = places.absolute(partition.path)
+        if places.is_object(directory):
+            return None
+        last_log = None
+        if partition.segments:
+            log = partition.segments[-1].log
+            last_log = (log.name.name, log.size_bytes)
+        return cls(directory, ids_of(directory), last_log, at_ms)
+
+    def of_part(self, source: Source, start: int, end: int) -> Self:
+        """See a part of a file of the directory; the source is open on it."""
+        return type(self)(
+            self.directory, self.ids, self.last_log, self.at_ms, source.path, source.size_bytes,
+            start, end, *_samples(source, start, end),
+        )  # fmt: skip
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """What `asdict` gave, also by way of JSON."""
+        ids = tuple((name, value) for name, value in fields["ids"])
+        last = fields["last_log"]
+        return cls(**{**fields, "ids": ids, "last_log": None if last is None else tuple(last)})
+
+    def require_same(self) -> bool:
+        """Look whether the same is here.
+
+        Returns:
+            Whether it is unchanged; else a living broker has changed it since.
+
+        Raises:
+            UnreadableError: something else is here, or nothing.
+        """
+        reason = self.other_disk()
+        if reason is not None:
+            raise UnreadableError(
+                f"The worker on {socket.gethostname()} has other files here than the driver: "
+                f"{reason}.",
+                path=self.path or self.directory,
+                hint=HINT,
+            )
+        return self._change() is None
+
+    def other_disk(self) -> str | None:
+        """Say what shows that something else is here; None where the same is, or what became of it.
+
+        A living broker changes files as well: then the disk says that it was changed since.
+        """
+        ids = ids_of(self.directory)
+        if ids != self.ids:
+            return _difference(dict(self.ids), dict(ids))
+        change = self._change()
+        return None if change is None or self._was_changed_since() else change
+
+    def _change(self) -> str | None:
+        return self._changed_last_log() or self._changed_file()
+
+    def _changed_last_log(self) -> str | None:
+        """Say what is wrong with the last log: it can grow, and nothing else."""
+        if self.last_log is None:
+            return None
+        name, size = self.last_log
+        found = _size_of(os.path.join(self.directory, name))
+        if found is None:
+            return f"{name} is missing"
+        return f"{name} has {found} bytes instead of {size}" if found < size else None
+
+    def _changed_file(self) -> str | None:
+        """Say what is wrong with the part of the file: what was seen must still be there."""
+        if self.path is None:
+            return None
+        name = os.path.basename(self.path)
+        size = _size_of(self.path)
+        if size is None:
+            return f"{name} is missing"
+        grows = self.last_log is not None and name == self.last_log[0]
+        if size < self.size_bytes or (size > self.size_bytes and not grows):
+            return f"{name} has {size} bytes instead of {self.size_bytes}"
+        with Source(self.path) as source:
+            found = _samples(source, self.start, self.end)
+        pairs = zip((self.first, self.last), found, strict=True)
+        same = all(seen < 0 or now in (seen, _UNREADABLE) for seen, now in pairs)
+        return None if same else f"{name} has other records"
+
+    def _was_changed_since(self) -> bool:
+        """Whether the disk says that the file or its directory was changed after the sighting."""
+        for path in (self.path, self.last_log and self.last_log[0], ""):
+            with suppress(OSError):
+                status = os.stat(os.path.join(self.directory, path or ""))
+                if status.st_ctime_ns // 1_000_000 >= self.at_ms - _CLOCK_SLACK_MS:
+                    return True
+        return False
+
+
+def now_ms() -> int:
+    """Return the time for sightings of what is listed after this call."""
+    return time.time_ns() // 1_000_000
+
+
+def ids_of(directory: str) -> tuple[tuple[str, str], ...]:
+    """Read what tells log directories and topics apart; a file that is malformed counts as such."""
+    ids: dict[str, str] = {}
+    try:
+        properties = read_properties(os.path.join(os.path.dirname(directory), "meta.properties"))
+        ids |= {name: properties[name] for name in _IDS if name in properties}
+    except KafkaLogError as error:
+        ids["meta.properties"] = error.reference
+    try:
+        ids["topic id"] = read_topic_id(os.path.join(directory, "partition.metadata"))
+    except KafkaLogError as error:
+        ids["partition.metadata"] = error.reference
+    return tuple(ids.items())
+
+
+def _difference(seen: dict[str, str], found: dict[str, str]) -> str:
+    names = [name for name in {**seen, **found} if seen.get(name) != found.get(name)]
+    return ", ".join(
+        f"{name} is {found.get(name, 'missing')} instead of {seen.get(name, 'missing')}"
+        for name in names
+    )
+
+
+def _size_of(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return None
+
+
+def _samples(source: Source, start: int, end: int) -> tuple[int, int]:
+    """Compute the checksums of the first and the last bytes of a part."""
+    size = min(_SAMPLE_SIZE, end - start)
+    return _sample(source, start, size), _sample(source, end - size, size)
+
+
+def _sample(source: Source, position: int, size: int) -> int:
+    """Compute a checksum; a negative number says that there is none."""
+    try:
+        data = source.read(position, size)
+    except KafkaLogError:
+        return _UNREADABLE  # whoever reads all of it says so
+    return crc32c(data) if any(data) else _ZEROS

@@ -1,0 +1,147 @@
+"""Replicas through leader changes: streams and exports are what a read_committed consumer is given.
+
+Broker 1 was alone and wrote what the others never had; they became leaders, and it cut its log. A
+partition was moved to another log directory, and a topic was deleted and made again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.errors import RefusedError
+from kafkalog.model import Isolation
+from kafkalog.tables import Bounds, Request, TableName, plan_splits, read_split
+from kafkalog.tables.model import Replicas
+from kafkalog.tables.schemas import table_schema
+from kafkalog.tables.tailing import Tail
+from tests.kafka import broker_data
+from tests.kafkalog.export.exporting import export, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    Rows = list[tuple[int, bytes]]
+
+COMMITTED = Request(isolation=Isolation.READ_COMMITTED, replicas=Replicas.BEST, split_bytes=1 << 12)
+LOG_DIRS = ("1", "2", "3", "3b")
+
+
+@pytest.fixture(scope="module")
+def phases(harness: None, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: ARG001
+    """The log directories of three brokers after each of three phases, and what was consumed."""
+    root = tmp_path_factory.mktemp("three-replicas")
+    (root / "cwd").mkdir()
+    broker_data.java("kafkalog.harness.ThreeReplicas", str(root), cwd=root / "cwd")
+    return root
+
+
+def consumed(phases: Path, phase: int, topic: str) -> Rows:
+    lines = (phases / str(phase) / "records" / f"{topic}-0.ndjson").read_text().splitlines()
+    rows = map(json.loads, lines)
+    return [(row["offset"], bytes.fromhex(row["value"])) for row in rows]
+
+
+class Follower:
+    """A stream over log directories that are those of one phase after the other."""
+
+    def __init__(self, phases: Path, place: Path, names: Sequence[str], topic: str) -> None:
+        self._phases, self._place, self._names = phases, place, names
+        self._request = replace(COMMITTED, bounds=Bounds(topics=frozenset({topic})))
+        self.position: dict[str, list[int]] = {}
+
+    def go_to(self, phase: int) -> None:
+        shutil.rmtree(self._place, ignore_errors=True)
+        for name in self._names:
+            shutil.copytree(self._phases / str(phase) / "log" / name, self._place / name)
+
+    def take(self, *, fails_on_loss: bool = True) -> Rows:
+        """The rows of a batch; positions go through JSON, as between two runs of a query."""
+        paths = [str(self._place / name) for name in self._names]
+        tail = Tail(paths, self._request, fails_on_loss=fails_on_loss)
+        start = self.position or tail.beginning()
+        end = json.loads(json.dumps(tail.advance(start, None)))
+        found = rows_of(tail.splits(start, end))
+        self.position = end
+        return found
+
+
+def rows_of(splits: Iterable[Any]) -> Rows:
+    schema = table_schema(TableName.RECORDS, ["offset", "value"])
+    batches = (one for split in splits for one in read_split(split, schema))
+    return [(row["offset"], row["value"]) for one in batches for row in one.to_pylist()]
+
+
+@pytest.mark.parametrize("phase", [1, 2, 3])
+def test_tables_and_exports_are_what_a_consumer_is_given(
+    phases: Path, tmp_path: Path, phase: int
+) -> None:
+    """Of broker 1 alone, and of all brokers, each record once."""
+    log = phases / str(phase) / "log"
+    for names in (("1",), LOG_DIRS):
+        paths = [log / name for name in names]
+        to = tmp_path / f"{phase}-{len(names)}"
+        export(paths, to, COMMITTED)
+        found = table_of(to).to_pylist()
+        read = plan_splits([str(path) for path in paths], COMMITTED)
+        for topic in ("orders",) if names == ("1",) or phase == 2 else ("orders", "moved", "again"):
+            rows = [(row["offset"], row["value"]) for row in found if row["topic"] == topic]
+            wanted = consumed(phases, phase, topic)
+            assert sorted(rows) == wanted
+            assert rows_of(one for one in read if one.topic == topic) == wanted
+            assert wanted
+
+
+@pytest.mark.parametrize("names", [("1",), LOG_DIRS])
+def test_a_replica_that_was_cut_and_filled_again_is_told(
+    phases: Path, tmp_path: Path, names: Sequence[str]
+) -> None:
+    """Records were read that the log does not have any more: the stream stops, or goes back."""
+    stream = Follower(phases, tmp_path / "logs", names, "orders")
+    first, second, third = (consumed(phases, phase, "orders") for phase in (1, 2, 3))
+    assert second[: len(first)] == first
+    assert third[: len(second)] != second
+    stream.go_to(1)
+    assert stream.take() == first
+    stream.go_to(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert stream.take() == second[len(first) :]
+    stream.go_to(3)
+    with pytest.raises(RefusedError, match="The log is another one from offset"):
+        stream.take()
+    with pytest.warns(UserWarning, match="The log is another one from offset"):
+        found = stream.take(fails_on_loss=False)
+    divergence = next(a[0] for a, b in zip(second, third, strict=False) if a != b)
+    assert found == [row for row in third if row[0] >= divergence]
+
+
+def test_a_partition_that_was_moved_is_read_on(phases: Path, tmp_path: Path) -> None:
+    """Broker 3 has it in its other directory: no record comes twice."""
+    stream = Follower(phases, tmp_path / "logs", ("3", "3b"), "moved")
+    first, last = consumed(phases, 1, "moved"), consumed(phases, 3, "moved")
+    stream.go_to(1)
+    assert stream.take() == first
+    before = [path.parent.name for path in (tmp_path / "logs").glob("*/moved-0")]
+    stream.go_to(3)
+    after = [path.parent.name for path in (tmp_path / "logs").glob("*/moved-0")]
+    assert sorted([*before, *after]) == ["3", "3b"]
+    assert stream.take(fails_on_loss=False) == last[len(first) :]
+
+
+def test_a_topic_that_was_made_again_begins_anew(phases: Path, tmp_path: Path) -> None:
+    """Broker 2 has another topic of the same name; that the first is gone is said."""
+    stream = Follower(phases, tmp_path / "logs", ("2",), "again")
+    stream.go_to(1)
+    assert stream.take() == consumed(phases, 1, "again")
+    stream.go_to(3)
+    with pytest.raises(RefusedError):
+        stream.take()
+    with pytest.warns(UserWarning, match="is another topic of that name now"):
+        assert stream.take(fails_on_loss=False) == consumed(phases, 3, "again")

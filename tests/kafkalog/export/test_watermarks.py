@@ -1,0 +1,85 @@
+"""Records end at the high watermark that is noted beside a log, and the report says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.engine import LocalEngine
+from kafkalog.errors import UnreadableError
+from kafkalog.tables import Request
+from kafkalog.tables.model import End
+from tests.builders import batch, flip, record, write_log
+from tests.kafkalog.export.exporting import export, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import Result
+
+
+def make_logs(log_dir: Path) -> None:
+    """Three partitions of thirty records: one noted up to 20, one whole, one not at all."""
+    for number in range(3):
+        batches = [batch(n, [record(i, b"k", b"v") for i in range(3)]) for n in range(0, 30, 3)]
+        write_log(log_dir / f"orders-{number}", *batches)
+    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    noted = "0\n2\norders 0 20\norders 1 30\n"
+    (log_dir / "replication-offset-checkpoint").write_text(noted)
+
+
+def test_rows_end_at_the_high_watermark(tmp_path: Path) -> None:
+    """In the middle of a batch, too: a consumer is given no record above it."""
+    make_logs(tmp_path / "logs")
+    summary = export([tmp_path / "logs"], tmp_path / "lake", Request())
+    found = table_of(tmp_path / "lake").to_pylist()
+    offsets = {n: sorted(row["offset"] for row in found if row["partition"] == n) for n in range(3)}
+    assert offsets == {0: [*range(20)], 1: [*range(30)], 2: [*range(30)]}
+    assert dict(summary.above_watermark) == {"orders-0": 20}
+    assert summary.without_watermark == ("orders-2",)
+    manifest = json.loads((tmp_path / "lake" / "_kafkalog" / "manifest.json").read_text())
+    assert manifest["above_watermark"] == {"orders-0": 20}
+    whole = export([tmp_path / "logs"], tmp_path / "whole", Request(end=End.LOG))
+    assert whole.rows == 90
+    assert not whole.above_watermark
+    assert not whole.without_watermark
+
+
+def test_the_report_names_what_is_left_out(tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
+    """Fewer rows than the log has are no silent answer."""
+    make_logs(tmp_path / "logs")
+    words: list[Any] = ["export", tmp_path / "logs", "--engine", "local", "--to"]
+    report = kafkalog(*words, tmp_path / "lake").stdout.decode()
+    assert "above the high watermark, left out without --end log: orders-0 from 20" in report
+    assert "no high watermark is noted, records end with the log: orders-2" in report
+    lifted = kafkalog(*words, tmp_path / "whole", "--end", "log").stdout.decode()
+    assert "90 rows" in lifted
+    assert "watermark" not in lifted
+
+
+def test_a_file_that_is_not_there_is_found_before_success(tmp_path: Path) -> None:
+    """As where tasks write into directories of their own machines: no _SUCCESS, and an error."""
+    make_logs(tmp_path / "logs")
+    to = tmp_path / "lake"
+    with pytest.raises(UnreadableError, match="it is missing"):
+        export([tmp_path / "logs"], to, engine=Elsewhere(lambda path: path.unlink()))
+    assert not (to / "_SUCCESS").exists()
+    flipped = Elsewhere(lambda path: path.write_bytes(flip(path.read_bytes(), 80)))
+    with pytest.raises(UnreadableError, match="its CRC-32C is 0x"):
+        export([tmp_path / "logs"], tmp_path / "other", engine=flipped)
+    assert not (tmp_path / "other" / "_SUCCESS").exists()
+
+
+class Elsewhere(LocalEngine):
+    """After its tasks a file is not what they wrote."""
+
+    def __init__(self, change: Callable[[Path], object]) -> None:
+        super().__init__(1)
+        self._change = change
+
+    def run(self, work: Any, tasks: Any, **options: Any) -> Any:
+        yield from super().run(work, tasks, **options)
+        self._change(next(Path(tasks[0]["to"]).glob("topic=*/*/*")))

@@ -1,0 +1,212 @@
+"""A split is read from the files that were planned, or from what a living broker made of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.errors import ChangedSinceError, UnreadableError
+from kafkalog.model import Isolation
+from kafkalog.tables import Request, Split, TableName, plan_splits, read_split
+from kafkalog.tables.schemas import table_schema
+from tests.builders import batch, record, write_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+IDS = "version=1\nnode.id=1\ncluster.id=c\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
+TOPIC_ID = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n"
+PER_SEGMENT = 20
+
+
+def batches(first: int, count: int, epoch: int = 0) -> list[bytes]:
+    """Batches of three records that say their offsets."""
+    return [
+        batch(start, [record(n, b"k%d" % n, b"%d" % (start + n)) for n in range(3)], epoch=epoch)
+        for start in range(first, first + 3 * count, 3)
+    ]
+
+
+def make_log(log_dir: Path) -> Path:
+    """A log directory with a partition of two segments."""
+    partition = log_dir / "orders-0"
+    for base in (0, 3 * PER_SEGMENT):
+        some = batches(base, PER_SEGMENT)
+        write_log(partition, *some, name=f"{base:020}")
+        entries = [(3 * n + 2, sum(map(len, some[:n]))) for n in range(3, PER_SEGMENT, 3)]
+        index = b"".join(struct.pack(">ii", *entry) for entry in entries)
+        (partition / f"{base:020}.index").write_bytes(index)
+    (log_dir / "meta.properties").write_text(IDS)
+    (partition / "partition.metadata").write_text(TOPIC_ID)
+    time.sleep(0.05)  # what a plan sees is older than the plan
+    return partition
+
+
+def offsets(splits: Sequence[Split]) -> list[int]:
+    """What tasks read, each of which is given its split as JSON."""
+    schema = table_schema(TableName.RECORDS, ["offset", "value"])
+    rows: list[dict[str, Any]] = []
+    for split in splits:
+        split = Split.from_json(json.loads(json.dumps(split.as_json())))
+        for one in read_split(split, schema):
+            rows += one.to_pylist()
+    assert all(row["value"] == b"%d" % row["offset"] for row in rows)
+    return [row["offset"] for row in rows]
+
+
+def another_broker(log_dir: Path) -> None:
+    (log_dir / "meta.properties").write_text(IDS.replace("node.id=1", "node.id=2"))
+
+
+def another_directory(log_dir: Path) -> None:
+    (log_dir / "meta.properties").write_text(IDS.replace("AQ\n", "BQ\n"))
+
+
+def another_topic(log_dir: Path) -> None:
+    (log_dir / "orders-0" / "partition.metadata").write_text(TOPIC_ID.replace("Ag", "Bg"))
+
+
+def lagging(log_dir: Path) -> None:
+    log = log_dir / "orders-0" / f"{3 * PER_SEGMENT:020}.log"
+    log.write_bytes(b"".join(batches(3 * PER_SEGMENT, PER_SEGMENT - 1)))
+
+
+def not_yet_rolled(log_dir: Path) -> None:
+    (log_dir / "orders-0" / f"{3 * PER_SEGMENT:020}.log").unlink()
+
+
+def filled_by_another_leader(log_dir: Path) -> None:
+    log = log_dir / "orders-0" / f"{3 * PER_SEGMENT:020}.log"
+    log.write_bytes(b"".join(batches(3 * PER_SEGMENT, PER_SEGMENT, epoch=1)))
+
+
+def empty(log_dir: Path) -> None:
+    shutil.rmtree(log_dir)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (another_broker, "node.id is 2 instead of 1"),
+        (another_directory, "directory.id is AAAAAAAAAAAAAAAAAAAABQ instead of"),
+        (another_topic, "topic id is AAAAAAAAAAAAAAAAAAAABg instead of"),
+        (lagging, r"\.log has \d+ bytes instead of \d+"),
+        (not_yet_rolled, f"{3 * PER_SEGMENT:020}.log is missing"),
+        (filled_by_another_leader, "has other records"),
+        (empty, "meta.properties is path-not-found"),
+    ],
+)
+def test_other_files_at_the_same_path_are_refused(
+    tmp_path: Path, change: Callable[[Path], None], words: str
+) -> None:
+    """A worker's own disk, as it was before the plan: named are the host, the path, and what."""
+    make_log(tmp_path / "driver" / "logs")
+    shutil.copytree(tmp_path / "driver", tmp_path / "worker")
+    change(tmp_path / "worker" / "logs")
+    time.sleep(0.05)
+    here, there = tmp_path / "here", tmp_path / "driver"
+    here.symlink_to(there)
+    splits = plan_splits([str(here / "logs")], Request(split_bytes=300))
+    assert len(splits) > 4
+    assert offsets(splits) == [*range(6 * PER_SEGMENT)]
+    here.unlink()
+    here.symlink_to(tmp_path / "worker")
+    whole = [one for one in splits if is_read(one)]
+    if change is filled_by_another_leader:
+        splits = [one for one in splits if one not in whole]  # closed segments are equal
+        assert len(splits) >= 3
+    else:
+        assert not whole
+    for split in splits:
+        with pytest.raises(UnreadableError, match=words) as caught:
+            offsets([split])
+        assert "The worker on " in caught.value.message
+        assert str(here) in str(caught.value)
+
+
+def is_read(split: Split) -> bool:
+    """Whether a split has all of its rows, and is not refused."""
+    try:
+        found = offsets([split])
+    except UnreadableError:
+        return False
+    first, last = split.first_offset, split.next_offset or 6 * PER_SEGMENT
+    return first is not None and found == [*range(first, last)]
+
+
+def test_appending_and_rolling_changes_nothing(tmp_path: Path) -> None:
+    """A living broker's log grows while it is read."""
+    partition = make_log(tmp_path)
+    splits = plan_splits([str(tmp_path)], Request(split_bytes=300))
+    last = partition / f"{3 * PER_SEGMENT:020}.log"
+    last.write_bytes(last.read_bytes() + b"".join(batches(6 * PER_SEGMENT, 5)))
+    write_log(partition, *batches(6 * PER_SEGMENT + 15, 2), name=f"{6 * PER_SEGMENT + 15:020}")
+    assert offsets(splits)[: 6 * PER_SEGMENT] == [*range(6 * PER_SEGMENT)]
+
+
+def test_a_compacted_log_is_listed_again(tmp_path: Path) -> None:
+    """Other files have the offsets now; each record that is left is read once."""
+    partition = make_log(tmp_path)
+    splits = plan_splits([str(tmp_path)], Request(split_bytes=300))
+    kept = batches(0, PER_SEGMENT)[::4] + batches(3 * PER_SEGMENT, PER_SEGMENT)[::4]
+    for path in [*partition.glob("*.index"), partition / f"{3 * PER_SEGMENT:020}.log"]:
+        path.unlink()
+    new = partition / "new"
+    new.write_bytes(b"".join(kept))
+    new.rename(partition / f"{0:020}.log")
+    write_log(partition, *batches(6 * PER_SEGMENT, 1), name=f"{6 * PER_SEGMENT:020}")
+    found = offsets(splits)
+    wanted = [n for n in range(6 * PER_SEGMENT) if n // 3 % 4 == 0]
+    assert found[: len(wanted)] == wanted
+    assert len(found) == len(set(found))
+
+
+def test_a_partition_that_kafkalog_compacts_meanwhile(
+    tmp_path: Path, kafkalog: Callable[..., Result]
+) -> None:
+    """Between the plan and the tasks; they read what a plan finds afterwards."""
+    partition = make_log(tmp_path)
+    kafkalog("recover", tmp_path, "--in-place", "--yes")
+    time.sleep(0.05)
+    before = offsets(splits := plan_splits([str(tmp_path)], Request(split_bytes=300)))
+    done = kafkalog(
+        "compact", partition, "--in-place", "--yes", "--config", "cleanup.policy=compact",
+        "--high-watermark", "end", "--now", "1700000600000",
+    )  # fmt: skip
+    assert done.status == 0, done
+    after = offsets(plan_splits([str(tmp_path)], Request(split_bytes=300)))
+    assert len(after) < len(before)
+    assert offsets(splits) == after
+
+
+def test_deleted_and_cut_offsets_are_an_error(tmp_path: Path) -> None:
+    """Fewer rows than were planned are no answer."""
+    partition = make_log(tmp_path)
+    bounded = Request(isolation=Isolation.LOG, split_bytes=300)
+    splits = plan_splits([str(tmp_path)], bounded)
+    ended = replace(splits[-1], to_offset=6 * PER_SEGMENT)
+    (partition / f"{0:020}.log").unlink()
+    with pytest.raises(ChangedSinceError, match="Its log begins at offset 60 now"):
+        offsets(splits[:1])
+    (partition / f"{3 * PER_SEGMENT:020}.log").write_bytes(b"".join(batches(60, 5)))
+    with pytest.raises(ChangedSinceError, match="Its log ends at offset 75 now"):
+        offsets([ended])
+
+
+@pytest.mark.parametrize("table", [TableName.SEGMENTS, TableName.PRODUCERS, TableName.BATCHES])
+def test_other_tables_refuse_another_disk(tmp_path: Path, table: TableName) -> None:
+    make_log(tmp_path / "logs")
+    splits = plan_splits([str(tmp_path / "logs")], Request(table))
+    assert splits
+    another_broker(tmp_path / "logs")
+    with pytest.raises(UnreadableError, match=r"node\.id is 2 instead of 1"):
+        [*read_split(splits[0], table_schema(table))]

@@ -1,0 +1,147 @@
+"""Positions of streams: a topic id, a partition, an offset, and the leader epoch before it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.errors import RefusedError
+from kafkalog.tables import Request, read_split
+from kafkalog.tables.model import Replicas, TableName
+from kafkalog.tables.schemas import table_schema
+from kafkalog.tables.tailing import Tail
+from tests.builders import write_log
+from tests.kafkalog.tables.test_other_disks import IDS, TOPIC_ID, batches, make_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+SECOND = f"{60:020}.log"
+
+
+class Stream:
+    """Takes one batch after the other, as Spark does: positions go through JSON."""
+
+    def __init__(self, *log_dirs: Path, **options: Any) -> None:
+        self._paths = [str(path) for path in log_dirs]
+        self._options = options
+        self.position: dict[str, list[int]] = {}
+
+    def take(self, **options: Any) -> list[tuple[int, bytes]]:
+        tail = Tail(self._paths, Request(replicas=Replicas.BEST), **{**self._options, **options})
+        start = self.position or tail.beginning()
+        end = json.loads(json.dumps(tail.advance(start, None)))
+        schema = table_schema(TableName.RECORDS, ["offset", "value"])
+        rows = [
+            (row["offset"], row["value"])
+            for split in tail.splits(start, end)
+            for one in read_split(split, schema)
+            for row in one.to_pylist()
+        ]
+        self.position = end
+        return rows
+
+
+def rows(first: int, end: int) -> list[tuple[int, bytes]]:
+    return [(n, b"%d" % n) for n in range(first, end)]
+
+
+def note_epochs(partition: Path, *entries: Sequence[int]) -> None:
+    lines = [f"{epoch} {start}\n" for epoch, start in entries]
+    (partition / "leader-epoch-checkpoint").write_text(f"0\n{len(lines)}\n{''.join(lines)}")
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_a_log_that_was_cut_and_filled_again_is_told(tmp_path: Path, has_checkpoint: bool) -> None:
+    """Its end is where it was: only the epochs tell that records were replaced."""
+    partition = make_log(tmp_path)
+    if has_checkpoint:
+        note_epochs(partition, (0, 0))
+    stream = Stream(tmp_path)
+    assert stream.take() == rows(0, 120)
+    new = batches(90, 12, epoch=1)
+    (partition / SECOND).write_bytes(b"".join(batches(60, 10) + new))
+    if has_checkpoint:
+        note_epochs(partition, (0, 0), (1, 90))
+    with pytest.raises(RefusedError, match="another one from offset 90 on"):
+        stream.take()
+    with pytest.warns(UserWarning, match="another one from offset 90 on"):
+        assert stream.take(fails_on_loss=False) == rows(90, 126)
+    assert stream.take() == []
+
+
+def test_the_same_end_after_a_cut_is_no_reason_to_go_on(tmp_path: Path) -> None:
+    """The offset alone says that nothing is new."""
+    partition = make_log(tmp_path)
+    note_epochs(partition, (0, 0))
+    stream = Stream(tmp_path, fails_on_loss=False)
+    stream.take()
+    (partition / SECOND).write_bytes(b"".join(batches(60, 10) + batches(90, 10, epoch=1)))
+    note_epochs(partition, (0, 0), (1, 90))
+    with pytest.warns(UserWarning, match="another one from offset 90 on"):
+        assert stream.take() == rows(90, 120)
+    assert stream.take() == []
+
+
+def test_a_batch_that_was_planned_before_a_cut_is_told(tmp_path: Path) -> None:
+    """A query that is started again does its last batch again."""
+    partition = make_log(tmp_path)
+    note_epochs(partition, (0, 0))
+    tail = Tail([str(tmp_path)], Request())
+    start = tail.beginning()
+    end = tail.advance(start, None)
+    (partition / SECOND).write_bytes(b"".join(batches(60, 10) + batches(90, 10, epoch=1)))
+    note_epochs(partition, (0, 0), (1, 90))
+    with pytest.raises(RefusedError, match="another one from offset 90 on"):
+        tail.splits(start, end)
+
+
+def test_a_partition_in_another_log_directory_is_the_same(tmp_path: Path) -> None:
+    """A broker moves partitions between its disks; one of no id is told by its name."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "meta.properties").write_text(IDS)
+    partition = make_log(tmp_path / "a")
+    write_log(tmp_path / "a" / "plain-0", *batches(0, 5))
+    stream = Stream(tmp_path / "a", tmp_path / "b")
+    assert len(stream.take()) == 135
+    for name in ("orders-0", "plain-0"):
+        shutil.move(tmp_path / "a" / name, tmp_path / "b" / name)
+    assert stream.take() == []
+    write_log(tmp_path / "b" / partition.name, *batches(120, 2), name=f"{120:020}")
+    assert stream.take() == rows(120, 126)
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_another_one(tmp_path: Path) -> None:
+    """It begins at its beginning, and what was lost with the first is said."""
+    partition = make_log(tmp_path)
+    stream = Stream(tmp_path)
+    stream.take()
+    shutil.rmtree(partition)
+    with pytest.raises(RefusedError, match="is not here any more; 120 was to be read next"):
+        stream.take()
+    write_log(partition, *batches(0, 2))
+    (partition / "partition.metadata").write_text(TOPIC_ID.replace("Ag", "Bg"))
+    with pytest.raises(RefusedError, match="is another topic of that name now"):
+        stream.take()
+    with pytest.warns(UserWarning, match="is another topic of that name now"):
+        assert stream.take(fails_on_loss=False) == rows(0, 6)
+    assert stream.take() == []
+
+
+def test_a_position_never_goes_back(tmp_path: Path) -> None:
+    """A high watermark that is noted late, or by another replica, is no reason to read twice."""
+    partition = make_log(tmp_path)
+    watermarks = tmp_path / "replication-offset-checkpoint"
+    watermarks.write_text("0\n1\norders 0 100\n")
+    stream = Stream(tmp_path)
+    assert stream.take() == rows(0, 100)
+    watermarks.write_text("0\n1\norders 0 90\n")
+    assert stream.take() == []
+    watermarks.write_text("0\n1\norders 0 120\n")
+    assert stream.take() == rows(100, 120)
+    assert (partition / SECOND).exists()

@@ -1,0 +1,111 @@
+"""Workers with another disk behind the driver's path refuse it, whatever runs on them.
+
+The workers of the cluster are in mount namespaces of their own: at `cluster.disk` the driver and
+each worker have directories that nobody else sees.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.builders import batch, copy_tree, record, write_log
+from tests.spark.commands import run_commands
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.spark.cluster import Cluster
+
+PARTITIONS = 6
+BATCHES = 40
+ROWS = PARTITIONS * BATCHES * 5
+COMPACT = (
+    "--config",
+    "cleanup.policy=compact",
+    "--high-watermark",
+    "end",
+    "--now",
+    "1700000600000",
+)
+
+
+def make_logs(log_dir: Path) -> None:
+    """Two segments a partition."""
+    values = [record(i, b"k%d" % i, b"v" * 50) for i in range(5)]
+    half = BATCHES * 5 // 2
+    for number in range(PARTITIONS):
+        for base in (0, half):
+            batches = [batch(n, values) for n in range(base, base + half, 5)]
+            write_log(log_dir / f"orders-{number}", *batches, name=f"{base:020}")
+        (log_dir / f"orders-{number}" / "partition.metadata").write_text(
+            f"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAA{number}g\n"
+        )
+    ids = "version=1\nnode.id=1\ncluster.id=c\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
+    (log_dir / "meta.properties").write_text(ids)
+
+
+def lag(log_dir: Path) -> None:
+    """As it was a while ago: the last batches are missing."""
+    for log in log_dir.glob(f"*/{BATCHES * 5 // 2:020}.log"):
+        size = log.stat().st_size // (BATCHES // 2)
+        log.write_bytes(log.read_bytes()[: -3 * size])
+
+
+@pytest.fixture
+def disks(cluster: Cluster) -> Path:
+    """On the driver's disk `same`, `other` and `mixed` are equal; elsewhere they are as named."""
+    disk = cluster.disk
+    for name in ("same", "other", "mixed"):
+        make_logs(disk / name)
+        for own in cluster.disks:
+            copy_tree(disk / name, own / name)
+    first, second = cluster.disks
+    properties = first / "other" / "meta.properties"
+    properties.write_text(properties.read_text().replace("node.id=1", "node.id=2"))
+    lag(second / "other")
+    lag(second / "mixed")
+    time.sleep(0.1)  # what a plan sees is older than the plan
+    return disk
+
+
+def test_other_disks_are_refused_every_time(cluster: Cluster, disks: Path, tmp_path: Path) -> None:
+    """Another broker's, a lagging copy, and a target that is not the driver's."""
+    make_logs(tmp_path / "shared")
+    spark = ("--engine", "spark")
+    small = ("--split-size", "2KiB")
+    counting = "select count(*) n from records"
+    named = {
+        "same": ("sql", counting, disks / "same", "--format", "ndjson"),
+        "mixed": ("sql", counting, disks / "mixed", "--format", "ndjson"),
+        "mixed export": ("export", disks / "mixed", "--to", tmp_path / "mixed", *small, *spark),
+        "sql": ("sql", counting, disks / "other"),
+        "export": ("export", disks / "other", "--to", tmp_path / "lake", *spark),
+        "verify": ("verify", disks / "other", "--level", "deep", *spark),
+        "profile": ("profile", disks / "other", *spark),
+        "compact": ("compact", disks / "other", *COMPACT, *spark),
+        "stream": ("stream", disks / "other", tmp_path / "copied"),
+        "target": ("export", tmp_path / "shared", "--to", disks / "lake", *spark),
+    }
+    found = dict(zip(named, run_commands(cluster, tmp_path, named.values()), strict=True))
+    assert found.pop("same") == (0, json.dumps({"n": ROWS}, separators=(",", ":")) + "\n", "")
+    for name, whole in (("mixed", f"{ROWS}"), ("mixed export", f"{ROWS} rows")):
+        status, stdout, stderr = found.pop(name)  # all tasks may run where it is right
+        is_right = status == 0 and whole in stdout
+        assert is_right or (status == 3 and "bytes instead of" in stderr), (name, stdout, stderr)
+    compacted = found.pop("compact")
+    assert compacted[0] == 4, compacted
+    assert compacted[2].count("It has changed since the plan was made") == PARTITIONS
+    for name, (status, stdout, stderr) in found.items():
+        assert status == 3, (name, stdout, stderr)
+        assert "worker on" in stderr.replace("\n│", ""), (name, stderr)
+        assert str(disks) in stderr, (name, stderr)
+    assert not (tmp_path / "lake" / "_SUCCESS").exists()
+    assert not (disks / "lake" / "_SUCCESS").exists()
+    for own in cluster.disks:
+        assert not (own / "lake").exists()
+        shutil.rmtree(own / "other")
