@@ -13,7 +13,7 @@ import stat
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, cast
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
 
 from kafkalog.errors import (
     BytesUnreadableError,
@@ -26,7 +26,7 @@ from kafkalog.pace import Pace
 from kafkalog.places import is_object, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 WINDOW_SIZE_MIN = 4096
 WINDOW_SIZE_MAX = 1 << 20
@@ -34,6 +34,10 @@ BLOCK_SIZE = 512  # of st_blocks, whatever the file system
 _PAGE_SIZE = 4096
 _BLOCKS_TRIED = 64
 _READ_SIZE = 1 << 18  # what is asked for at once where the page cache is left as it was
+
+
+on_unreadable: list[Callable[[UnreadableError], None]] = []
+"""Called, in any thread, with each failure to get at what is there, whoever goes on past it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,12 +338,13 @@ class Source:
 
     def _not_given(self, error: OSError, position: int) -> BytesUnreadableError:
         self._failed.add(position // _PAGE_SIZE)
-        return BytesUnreadableError(
+        unreadable = BytesUnreadableError(
             f"The disk does not give what is at this position: {os.strerror(error.errno or 0)}.",
             path=self.path,
             position=position,
             hint="Look at the system's log. If the disk fails, image it first, and work on that.",
         )
+        return _announced(unreadable)
 
     def _became_shorter(self, position: int) -> UnreadableError:
         return UnreadableError(
@@ -381,4 +386,13 @@ def reading_error(error: OSError, path: str) -> NotFoundError | UnreadableError:
         return NotFoundError("There is no such file or directory.", path=path)
     reason = os.strerror(error.errno) if error.errno else str(error)
     hint = "Read it as the user who runs the broker." if error.errno == errno.EACCES else None
-    return UnreadableError(f"It cannot be read: {reason}.", path=path, hint=hint)
+    return _announced(UnreadableError(f"It cannot be read: {reason}.", path=path, hint=hint))
+
+
+_Unreadable = TypeVar("_Unreadable", bound=UnreadableError)
+
+
+def _announced(error: _Unreadable) -> _Unreadable:
+    for hear in on_unreadable:
+        hear(error)
+    return error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog import places
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import CorruptDataError, KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch, Isolation
@@ -21,6 +21,7 @@ from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileKind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.records import decode_records
 from kafkalog.segment import OpenSegment
+from kafkalog.source import reading_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,9 +89,13 @@ class UnifiedLog:
         path = os.path.join(self._log_dir, name)
         try:
             status = places.stat(path)
-        except OSError:
+        except OSError as error:
+            reading_error(error, path)  # announced
             return None
-        offsets = _checkpointed(path, (status.st_ino, status.st_mtime_ns, status.st_size))
+        try:
+            offsets = _checkpointed(path, (status.st_ino, status.st_mtime_ns, status.st_size))
+        except KafkaLogError:
+            return None  # announced
         return offsets.get((self.partition.topic, self.partition.partition))
 
     @property
@@ -227,9 +232,13 @@ class UnifiedLog:
 
 @lru_cache(maxsize=len(OFFSET_CHECKPOINTS))
 def _checkpointed(path: str, _version: tuple[int, ...]) -> dict[tuple[str, int | None], int]:
-    """The offsets in a checkpoint, read once for all partitions; empty where it is malformed."""
+    """The offsets in a checkpoint, read once for all partitions; empty where it is malformed.
+
+    Raises:
+        NotFoundError, UnreadableError: it cannot be read now.
+    """
     try:
         entries = read_offset_checkpoint(path)
-    except KafkaLogError:
+    except CorruptDataError:
         return {}
     return {(entry.topic, entry.partition): entry.offset for entry in entries}

@@ -222,10 +222,11 @@ def _check(
 ) -> None:
     """Check all targets and tell what is found."""
     from kafkalog.errors import KafkaLogError, as_internal_error
+    from kafkalog_cli.outcome import unread_places
     from kafkalog_cli.standard_streams import OutputError
 
     run = facts.verification
-    with report:
+    with report, unread_places() as unread:
         for target in facts.schedule.targets:
             try:
                 for defect in run.verify(target):
@@ -240,6 +241,8 @@ def _check(
         for defect in run.end():
             report.finding(defect)
             outcome.count(defect, facts.failing)
+        if unread and not outcome.status:
+            outcome.error(unread.error())
         facts.ended_ms = time.time_ns() // 1_000_000
         facts.status = outcome.status
         if progress is not None:
