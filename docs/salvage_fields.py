@@ -64,11 +64,7 @@ SALVAGE_TYPES = {
             "size_lost": (INT, "bytes that are not in it"),
             "batches": (INT, "batches that were copied"),
             "records": (INT, "records that were copied"),
-            "crc32c": (
-                maybe(INT),
-                "CRC-32C of the log of the source; null in a dry run, and where "
-                "the disk did not give all bytes",
-            ),  # fmt: skip
+            "crc32c": (maybe(INT), "CRC-32C of the source's log; null unless all bytes were read"),
             "crc32c_copied": (maybe(INT), "CRC-32C of the new log; null in a dry run"),
         },
     ),

@@ -109,8 +109,8 @@ class Source:
         NotAKafkaFileError: it is not a regular file.
     """
 
-    __slots__ = ("_failed", "_fd", "_manner", "_window", "_window_position", "_window_size", "mtime_ms",
-                 "path", "size_bytes", "stored_bytes")  # fmt: skip
+    __slots__ = ("_failed", "_fd", "_manner", "_window", "_window_position", "_window_size",
+                 "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
 
     size_bytes: int
     stored_bytes: int

@@ -39,6 +39,10 @@ class Unread:
         """Remember the first failure of each path; in any thread."""
         self._errors.setdefault(error.path, error)
 
+    def forget(self, path: str) -> None:
+        """A finding is about that path: it has been told."""
+        self._errors.pop(path, None)
+
     def error(self) -> UnreadableError:
         """The first failure; its note says how many more there are."""
         first, *others = self._errors.values()

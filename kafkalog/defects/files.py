@@ -62,10 +62,11 @@ REFERENCES: Final = (
               "rise in epoch and offset, or are negative.", "Entries that do not fit the later "
               "ones are dropped; with a negative number the broker does not start.",
               _RESTORE_EPOCHS, arises="The disk, or an editor: Kafka keeps the entries in order."),
-    Reference("bytes-unreadable", _D, "The disk does not give some bytes of a file.", "Reading there "
-              "fails; with the first such error it takes the log directory offline, and its other "
-              "partitions with it.", "Let the replica be fetched anew from another. Without one "
-              "image the disk, and let `kafkalog salvage` copy the batches around the gap.",
+    Reference("bytes-unreadable", _D, "The disk does not give some bytes of a file.",
+              "Reading there fails; with the first such error it takes the log directory offline, "
+              "and its other partitions with it.", "Let the replica be fetched anew from "
+              "another. Without one image the disk, and let `kafkalog salvage` copy the batches "
+              "around the gap.",
               arises="A bad sector, a controller or cable that fails, or the server of a network "
               "file system that does not answer."),
     Reference("leader-epochs-contradict-log", _D, "A leader-epoch-checkpoint gives batches "

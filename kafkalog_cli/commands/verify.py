@@ -226,12 +226,14 @@ def _check(
     from kafkalog_cli.standard_streams import OutputError
 
     run = facts.verification
+    told: set[str] = set()
     with report, unread_places() as unread:
         for target in facts.schedule.targets:
             try:
                 for defect in run.verify(target):
                     report.finding(defect)
                     outcome.count(defect, facts.failing)
+                    told.add(defect.path)
             except KafkaLogError as error:
                 outcome.error(error)
             except OutputError:
@@ -241,7 +243,9 @@ def _check(
         for defect in run.end():
             report.finding(defect)
             outcome.count(defect, facts.failing)
-        if unread and not outcome.status:
+        for path in told:
+            unread.forget(path)
+        if unread and not outcome.errors:
             outcome.error(unread.error())
         facts.ended_ms = time.time_ns() // 1_000_000
         facts.status = outcome.status

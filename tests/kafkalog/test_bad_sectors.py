@@ -95,7 +95,7 @@ def test_every_batch_beside_bad_sectors_is_read(
             assert run.summary.bytes_expected <= run.summary.bytes_checked
             for sector in bad:
                 assert any(covered(one, sector, log) for one in told), (seed, number, sector)
-        rows = [one for one in read_records(open_partition(str(log.parent)), EVERYTHING)]
+        rows = list(read_records(open_partition(str(log.parent)), EVERYTHING))
         counted = sum(not isinstance(one, Defect) for one in rows)
         assert counted == sum(batch.count for batch in good), (seed, number)
         assert {one.reference for one in rows if isinstance(one, Defect)} == {"bytes-unreadable"}
