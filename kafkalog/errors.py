@@ -104,7 +104,7 @@ class UnwritableError(KafkaLogError):
 
 
 class LogDirInUseError(KafkaLogError):
-    """A broker is running on the log directory; nothing was changed."""
+    """A broker, or another kafkalog, has the log directory; nothing was changed."""
 
     reference = "log-dir-in-use"
     exit_code = 4

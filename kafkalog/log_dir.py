@@ -248,11 +248,11 @@ def open_partition(path: str) -> PartitionDir:
     found = open_path(path)
     if isinstance(found, PartitionDir):
         return found
-    kind = "a log directory" if isinstance(found, LogDir) else "a file"
-    raise NotAKafkaFileError(
-        f"This is {kind}, not a partition directory.",
+    one_log(found)
+    raise UsageError(
+        "This is a file, not a partition directory.",
         path=path,
-        hint="Give a partition directory, such as orders-0.",
+        hint="Give the partition directory that it lies in.",
     )
 
 

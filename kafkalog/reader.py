@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog import places
 from kafkalog.defects import REFERENCES, make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.framing import align, scan_batches
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, one_log, open_path
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, Record
@@ -212,6 +212,8 @@ def plan_reading(
     """What is to be read for a selection; a plan is taken as it is. Raises as `read_records`."""
     if isinstance(path, ReadPlan):
         return path
+    if selection.from_position is not None and selection.from_position < 0:
+        raise UsageError("No position of a file is negative.")
     target = path if isinstance(path, PartitionDir | FileEntry) else one_log(open_path(str(path)))
     segments, log = _segments(target)
     if selection.limit == 0:
