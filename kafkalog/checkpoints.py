@@ -6,11 +6,15 @@ same files are accepted, the same are malformed.
 
 from __future__ import annotations
 
+import os
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import CorruptDataError
+from kafkalog import places
+from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.model import CheckpointEntry, EpochEntry
+from kafkalog.names import OFFSET_CHECKPOINTS
 from kafkalog.parsing import parse
 from kafkalog.source import read_file
 
@@ -100,13 +104,22 @@ def _trimmed(fields: list[str]) -> list[str]:
 
 def _number(text: str, path: str, bits: int = 64) -> int:
     """An int or a long as Java parses it."""
-    digits = text[1:] if text[:1] in ("-", "+") else text
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
-        raise _malformed(path, f"{text!r} is not a number.")
-    number = int(text)
-    if not -(1 << bits - 1) <= number < 1 << bits - 1:
-        raise _malformed(path, f"{text} does not fit into {bits} bits.")
+    number = java_number(text, bits)
+    if number is None:
+        raise _malformed(path, f"{text!r} is no number of {bits} bits.")
     return number
+
+
+def java_number(text: str, bits: int) -> int | None:
+    """Return what `Integer.parseInt` or `Long.parseLong` makes of a text; None if they throw.
+
+    They take the decimal digits of any script, as far as one `char` holds them.
+    """
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not digits.isdecimal() or max(digits) > "\uffff" or len(digits.lstrip("0")) > 19:
+        return None
+    number = int(digits) if text[0] != "-" else -int(digits)
+    return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
 
 
 def _malformed(path: str, message: str) -> CorruptDataError:
@@ -117,3 +130,28 @@ def _malformed(path: str, message: str) -> CorruptDataError:
         hint="A broker takes the whole log directory offline over this file; move it away or "
         "write it anew.",
     )
+
+
+def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> int | None:
+    """A partition's entry in a checkpoint of offsets; None without one, or in a malformed file.
+
+    Raises:
+        UnreadableError: the file cannot be read.
+    """
+    path = os.path.join(log_dir, name)
+    try:
+        status = places.stat(path)
+    except OSError:
+        return None
+    version = status.st_ino, status.st_mtime_ns, status.st_size
+    return _entries(path, version).get((topic, partition))
+
+
+@lru_cache(len(OFFSET_CHECKPOINTS))
+def _entries(path: str, _version: tuple[int, ...]) -> dict[tuple[str, int | None], int]:
+    """The entries of a checkpoint, which all partitions of a log directory ask for."""
+    try:
+        found = read_offset_checkpoint(path)
+    except (NotFoundError, CorruptDataError):
+        return {}
+    return {(entry.topic, entry.partition): entry.offset for entry in found}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkalog.check.elsewhere import Elsewhere, Walked
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.columnar.headers import Look, Stretch
+    from kafkalog.configs import LogDirConfigs, TopicConfigs
     from kafkalog.recovery import NextStart
 
     Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
@@ -92,14 +93,25 @@ class Verification:
         self._stretches = stretches or self._read
         self._elsewhere = elsewhere
         self._log_dirs: list[CheckedLogDir] = []
+        self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
 
-    def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
-        """Every defect of a log directory, a partition directory or a file.
+    def verify(self, *targets: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+        """Yield every defect of the targets: of each one, and of all of them together.
 
         Raises:
-            NotFoundError, UnreadableError, NotAKafkaFileError: the target itself cannot be opened.
+            NotFoundError, UnreadableError, NotAKafkaFileError: a target itself cannot be opened.
                 What cannot be read inside it is a defect.
+        """
+        for target in targets:
+            yield from self.check(target)
+        yield from self.check_together()
+
+    def check(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+        """Yield the defects of one target; `check_together` after the last one yields the rest.
+
+        Raises:
+            NotFoundError, UnreadableError, NotAKafkaFileError: as `verify`.
         """
         if not isinstance(target, LogDir | PartitionDir | FileEntry):
             target = open_path(str(target))
@@ -120,11 +132,8 @@ class Verification:
             self.summary.defects[defect.severity] += 1
             yield defect
 
-    def end(self) -> Iterator[Defect]:
-        """What shows when all targets have been seen; call it after the last one.
-
-        The log directories against each other, and whether the run has checked all it should.
-        """
+    def check_together(self) -> Iterator[Defect]:
+        """Compare the targets with each other; report bytes that the run should have checked."""
         from kafkalog.check.contained import contained_all
         from kafkalog.check.next_start import with_strays
         from kafkalog.check.registry import COPY_CHECKS, TOGETHER_CHECKS
@@ -236,7 +245,7 @@ class Verification:
         from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
 
         before = self._grave
-        partition = CheckedPartition(directory)
+        partition = CheckedPartition(directory, configs=self._configs_of(directory))
         if self._elsewhere is not None:
             walked = yield from self._elsewhere.walk(directory)
             if walked is not None:
@@ -297,6 +306,17 @@ class Verification:
             self.next_starts.append(start)
         if not is_explained:
             yield from unexplained(start, state)
+
+    def _configs_of(self, directory: PartitionDir) -> TopicConfigs | None:
+        """Return the configs of a topic; the metadata log beside its partitions is read once."""
+        from kafkalog.configs import ConfigSources
+
+        around = os.path.dirname(places.absolute(directory.path))
+        configs = self._configs.setdefault(around, ConfigSources().in_log_dir(around))
+        try:
+            return configs.of_topic(directory.topic)
+        except KafkaLogError:
+            return None  # what is wrong with the metadata log its own checks report
 
     @property
     def _grave(self) -> int:

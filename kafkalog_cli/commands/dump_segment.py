@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog.errors import UsageError
+from kafkalog.model import LogView
 from kafkalog_cli.options import (
     BytesOption,
     ExactOption,
@@ -20,6 +21,7 @@ from kafkalog_cli.options import (
     ToOffsetOption,
     ToTimeOption,
     UtcOption,
+    ViewOption,
     ZoneOption,
     parse_bytes,
     parse_regex,
@@ -100,6 +102,7 @@ def dump_segment(
     ] = None,
     control: Annotated[bool, typer.Option("--control", help="Control records only.")] = False,
     read_committed: ReadCommittedOption = False,
+    view: ViewOption = LogView.STARTED,
     max_bytes: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Read so much of each .log.")
     ] = None,
@@ -123,7 +126,9 @@ def dump_segment(
 ) -> int:
     """Show what is in any file Kafka writes; a partition directory means its segments in order.
 
-    Damage is shown in place and reading goes on at the next sound batch; exit status 1 then.
+    Damage is shown in place and reading goes on at the next sound batch; exit status 1 then. What a
+    broker's next start would cut off a partition is left out, which a warning counts (status 1);
+    `--view files` shows it.
     Records, batches and entries of indexes can go into a new file of Parquet or Arrow.
 
     \b
@@ -135,7 +140,7 @@ def dump_segment(
     """
     from kafkalog.reader import Selection
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.dump import Dump, DumpStyle
+    from kafkalog_cli.render.dump import Dump, DumpStyle, labels_of
 
     _require_pair(form, to)
     zone = parse_zone("UTC" if utc else tz)
@@ -158,8 +163,10 @@ def dump_segment(
         else None,
         control=control,
         read_committed=read_committed,
+        view=view,
     )
     outcome = Outcome()
+    targets = outcome.open_all(paths)
     style = DumpStyle(
         form=form,
         records=records,
@@ -168,13 +175,14 @@ def dump_segment(
         exact=exact,
         decode=decode == Decode.AUTO,
         progress=not quiet,
+        labels=labels_of(targets),
     )
     with (
         Dump(selection, style, outcome)
         if to is None
         else _export(to, selection, style, outcome) as dump
     ):
-        for target in outcome.open_all(paths):
+        for target in targets:
             dump.show(target)
     return outcome.status
 

@@ -11,21 +11,23 @@ from typing import TYPE_CHECKING, Any, Self
 from kafkalog import places
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
-from kafkalog.model import Batch, Defect, Record
+from kafkalog.model import Batch, Defect, LogView, Record
 from kafkalog.names import FileKind, parse_directory_name
-from kafkalog.reader import read_batches, read_records
+from kafkalog.reader import plan_reading, read_batches, read_records
+from kafkalog.view import Shown
 from kafkalog_cli.render.bulk import is_bulk, read_kafka_text, read_rows, rows_of
 from kafkalog_cli.render.dump_views import (
     batch_view,
+    marked,
     record_view,
     selected_entries,
     side_file_content,
 )
 from kafkalog_cli.render.progress import byte_progress
-from kafkalog_cli.render.writer import Format, View, Writer
+from kafkalog_cli.render.writer import Column, Format, View, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import tzinfo
     from types import TracebackType
 
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
 class DumpStyle:
     """How a dump is written.
 
-    `records` is None where format and file decide between records and batches.
+    `records` is None where format and file decide between records and batches. `labels` says by
+    the path of a target what tables call it, where they show several.
     """
 
     form: str
@@ -52,6 +55,7 @@ class DumpStyle:
     exact: bool
     decode: bool
     progress: bool
+    labels: Mapping[str, str]
 
 
 class Dump:
@@ -64,6 +68,7 @@ class Dump:
         self._writers = ExitStack()
         self._writer: Writer[Any] | None = None
         self._view_name = ""
+        self._label: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -80,60 +85,71 @@ class Dump:
         """Show one target; what is wrong with it is reported, not raised."""
         try:
             target = one_log(target)
+            self._label = self.style.labels.get(target.path)
             logs = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
             if isinstance(target, FileEntry) and target.name.kind not in logs:
                 self._side_file(target)
             else:
+                view = self.selection.view
+                what = target if isinstance(target, FileEntry) else self.outcome.shown(target, view)
                 # On a terminal the rows themselves are the progress.
                 shown = self.style.progress and not sys.stdout.isatty()
                 with byte_progress([target], enabled=shown) as progress:
-                    show = self._as_kafka if self.style.form == "kafka" else self._log
-                    show(target, progress)
+                    dump = self._as_kafka if self.style.form == "kafka" else self._log
+                    dump(target, what, progress)
         except KafkaLogError as error:
             self.outcome.error(error)
 
-    def _log(self, target: PartitionDir | FileEntry, progress: Progress) -> None:
+    def _log(
+        self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
+    ) -> None:
         table_of_file = self.style.form == Format.TABLE and isinstance(target, FileEntry)
         records = not table_of_file if self.style.records is None else self.style.records
         view: View[Any] = batch_view(self.style)
         if records:
             kind = _payload_kind(target.path, is_file=isinstance(target, FileEntry))
             view = record_view(self.style, kind if self.style.decode else None)
+        if self.selection.view == LogView.ALL:
+            view = marked(view)
         name = "records" if records else "batches"
-        if is_bulk(target, self.selection):
-            found = read_rows(
-                target, self.selection, view, self.style, progress, batches=not records
-            )
+        if is_bulk(what, self.selection):
+            found = read_rows(what, self.selection, view, self.style, progress, batches=not records)
             self._write_bulk(name, view, found)
         elif records:
-            self._write(name, view, read_records(target, self.selection, progress))
+            self._write(name, view, read_records(what, self.selection, progress))
         else:
-            self._write(name, view, read_batches(target, self.selection, progress))
+            self._write(name, view, read_batches(what, self.selection, progress))
 
-    def _as_kafka(self, target: PartitionDir | FileEntry, progress: Progress) -> None:
+    def _as_kafka(
+        self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
+    ) -> None:
         """Kafka's text, with our selections."""
         from kafkalog_cli.render import kafka_text
 
         kind = _payload_kind(target.path, is_file=isinstance(target, FileEntry))
         text = kafka_text.RecordText(content=True, decoder=kind if self.style.decode else None)
-        logs = [segment.log for segment in target.segments] if isinstance(
-            target, PartitionDir) else [target]  # fmt: skip
         batches = self.style.records is False
-        bulk = not sys.stdout.isatty() and is_bulk(target, self.selection)
+        bulk = not sys.stdout.isatty() and is_bulk(what, self.selection)
+        plan = plan_reading(what, self.selection)
         left = self.selection.limit
-        for log in logs:
+        segments = what.segments if isinstance(what, Shown) else plan.segments
+        for segment in segments:
             if left == 0:
                 return
-            kafka_text.put_line(f"Dumping {log.path}")
-            kafka_text.put_line(kafka_text.heading(log.name))
-            selection = replace(self.selection, limit=left)
+            kafka_text.put_line(f"Dumping {segment.log.path}")
+            kafka_text.put_line(kafka_text.heading(segment.log.name))
+            one = replace(
+                plan,
+                segments=(segment,) if segment in plan.segments else (),
+                selection=replace(plan.selection, limit=left),
+            )
             found: Iterator[Any]
             if bulk:
-                found = rows_of(read_kafka_text(log, selection, text, progress, batches=batches))
+                found = rows_of(read_kafka_text(one, text, progress, batches=batches))
             elif batches:
-                found = read_batches(log, selection, progress)
+                found = read_batches(one, progress=progress)
             else:
-                found = read_records(log, selection, progress)
+                found = read_records(one, progress=progress)
             rows = self._kafka_lines(found, text)
             left = None if left is None else left - rows
 
@@ -197,6 +213,9 @@ class Dump:
 
     def _open(self, name: str, view: View[Any]) -> Writer[Any]:
         """The writer, which is kept while the kind of row stays the same."""
+        label = self._label
+        if label is not None:
+            view = view.preceded(Column("LOG", lambda _: label, fold=True))
         if self._writer is None or (self._view_name != name and self.style.form != Format.JSON):
             self._writers.close()
             self._writer = Writer(view, Format(self.style.form), self.outcome.defect)
@@ -204,6 +223,14 @@ class Dump:
         self._writer.view = view
         self._view_name = name
         return self._writer
+
+
+def labels_of(targets: Sequence[LogDir | PartitionDir | FileEntry]) -> dict[str, str]:
+    """Name several targets by path: as short as tells them apart; empty for one alone."""
+    if len(targets) < 2:
+        return {}
+    names = {one.path: os.path.basename(places.absolute(one.path)) for one in targets}
+    return names if len(set(names.values())) == len(names) else {path: path for path in names}
 
 
 def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:

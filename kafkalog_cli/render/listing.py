@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,13 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
     if log_dir.others:
         lines.append(f"other directories: {', '.join(log_dir.others)}")
     return lines
+
+
+def directory_of(path: str, depth: int = 1) -> str:
+    """Return the directory so far above a path, as the path was given."""
+    for _ in range(depth):
+        path = os.path.dirname(path)
+    return path or "."
 
 
 def log_dir_row(log_dir: LogDirRow) -> Row:
@@ -77,14 +85,16 @@ def partition_view(*, exact: bool) -> View[PartitionRow]:
     )
 
 
-def segment_view(zone: tzinfo, *, exact: bool) -> View[SegmentRow]:
-    """One row a segment."""
+def segment_view(zone: tzinfo, *, exact: bool, states: bool = False) -> View[SegmentRow]:
+    """One row a segment; with `states` where each lives."""
 
     def size(size_bytes: int | None) -> str:
         return "-" if size_bytes is None else size_cell(size_bytes, exact=exact)
 
+    state: tuple[Column[SegmentRow], ...] = (Column("STATE", lambda row: row.state),)
     return View(
         (
+            *(state if states else ()),
             Column("PARTITION", lambda row: f"{row.topic}-{_dash(row.partition)}", fold=True),
             Column("BASE", lambda row: row.base_offset, right=True),
             Column("SIZE", lambda row: size(row.size_bytes), right=True),
