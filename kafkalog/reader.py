@@ -230,18 +230,13 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
     """What is to be read for a selection; a plan is taken as it is. Raises as `read_records`."""
     if isinstance(path, ReadPlan):
         return path
-<<<<<<< HEAD
     if selection.from_position is not None and selection.from_position < 0:
         raise UsageError("No position of a file is negative.")
-    target = path if isinstance(path, PartitionDir | FileEntry) else one_log(open_path(str(path)))
-    segments, log = _segments(target)
-=======
     if not isinstance(path, PartitionDir | FileEntry | Shown):
         target = one_log(open_path(str(path)))
         path = show(target, selection.view) if isinstance(target, PartitionDir) else target
     segments, log = _segments(path)
     difference = path.difference if isinstance(path, Shown) else None
->>>>>>> main
     if selection.limit == 0:
         return ReadPlan((), selection, {}, difference)
     aborted: dict[int, list[AbortedTransaction]] = {}

@@ -116,12 +116,8 @@ class Source:
         NotAKafkaFileError: it is not a regular file.
     """
 
-<<<<<<< HEAD
     __slots__ = ("_failed", "_fd", "_manner", "_window", "_window_position", "_window_size",
-=======
-    __slots__ = ("_fd", "_manner", "_window", "_window_position", "_window_size", "file_bytes",
->>>>>>> main
-                 "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
+                 "file_bytes", "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
 
     size_bytes: int
     file_bytes: int

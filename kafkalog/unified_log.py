@@ -12,13 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog import places
-<<<<<<< HEAD
-from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
-from kafkalog.errors import CorruptDataError, KafkaLogError
-=======
 from kafkalog.checkpoints import checkpointed, read_leader_epochs
 from kafkalog.errors import KafkaLogError
->>>>>>> main
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch, Isolation
@@ -26,11 +21,7 @@ from kafkalog.names import CLEAN_SHUTDOWN, DirectoryState, FileKind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.records import decode_records
 from kafkalog.segment import OpenSegment
-<<<<<<< HEAD
-from kafkalog.source import reading_error
-=======
 from kafkalog.view import show
->>>>>>> main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,24 +88,10 @@ class UnifiedLog:
         """This partition's entry in a checkpoint file of the log directory, None without one."""
         if self.partition.state not in (DirectoryState.LIVE, DirectoryState.FUTURE):
             return None
-<<<<<<< HEAD
-        path = os.path.join(self._log_dir, name)
-        try:
-            status = places.stat(path)
-        except OSError as error:
-            reading_error(error, path)  # announced
-            return None
-        try:
-            offsets = _checkpointed(path, (status.st_ino, status.st_mtime_ns, status.st_size))
-        except KafkaLogError:
-            return None  # announced
-        return offsets.get((self.partition.topic, self.partition.partition))
-=======
         partition = self.partition
         with suppress(KafkaLogError):  # `verify` tells; what is readable is read
             return checkpointed(self._log_dir, name, partition.topic, partition.partition)
         return None
->>>>>>> main
 
     @property
     def _log_dir(self) -> str:
@@ -260,20 +237,3 @@ class UnifiedLog:
         """Ordinal of the segment with the greatest base offset <= `offset`, None below all."""
         below = [i for i, segment in enumerate(self.segments) if segment.base_offset <= offset]
         return below[-1] if below else None
-<<<<<<< HEAD
-
-
-@lru_cache(maxsize=len(OFFSET_CHECKPOINTS))
-def _checkpointed(path: str, _version: tuple[int, ...]) -> dict[tuple[str, int | None], int]:
-    """The offsets in a checkpoint, read once for all partitions; empty where it is malformed.
-
-    Raises:
-        NotFoundError, UnreadableError: it cannot be read now.
-    """
-    try:
-        entries = read_offset_checkpoint(path)
-    except CorruptDataError:
-        return {}
-    return {(entry.topic, entry.partition): entry.offset for entry in entries}
-=======
->>>>>>> main

@@ -15,12 +15,8 @@ from kafkalog.errors import (
     UnreadableError,
 )
 from kafkalog.model import Defect, Severity
-<<<<<<< HEAD
 from kafkalog.source import on_unreadable
-from kafkalog_cli.render.diagnostics import show_defect, show_error
-=======
 from kafkalog_cli.render.diagnostics import show_defect, show_error, show_warning
->>>>>>> main
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

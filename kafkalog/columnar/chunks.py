@@ -20,11 +20,7 @@ from kafkalog.columnar import kernels as k
 from kafkalog.columnar import legacy_kernels as old
 from kafkalog.columnar.budget import LARGE_SIZE
 from kafkalog.columnar.header_table import batch_at
-<<<<<<< HEAD
-from kafkalog.errors import BytesUnreadableError, KafkaLogError
-=======
-from kafkalog.errors import KafkaLogError, LimitExceededError
->>>>>>> main
+from kafkalog.errors import BytesUnreadableError, KafkaLogError, LimitExceededError
 from kafkalog.records import decode_records
 
 if TYPE_CHECKING:
