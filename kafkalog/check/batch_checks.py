@@ -60,7 +60,8 @@ class CheckedPartition:
     Attributes:
         directory: its files.
         end_offset: the offset behind all batches that were walked over so far.
-        is_judged: whether no check of it failed; otherwise its end proves nothing.
+        is_judged: whether its batches were checked, and no check failed; otherwise its end proves
+            nothing.
     """
 
     directory: PartitionDir

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkalog import places
 from kafkalog.check.index_files import ENTRY_SIZES, index_alone, size_is_multiple
-from kafkalog.check.schedule import Reading, Schedule
+from kafkalog.check.lfs_pointers import pointer_defect, pointers_among
+from kafkalog.check.schedule import Reading, Schedule, lowest_level
 from kafkalog.check.small_files import READERS
 from kafkalog.check.summary import Summary
 from kafkalog.defects import REFERENCES, make_defect
@@ -91,6 +92,7 @@ class Verification:
         self._watch = watch
         self._stretches = stretches or self._read
         self._elsewhere = elsewhere
+        self._pointers: list[FileEntry] = []  # of Git LFS, in the target that is checked
         self._log_dirs: list[CheckedLogDir] = []
         self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
 
@@ -149,12 +151,15 @@ class Verification:
     def _checks(self, target: LogDir | PartitionDir | FileEntry) -> Generator[Defect, None, None]:
         from kafkalog.check.contained import contained_all
 
-        if isinstance(target, FileEntry):
+        if isinstance(target, FileEntry) and pointers_among([target]):
+            yield pointer_defect(target.path, [target])
+        elif isinstance(target, FileEntry):
             yield from contained_all(target.path, "The checks", self._single_file, target)
         elif isinstance(target, PartitionDir):
             from kafkalog.check.identity import around
 
             walked_alone = yield from self._contained_partition(target)
+            yield from self._told_pointers(target.path)
             if target.path not in self.put_off:
                 self._partitions.append(around(walked_alone))
         else:
@@ -170,13 +175,15 @@ class Verification:
                     path = os.path.join(target.path, name)
                     detail = "The name is none of a partition: a broker does not start on it."
                     yield make_defect("directory-unknown", path, detail)
+            self._pointers += pointers_among(target.files)
             for entry in target.files:
-                if entry.name.kind != FileKind.UNKNOWN:
+                if entry.name.kind != FileKind.UNKNOWN and entry not in self._pointers:
                     yield from contained_all(entry.path, "The check", self._file, entry)
             of_files = self._grave - before
             walked: list[CheckedPartition] = []
             for partition in self.schedule.in_order(target.partitions):
                 walked += [(yield from self._contained_partition(partition))]
+            yield from self._told_pointers(target.path)
             if not self.put_off.isdisjoint(partition.path for partition in target.partitions):
                 return
             in_partitions = self._grave
@@ -203,7 +210,7 @@ class Verification:
 
     def _lone_segment(self, segment: Segment, *, was_closed: bool) -> Iterator[Defect]:
         if not self.schedule.has_time_for(segment.log.size_bytes):
-            self._put_off(segment.log.path, _segment_files(segment), 1)
+            self._put_off(segment.log.path, segment.files, 1)
             return
         reading = Reading(segment, self.schedule.level_of(segment))
         yield from self._segment(segment, reading.level, was_closed=was_closed)
@@ -217,6 +224,11 @@ class Verification:
         from kafkalog.check.contained import FAILED, contained
 
         failed = CheckedPartition(directory)
+        pointers = pointers_among(directory.files)
+        if pointers:
+            self._pointers += pointers
+            failed.is_judged = False
+            return failed
         checks = contained(self._partition(directory), directory.path, "The checks", failed)
         is_judged = True
         while True:
@@ -228,6 +240,12 @@ class Verification:
                 return partition
             is_judged &= defect.reference != FAILED
             yield defect
+
+    def _told_pointers(self, path: str) -> Iterator[Defect]:
+        """One finding about the Git LFS pointers that were met below a path."""
+        if self._pointers:
+            yield pointer_defect(path, self._pointers)
+            self._pointers = []
 
     def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
         from kafkalog.check.batch_checks import CheckedPartition
@@ -246,7 +264,7 @@ class Verification:
             self._put_off(directory.path, directory.files, len(directory.segments))
             return partition
         readings = self.schedule.readings(directory)
-        lowest = _lowest_level(readings, self.level)
+        lowest = lowest_level(readings, self.level)
         start = PartitionStart(partition, lowest)
         checks = [*partition_checks(partition, lowest), start]
         in_segments: set[str] = set()
@@ -261,7 +279,7 @@ class Verification:
             end = yield from contained(walk, segment.log.path, "The walk over the batches", None)
             is_walked &= end is not None
             partition.end_offset = max(partition.end_offset, end or 0)
-            in_segments |= {entry.path for entry in _segment_files(segment)}
+            in_segments |= {entry.path for entry in segment.files}
             self.schedule.segment_read(reading)
         for check in checks if is_walked else ():
             yield from check.end()
@@ -352,7 +370,7 @@ class Verification:
         """One live segment: its files alone, then its indexes against its log; where it ends."""
         from kafkalog.check.batch_checks import CheckedLog
 
-        entries = _segment_files(segment)
+        entries = segment.files
         self.summary.files += len(entries)
         self.summary.bytes_expected += sum(entry.size_bytes for entry in entries)
         log = CheckedLog(
@@ -422,16 +440,6 @@ def _was_closed(directory: PartitionDir) -> bool:
     """Whether the broker closed the log; one that is being deleted it does not."""
     is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
     return is_hosted and UnifiedLog(directory).was_closed
-
-
-def _lowest_level(readings: Sequence[Reading], asked: Level) -> Level:
-    """The level that all segments of a partition are read at, or above it."""
-    return min((reading.level for reading in readings), key=list(Level).index, default=asked)
-
-
-def _segment_files(segment: Segment) -> list[FileEntry]:
-    indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
-    return [segment.log, *(entry for entry in indexes if entry is not None)]
 
 
 def _file_defect(entry: FileEntry, error: KafkaLogError) -> Defect:
