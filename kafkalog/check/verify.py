@@ -176,6 +176,7 @@ class Verification:
                     detail = "The name is none of a partition: a broker does not start on it."
                     yield make_defect("directory-unknown", path, detail)
             self._pointers += pointers_among(target.files)
+            has_pointers = bool(self._pointers)
             for entry in target.files:
                 if entry.name.kind != FileKind.UNKNOWN and entry not in self._pointers:
                     yield from contained_all(entry.path, "The check", self._file, entry)
@@ -191,7 +192,7 @@ class Verification:
                 what = f"The check {check.__name__}"
                 yield from contained_all(target.path, what, check, target, walked)
             self._log_dirs.append(CheckedLogDir(target, walked))
-            is_explained = self._grave - in_partitions + of_files > 0
+            is_explained = has_pointers or self._grave - in_partitions + of_files > 0
             for start in log_dir_starts(target):
                 yield from self._next_start(start, is_explained=is_explained)
 
