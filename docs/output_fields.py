@@ -18,6 +18,13 @@ _PATH = (TEXT, "the file, as it was given or found")
 _TOPIC = (TEXT, "topic, from the directory's name")
 _PARTITION = (maybe(INT), "partition number; null where the directory's name has none")
 _SIZE = (INT, "bytes")
+_STATE = (
+    TEXT,
+    (
+        "with `--view all` only: where the log lives: `live`, `swap`, `cleaned`, `deleted`, "
+        "or `delete`, `future` or `stray` by its directory"
+    ),
+)
 _MTIME = (INT, "when the file was last modified, milliseconds")
 _PRODUCER = {
     "producer_id": (INT, "producer id, −1 without one"),
@@ -57,7 +64,7 @@ OBJECT_TYPES = {
             "partition": _PARTITION,
             "state": (TEXT, "`live`, `delete`, `future` or `stray`"),
             "topic_id": (maybe(TEXT), "id in `partition.metadata`"),
-            "segment_count": (INT, "live segments"),
+            "segment_count": (INT, "segments of the view"),
             "size": (INT, "bytes of all files; of an index without preallocated room"),
             "mtime_ms": (INT, "when its newest file was modified, milliseconds"),
             "log_start_offset": (maybe(INT), ("first readable offset: first segment or "
@@ -70,9 +77,11 @@ OBJECT_TYPES = {
     ),
     "segment": ObjectType(
         "`ls --segments`",
-        "A live segment.",
+        "A segment of the view.",
         {
             "path": (TEXT, "its `.log`"),
+            "state": (TEXT, ("where that lives: `live`, `swap`, `cleaned`, `deleted`, or `delete`, "
+                      "`future` or `stray` by its directory")),
             "topic": _TOPIC,
             "partition": _PARTITION,
             "base_offset": (INT, "offset in the file's name"),
@@ -103,6 +112,7 @@ OBJECT_TYPES = {
         "`dump-segment --batches`",
         "A record batch; for magic 0 and 1 a top-level message.",
         {
+            "state": _STATE,
             "path": _PATH,
             "position": (INT, "byte position of the batch in the file"),
             "size": (INT, "bytes of the batch, header included"),
@@ -123,11 +133,13 @@ OBJECT_TYPES = {
             "crc": (INT, "stored checksum, unsigned"),
             "crc_valid": (maybe(BOOL), "whether the bytes match it"),
         },
+        frozenset({"state"}),
     ),
     "record": ObjectType(
         "`dump-segment`, `dump-segment --records`, `lookup-offset --show`",
         "A record with what its batch says about it.",
         {
+            "state": _STATE,
             "path": _PATH,
             "offset": (INT, "offset"),
             "timestamp": (INT, "milliseconds, −1 without one"),
@@ -151,7 +163,7 @@ OBJECT_TYPES = {
                         "and `value` as objects or null, `error` why one could not be read or "
                         "null")),
         },
-        frozenset({"decoded"}),
+        frozenset({"decoded", "state"}),
     ),
     "offset_index_entry": ObjectType(
         "`dump-segment FILE.index`",

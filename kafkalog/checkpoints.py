@@ -6,11 +6,15 @@ same files are accepted, the same are malformed.
 
 from __future__ import annotations
 
+import os
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import CorruptDataError
+from kafkalog import places
+from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.model import CheckpointEntry, EpochEntry
+from kafkalog.names import OFFSET_CHECKPOINTS
 from kafkalog.parsing import parse
 from kafkalog.source import read_file
 
@@ -117,3 +121,28 @@ def _malformed(path: str, message: str) -> CorruptDataError:
         hint="A broker takes the whole log directory offline over this file; move it away or "
         "write it anew.",
     )
+
+
+def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> int | None:
+    """A partition's entry in a checkpoint of offsets; None without one, or in a malformed file.
+
+    Raises:
+        UnreadableError: the file cannot be read.
+    """
+    path = os.path.join(log_dir, name)
+    try:
+        status = places.stat(path)
+    except OSError:
+        return None
+    version = status.st_ino, status.st_mtime_ns, status.st_size
+    return _entries(path, version).get((topic, partition))
+
+
+@lru_cache(len(OFFSET_CHECKPOINTS))
+def _entries(path: str, _version: tuple[int, ...]) -> dict[tuple[str, int | None], int]:
+    """The entries of a checkpoint, which all partitions of a log directory ask for."""
+    try:
+        found = read_offset_checkpoint(path)
+    except (NotFoundError, CorruptDataError):
+        return {}
+    return {(entry.topic, entry.partition): entry.offset for entry in found}

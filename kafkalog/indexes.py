@@ -212,5 +212,9 @@ def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
     with Source(path) as source:
         size = source.size_bytes - source.size_bytes % c.ABORTED_TXN_SIZE
         for position in range(0, size, c.ABORTED_TXN_SIZE):
-            entry = source.read(position, c.ABORTED_TXN_SIZE)
-            yield AbortedTransaction(*_ABORTED_TXN.unpack(entry))
+            yield parse_aborted_transaction(source.read(position, c.ABORTED_TXN_SIZE))
+
+
+def parse_aborted_transaction(entry: bytes) -> AbortedTransaction:
+    """One entry of a `.txnindex` file."""
+    return AbortedTransaction(*_ABORTED_TXN.unpack(entry))

@@ -11,13 +11,16 @@ from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_remote_index_cache
 from kafkalog.metadata_files import MetaProperties, read_meta_properties, read_topic_id
-from kafkalog.model import Defect, Severity
+from kafkalog.model import Defect, LogView, Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, REMOTE_INDEX_CACHE, FileKind, FileState
 from kafkalog.segment import OpenSegment
 from kafkalog.unified_log import UnifiedLog
+from kafkalog.view import show, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog.view import Difference, Shown
 
 Target = LogDir | PartitionDir | FileEntry
 
@@ -60,6 +63,7 @@ class SegmentRow:
     """A segment; sizes of indexes are None where the file is missing."""
 
     path: str
+    state: str
     topic: str
     partition: int | None
     base_offset: int
@@ -139,13 +143,23 @@ def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
             yield target
 
 
-def list_partitions(targets: Iterable[Target]) -> Iterator[PartitionRow]:
-    """A row for each partition directory; a file among the targets stands for its partition."""
+def list_partitions(
+    targets: Iterable[Target],
+    view: LogView = LogView.STARTED,
+    differences: Callable[[Difference], object] = lambda _: None,
+) -> Iterator[PartitionRow]:
+    """A row for each partition directory; a file among the targets stands for its partition.
+
+    Segments and offsets are those of the view, sizes and other files those on disk; `differences`
+    is called with how these differ.
+    """
     for partition in partitions_of(targets):
-        log = UnifiedLog(partition)
+        shown = _shown(partition, view, differences)
+        log = UnifiedLog(shown.partition)
+        has_log = bool(shown.segments) or shown.partition.loaded is not None
         end = topic_id = None
         with suppress(KafkaLogError):
-            end = log.log_end_offset if partition.segments else None
+            end = log.log_end_offset if has_log else None
         with suppress(KafkaLogError):
             topic_id = read_topic_id(os.path.join(partition.path, "partition.metadata"))
         odd: dict[str, int] = {}
@@ -160,10 +174,10 @@ def list_partitions(targets: Iterable[Target]) -> Iterator[PartitionRow]:
             partition=partition.partition,
             state=partition.state,
             topic_id=topic_id,
-            segment_count=len(partition.segments),
+            segment_count=len(shown.segments),
             size_bytes=_used_bytes(partition),
             mtime_ms=max((entry.mtime_ms for entry in partition.files), default=0),
-            log_start_offset=log.log_start_offset if partition.segments else None,
+            log_start_offset=log.log_start_offset if has_log else None,
             log_end_offset=end,
             high_watermark=log.checkpoint("replication-offset-checkpoint"),
             cleaner_offset=log.checkpoint("cleaner-offset-checkpoint"),
@@ -175,17 +189,35 @@ def _used_bytes(partition: PartitionDir) -> int:
     return sum(entry.used_bytes for entry in partition.files)
 
 
-def list_segments(targets: Iterable[Target]) -> Iterator[SegmentRow]:
-    """A row for each live segment, by partition and base offset."""
+def _shown(
+    partition: PartitionDir, view: LogView, differences: Callable[[Difference], object]
+) -> Shown:
+    shown = show(partition, view)
+    if shown.difference is not None:
+        differences(shown.difference)
+    return shown
+
+
+def list_segments(
+    targets: Iterable[Target],
+    view: LogView = LogView.STARTED,
+    differences: Callable[[Difference], object] = lambda _: None,
+) -> Iterator[SegmentRow]:
+    """A row for each segment of the view, by partition and base offset.
+
+    `differences` is called with how views differ from files.
+    """
     for partition in partitions_of(targets):
-        for segment in partition.segments:
+        for segment in _shown(partition, view, differences).segments:
             largest = None
             with suppress(KafkaLogError), OpenSegment(segment) as opened:
-                largest = opened.largest_timestamp(recovered=segment.is_active)[0]
+                is_stale = segment.time_index is not None and segment.time_index.is_stale
+                largest = opened.largest_timestamp(recovered=segment.is_active or is_stale)[0]
             indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
             sizes = [entry.used_bytes if entry else None for entry in indexes]
             yield SegmentRow(
                 path=segment.log.path,
+                state=state_of(segment.log.path),
                 topic=partition.topic,
                 partition=partition.partition,
                 base_offset=segment.base_offset,

@@ -10,6 +10,7 @@ import os
 import stat
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kafkalog import places
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UsageError
@@ -25,6 +26,10 @@ from kafkalog.names import (
 )
 from kafkalog.source import BLOCK_SIZE, reading_error
 
+if TYPE_CHECKING:
+    from kafkalog.model import AbortedTransaction
+    from kafkalog.recovery.model import LoadedLog
+
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 _TOP = (FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN)
 _CHILDREN_MAX = 1000  # looked at for a hint
@@ -36,11 +41,14 @@ class FileEntry:
 
     Attributes:
         path: where it is.
-        name: its name taken apart.
+        name: its name taken apart; in a view (`kafkalog.view`) the one that it has there.
         size_bytes: its length.
         mtime_ms: when it was changed last.
         error: why nothing more is known about it.
         hole_bytes: how much of its length was never written and takes no room on the disk.
+        end: the position from which on a view shows nothing of it; None: all of it is shown.
+        is_stale: whether it is an index that a start would write with other bytes. An offset index
+            is used all the same: what it says is looked at in the log.
     """
 
     path: str
@@ -49,6 +57,8 @@ class FileEntry:
     mtime_ms: int = 0
     error: str | None = None
     hole_bytes: int = 0
+    end: int | None = None
+    is_stale: bool = False
 
     @property
     def used_bytes(self) -> int:
@@ -92,12 +102,17 @@ class PartitionDir:
         name: its name taken apart, None where it is no partition name (a copy, say).
         files: every file in it, by name.
         directories: names of directories in it, which Kafka never makes.
+        loaded: what a broker would know of the log, where a view shows it as after a start.
+        aborted: what the transaction indexes would list that a start would write with other bytes,
+            by the base offset of their segment.
     """
 
     path: str
     name: DirectoryName | None
     files: tuple[FileEntry, ...]
     directories: tuple[str, ...] = ()
+    loaded: LoadedLog | None = None
+    aborted: tuple[tuple[int, tuple[AbortedTransaction, ...]], ...] = ()
 
     @property
     def topic(self) -> str:
@@ -122,6 +137,16 @@ class PartitionDir:
             if entry.name.kind == kind
             and entry.name.state == FileState.LIVE
             and entry.name.segment_id is None
+        ]
+        return sorted(found, key=lambda entry: (entry.name.offset or 0, entry.name.name))
+
+    @property
+    def other_logs(self) -> list[FileEntry]:
+        """The logs of segments that are not live, by offset, then name."""
+        found = [
+            entry
+            for entry in self.files
+            if entry.name.kind == FileKind.LOG and entry.name.state != FileState.LIVE
         ]
         return sorted(found, key=lambda entry: (entry.name.offset or 0, entry.name.name))
 

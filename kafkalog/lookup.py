@@ -301,7 +301,14 @@ def _below(log: UnifiedLog, answer: Lookup, isolation: Isolation) -> Lookup:
 
 
 def _recovered(log: UnifiedLog, opened: OpenSegment) -> bool:
-    """Whether a broker's start would recover the segment: the active one of an unclosed log."""
+    """Whether a start would have read the segment: the active one of a log that was not closed.
+
+    In the view of a start, also those whose time index the start would rebuild.
+    """
+    loaded = log.partition.loaded
+    if loaded is not None and opened.time_index is None:
+        base = opened.segment.base_offset
+        return any(one.max_timestamp >= 0 for one in loaded.segments if one.base_offset == base)
     return opened.segment.is_active and not log.was_closed
 
 

@@ -55,6 +55,17 @@ class Isolation(StrEnum):
     """Anywhere in the log."""
 
 
+class LogView(StrEnum):
+    """What of a partition directory readers show."""
+
+    STARTED = "started"
+    """What the next start of a broker would show."""
+    FILES = "files"
+    """What lies under final names."""
+    ALL = "all"
+    """Also what awaits its deletion, or was never finished."""
+
+
 class Special(StrEnum):
     """The special timestamps of ListOffsets."""
 

@@ -6,6 +6,7 @@ Follows `LogFileUtils`, `LocalLog.parseTopicPartitionName`, `Snapshots`, `Checkp
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -95,6 +96,9 @@ OFFSET_CHECKPOINTS = {
     "log-start-offset-checkpoint": "log start offset",
     "cleaner-offset-checkpoint": "first dirty offset",
 }
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+TOP_FILES = ("meta.properties", CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
+"""What lies in a log directory beside its partitions."""
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 STAGING_TOPIC = "kafkalog-staging"
 
@@ -103,7 +107,7 @@ _FIXED = {
     "partition.metadata": FileKind.PARTITION_METADATA,
     "quorum-state": FileKind.QUORUM_STATE,
     "meta.properties": FileKind.META_PROPERTIES,
-    ".kafka_cleanshutdown": FileKind.CLEAN_SHUTDOWN,
+    CLEAN_SHUTDOWN: FileKind.CLEAN_SHUTDOWN,
     ".lock": FileKind.LOCK,
     "remote_log_snapshot": FileKind.REMOTE_LOG_SNAPSHOT,
     "_rlmm_committed_offsets": FileKind.REMOTE_LOG_OFFSETS,
@@ -122,6 +126,9 @@ _KRAFT_SNAPSHOT = re.compile(r"(\d{20,255})-(\d{10,255})(?:-[^.]+)?\.checkpoint(
 _REMOTE_INDEX = re.compile(r"(\d{1,255})_([A-Za-z0-9_-]{22})\.(index|timeindex|txnindex)")
 _DIRECTORY = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 _PARTITION = re.compile(r"(.+)-([+-]?\d{1,255})", re.DOTALL)
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_STAGED = re.compile(r"kafkalog-\d{1,19}\.tmp")
+_NAME_SIZE_MAX = 255
 
 
 def parse_file_name(name: str) -> FileName:
@@ -166,6 +173,39 @@ def parse_directory_name(name: str) -> DirectoryName | None:
     if match is None or abs(int(match[2])) > INT32_MAX:
         return None
     return DirectoryName(name, match[1], int(match[2]), state, uid)
+
+
+def is_plain(name: str) -> bool:
+    """Whether a text is the name of one file in a directory, not a path."""
+    try:
+        encoded = os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    is_name = 0 < len(encoded) <= _NAME_SIZE_MAX and name not in (os.curdir, os.pardir)
+    return is_name and b"/" not in encoded and b"\0" not in encoded
+
+
+def is_topic(name: str) -> bool:
+    """Whether Kafka takes a text for the name of a topic: `Topic.validate`."""
+    return _TOPIC.fullmatch(name) is not None and name not in (os.curdir, os.pardir)
+
+
+def is_known(name: str) -> bool:
+    """Whether Kafka or kafkalog gives such a name to a file."""
+    if is_staged(name) or parse_file_name(name).kind != FileKind.UNKNOWN:
+        return True
+    stem = name.removesuffix(".tmp")  # such as of a `.swap` file that is being written
+    return stem != name and parse_file_name(stem).kind != FileKind.UNKNOWN
+
+
+def staged_name(number: int) -> str:
+    """What we call a new file of a partition until it is put in place; brokers ignore it."""
+    return f"kafkalog-{number}.tmp"
+
+
+def is_staged(name: str) -> bool:
+    """Whether a file is one of those."""
+    return _STAGED.fullmatch(name) is not None
 
 
 def segment_file_name(base_offset: int, kind: FileKind) -> str:

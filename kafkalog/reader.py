@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkalog import places
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import align, scan_batches
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, one_log, open_path
-from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, Record
+from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, LogView, Record
 from kafkalog.names import FileKind, FileState
 from kafkalog.records import decode_records, resolve_batch
 from kafkalog.segment import OpenSegment
 from kafkalog.unified_log import UnifiedLog
+from kafkalog.view import Difference, Shown, show
 
 if TYPE_CHECKING:
     import re
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.source import Source
+
+    # A path, what was found there, a view of it, or a plan.
+    Readable: TypeAlias = "str | Path | PartitionDir | FileEntry | Shown | ReadPlan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class Selection:
         sound: no records of batches with a wrong checksum, whose defects are told all the same.
         read_committed: what a read_committed consumer is given, from the log start offset up to
             the last stable offset, which is never above the high watermark.
+        view: what of a partition directory is shown, where its path is given. A `PartitionDir` is
+            read as it is: `kafkalog.show` makes a view of one.
     """
 
     from_offset: int | None = None
@@ -72,19 +78,21 @@ class Selection:
     data: bool = False
     sound: bool = False
     read_committed: bool = False
+    view: LogView = LogView.STARTED
 
 
 EVERYTHING = Selection()
 
 
 def read_batches(
-    path: str | Path | PartitionDir | FileEntry | ReadPlan,
+    path: Readable,
     selection: Selection = EVERYTHING,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Batch | Defect]:
     """The batches of a partition directory or a log file, with a defect for each damaged stretch.
 
-    Checksums are computed (`Batch.crc_valid`). Batches are selected as a whole: one is taken if it
+    A `view-differs` comes first where a path is given whose view is not its files. Checksums are
+    computed (`Batch.crc_valid`). Batches are selected as a whole: one is taken if it
     can hold a selected record by what its header says; keys, values and headers are not looked at.
     `progress` is called with numbers of bytes as they are read.
 
@@ -93,6 +101,7 @@ def read_batches(
     """
     rows = 0
     plan = plan_reading(path, selection)
+    yield from untold_differences(path, plan)
     for batch, opened in _selected(plan, progress):
         if isinstance(batch, Batch):
             if batch.magic < 2 and batch.compression:
@@ -107,13 +116,14 @@ def read_batches(
 
 
 def read_records(
-    path: str | Path | PartitionDir | FileEntry | ReadPlan,
+    path: Readable,
     selection: Selection = EVERYTHING,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Record | Defect]:
     """The records of a partition directory or a log file, with a defect for all that is damaged.
 
-    Records come in the order of the log; those of a batch with a wrong checksum come after its
+    A `view-differs` comes first where a path is given whose view is not its files. Records come in
+    the order of the log; those of a batch with a wrong checksum come after its
     defect, as far as they can be decoded. `progress` is called with numbers of bytes as they are
     read.
 
@@ -122,6 +132,7 @@ def read_records(
     """
     rows = 0
     plan = plan_reading(path, selection)
+    yield from untold_differences(path, plan)
     for batch, opened in _selected(plan, progress):
         if isinstance(batch, Defect):
             yield batch
@@ -138,6 +149,13 @@ def read_records(
                         return
         except KafkaLogError as error:
             yield defect_of(error, batch)
+
+
+def untold_differences(path: Readable, plan: ReadPlan) -> Iterator[Defect]:
+    """Yield the defect of a view that is not the files, unless the caller has made the view."""
+    difference = plan.difference
+    if difference is not None and not isinstance(path, ReadPlan | Shown):
+        yield make_defect("view-differs", difference.path, difference.detail)
 
 
 def crc_defects(batch: Batch) -> Iterator[Defect]:
@@ -181,11 +199,13 @@ class ReadPlan:
         segments: those that can hold wanted offsets, in order.
         selection: what is wanted; with `read_committed` within the bounds of such a consumer.
         aborted: the aborted transactions by producer, empty without `read_committed`.
+        difference: how the view of the partition differs from its files, None where it does not.
     """
 
     segments: tuple[Segment, ...]
     selection: Selection
     aborted: dict[int, list[AbortedTransaction]]
+    difference: Difference | None = None
 
     def counts(self, defect: Defect, source: Source) -> bool:
         """Whether the defect is one: what `max_bytes` cuts off is not torn."""
@@ -206,16 +226,17 @@ class ReadPlan:
         )
 
 
-def plan_reading(
-    path: str | Path | PartitionDir | FileEntry | ReadPlan, selection: Selection
-) -> ReadPlan:
+def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
     """What is to be read for a selection; a plan is taken as it is. Raises as `read_records`."""
     if isinstance(path, ReadPlan):
         return path
-    target = path if isinstance(path, PartitionDir | FileEntry) else one_log(open_path(str(path)))
-    segments, log = _segments(target)
+    if not isinstance(path, PartitionDir | FileEntry | Shown):
+        target = one_log(open_path(str(path)))
+        path = show(target, selection.view) if isinstance(target, PartitionDir) else target
+    segments, log = _segments(path)
+    difference = path.difference if isinstance(path, Shown) else None
     if selection.limit == 0:
-        return ReadPlan((), selection, {})
+        return ReadPlan((), selection, {}, difference)
     aborted: dict[int, list[AbortedTransaction]] = {}
     if selection.read_committed:
         start, end = log.fetch_bounds(Isolation.READ_COMMITTED)
@@ -227,10 +248,10 @@ def plan_reading(
         for transaction in log.aborted_transactions():
             aborted.setdefault(transaction.producer_id, []).append(transaction)
     wanted = tuple(segment for segment in segments if not _skips(segment, selection))
-    return ReadPlan(wanted, selection, aborted)
+    return ReadPlan(wanted, selection, aborted, difference)
 
 
-def size_to_read(target: PartitionDir | FileEntry, selection: Selection) -> int:
+def size_to_read(target: Readable, selection: Selection) -> int:
     """About how many bytes of logs a reader has to go through, by what the indexes say.
 
     Holes of sparse files do not count, nor does what cannot be opened. Raises as `open_path`.
@@ -274,8 +295,10 @@ def _selected(
                     yield found, opened
 
 
-def _segments(target: PartitionDir | FileEntry) -> tuple[tuple[Segment, ...], UnifiedLog]:
+def _segments(target: PartitionDir | FileEntry | Shown) -> tuple[tuple[Segment, ...], UnifiedLog]:
     """The segments meant, and the log around them."""
+    if isinstance(target, Shown):
+        return target.segments, UnifiedLog(target.partition)
     if isinstance(target, PartitionDir):
         return target.segments, UnifiedLog(target)
     parent = open_path(os.path.dirname(places.absolute(target.path)))

@@ -46,7 +46,7 @@ class OpenSegment:
     @cached_property
     def source(self) -> Source:
         """The `.log` file."""
-        return self._files.enter_context(Source(self.segment.log.path))
+        return self._files.enter_context(Source(self.segment.log.path, self.segment.log.end))
 
     @cached_property
     def offset_index(self) -> OffsetIndex | None:
@@ -59,9 +59,9 @@ class OpenSegment:
 
     @cached_property
     def time_index(self) -> TimeIndex | None:
-        """The `.timeindex` file, None where it is missing or unreadable."""
+        """The `.timeindex` file, None where it is missing, unreadable or must not be used."""
         entry = self.segment.time_index
-        if entry is not None:
+        if entry is not None and not entry.is_stale:
             with suppress(KafkaLogError):
                 return self._files.enter_context(TimeIndex(entry.path, self.segment.base_offset))
         return None
@@ -132,7 +132,8 @@ class OpenSegment:
             (last.timestamp, last.offset) if last else (-1, self.segment.base_offset)
         )
         if recovered:
-            for found in self.scan_from(self._last_indexed_offset()):
+            start = self._last_indexed_offset() if last else self.segment.base_offset
+            for found in self.scan_from(start):
                 if isinstance(found, Batch) and found.max_timestamp > timestamp:
                     timestamp, offset = found.max_timestamp, found.last_offset
         return timestamp, offset

@@ -94,8 +94,15 @@ class Source:
     Small reads are served from a window that grows while reading goes forward, so that both header
     walks over large batches and sequential reads are cheap.
 
+    Attributes:
+        size_bytes: up to where it is read.
+        file_bytes: its length.
+        stored_bytes: what it occupies: less where there are holes.
+        mtime_ms: when it was modified.
+
     Args:
         path: the file, symbolic links are followed; or the URI of an object.
+        end: take it to end at this position, if it does not end before; None: as it is.
 
     Raises:
         NotFoundError: there is no such file.
@@ -103,14 +110,15 @@ class Source:
         NotAKafkaFileError: it is not a regular file.
     """
 
-    __slots__ = ("_fd", "_manner", "_window", "_window_position", "_window_size", "mtime_ms",
-                 "path", "size_bytes", "stored_bytes")  # fmt: skip
+    __slots__ = ("_fd", "_manner", "_window", "_window_position", "_window_size", "file_bytes",
+                 "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
 
     size_bytes: int
+    file_bytes: int
     stored_bytes: int
     mtime_ms: int
 
-    def __new__(cls, path: str) -> Self:
+    def __new__(cls, path: str, end: int | None = None) -> Self:  # noqa: ARG004 # as __init__
         """An object of a store is of a class of its own."""
         if is_object(path):
             from kafkalog.objects import ObjectSource
@@ -118,13 +126,16 @@ class Source:
             return cast("Self", object.__new__(ObjectSource))
         return object.__new__(cls)
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, end: int | None = None) -> None:
         self.path = path
         self._manner = _manner.get()
         self._window = b""
         self._window_position = 0
         self._window_size = WINDOW_SIZE_MIN
         self._open()
+        self.file_bytes = self.size_bytes
+        if end is not None:
+            self.size_bytes = min(self.size_bytes, end)
 
     def _open(self) -> None:
         path = self.path = settle(self.path)

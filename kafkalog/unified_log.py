@@ -8,19 +8,20 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog import places
-from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
+from kafkalog.checkpoints import checkpointed, read_leader_epochs
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch, Isolation
-from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileKind
+from kafkalog.names import CLEAN_SHUTDOWN, DirectoryState, FileKind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.records import decode_records
 from kafkalog.segment import OpenSegment
+from kafkalog.view import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ class UnifiedLog:
     without them the log itself decides.
 
     Args:
-        partition: the directory, or its path.
+        partition: the directory as it is; of a path the view of the next start.
         high_watermark: offset up to which the log is replicated, exclusive, or `end` for the log
             end; None: from the checkpoint.
         log_start_offset: first readable offset; None: from the checkpoint and the first segment.
@@ -66,7 +67,9 @@ class UnifiedLog:
         log_end_offset: int | None = None,
         use_index: bool = True,
     ) -> None:
-        self.partition = open_partition(partition) if isinstance(partition, str) else partition
+        if isinstance(partition, str):
+            partition = show(open_partition(partition)).partition
+        self.partition = partition
         self.use_index = use_index
         self._high_watermark = high_watermark
         self._log_start_offset = log_start_offset
@@ -85,13 +88,10 @@ class UnifiedLog:
         """This partition's entry in a checkpoint file of the log directory, None without one."""
         if self.partition.state not in (DirectoryState.LIVE, DirectoryState.FUTURE):
             return None
-        path = os.path.join(self._log_dir, name)
-        try:
-            status = places.stat(path)
-        except OSError:
-            return None
-        offsets = _checkpointed(path, (status.st_ino, status.st_mtime_ns, status.st_size))
-        return offsets.get((self.partition.topic, self.partition.partition))
+        partition = self.partition
+        with suppress(KafkaLogError):  # `verify` tells; what is readable is read
+            return checkpointed(self._log_dir, name, partition.topic, partition.partition)
+        return None
 
     @property
     def _log_dir(self) -> str:
@@ -100,7 +100,7 @@ class UnifiedLog:
     @property
     def was_closed(self) -> bool:
         """Whether the broker shut down cleanly: its mark is in the log directory."""
-        return places.exists(os.path.join(self._log_dir, ".kafka_cleanshutdown"))
+        return places.exists(os.path.join(self._log_dir, CLEAN_SHUTDOWN))
 
     @property
     def first_offset(self) -> int:
@@ -120,6 +120,8 @@ class UnifiedLog:
         """Offset the next record would get: given, or read from the active segment."""
         if self._log_end_offset is not None:
             return self._log_end_offset
+        if self.partition.loaded is not None:
+            return self.partition.loaded.log_end_offset
         if not self.segments:
             return self.log_start_offset
         with self.open_segment(self.segments[-1]) as active:
@@ -160,11 +162,20 @@ class UnifiedLog:
 
     @cached_property
     def leader_epochs(self) -> tuple[EpochEntry, ...]:
-        """The entries of `leader-epoch-checkpoint`, empty where it is missing or damaged."""
+        """The entries of `leader-epoch-checkpoint`, empty where it is missing or damaged.
+
+        In the view of a start those that the log has then. One that begins at the log end, of a
+        leader without appends, stays: a start forgets it, but no other leader can have it.
+        """
+        noted: tuple[EpochEntry, ...] = ()
         with suppress(KafkaLogError):
             path = os.path.join(self.partition.path, "leader-epoch-checkpoint")
-            return tuple(read_leader_epochs(path))
-        return ()
+            noted = tuple(read_leader_epochs(path))
+        loaded = self.partition.loaded
+        if loaded is None:
+            return noted
+        end = loaded.log_end_offset
+        return loaded.leader_epochs + tuple(one for one in noted if one.start_offset == end)
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Transactions without a marker below the high watermark, by first offset.
@@ -214,8 +225,11 @@ class UnifiedLog:
     def aborted_transactions(self) -> list[AbortedTransaction]:
         """What the transaction indexes of all segments list, in log order."""
         found: list[AbortedTransaction] = []
+        rebuilt = dict(self.partition.aborted)
         for segment in self.segments:
-            if segment.transaction_index is not None:
+            if segment.base_offset in rebuilt:
+                found.extend(rebuilt[segment.base_offset])
+            elif segment.transaction_index is not None:
                 found.extend(read_aborted_transactions(segment.transaction_index.path))
         return found
 
@@ -223,13 +237,3 @@ class UnifiedLog:
         """Ordinal of the segment with the greatest base offset <= `offset`, None below all."""
         below = [i for i, segment in enumerate(self.segments) if segment.base_offset <= offset]
         return below[-1] if below else None
-
-
-@lru_cache(maxsize=len(OFFSET_CHECKPOINTS))
-def _checkpointed(path: str, _version: tuple[int, ...]) -> dict[tuple[str, int | None], int]:
-    """The offsets in a checkpoint, read once for all partitions; empty where it is malformed."""
-    try:
-        entries = read_offset_checkpoint(path)
-    except KafkaLogError:
-        return {}
-    return {(entry.topic, entry.partition): entry.offset for entry in entries}

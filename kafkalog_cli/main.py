@@ -18,7 +18,7 @@ def main() -> None:
 
     The reader of a pipe that goes away ends the process silently, as for any Unix filter.
     """
-    from kafkalog.columnar.cache import on_compile, on_unusable
+    from kafkalog.columnar.cache import on_compile, on_refused, on_unusable
     from kafkalog_cli.render.diagnostics import show_error, show_note
     from kafkalog_cli.standard_streams import close_streams, open_streams
 
@@ -26,6 +26,7 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own threads: started, never used
     on_compile.append(_say_compiling)
+    on_refused.append(show_note)
     on_unusable.append(show_note)
     open_streams()
     status, lost = close_streams(run(sys.argv[1:]))

@@ -12,7 +12,11 @@ from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, op
 from kafkalog.names import FileKind, FileState
 from kafkalog.places import require_local
 from kafkalog.runs import Run
-from kafkalog.runs.requirements import log_dir_around, require_no_backup
+from kafkalog.runs.requirements import (
+    log_dir_around,
+    require_no_backup,
+    require_own_checkpoints,
+)
 from kafkalog.storage import LogDirLock
 from kafkalog_cli.render.configs import tell_metadata
 from kafkalog_cli.render.diagnostics import show_note
@@ -72,12 +76,14 @@ def maintenance(
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: there is no such thing.
         LogDirInUseError: a broker has it.
-        RefusedError: it is to be changed, and is the backup of a run.
+        RefusedError: it is to be changed, and is the backup of a run, or a checkpoint is a link.
         UnwritableError: it is to be changed, and is read-only.
         Also what `Run` raises.
     """
     target = target_at(path, of_log=of_log)
     log_dir = log_dir_around(target)
+    if log_dir is not None:
+        require_own_checkpoints(log_dir)
     run = None
     if in_place:
         put_work_first()

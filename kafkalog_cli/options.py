@@ -11,6 +11,7 @@ import typer
 
 from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
+from kafkalog.model import LogView
 from kafkalog.tables.model import End, Replicas
 from kafkalog_cli.render.text import BytesFormat
 from kafkalog_cli.render.writer import Format
@@ -36,6 +37,14 @@ FromTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Earlie
 ToTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Timestamp to stay below.")]
 ReadCommittedOption = Annotated[
     bool, typer.Option("--read-committed", help="What a read_committed consumer is given.")
+]
+ViewOption = Annotated[
+    LogView,
+    typer.Option(
+        "--view",
+        help="Logs as the next start of a broker would show them, what lies under final names, or "
+        "also left-overs, each row marked.",
+    ),
 ]
 EndOption = Annotated[
     End,

@@ -13,12 +13,14 @@ from kafkalog.errors import (
     LimitExceededError,
 )
 from kafkalog.model import Defect, Severity
-from kafkalog_cli.render.diagnostics import show_defect, show_error
+from kafkalog_cli.render.diagnostics import show_defect, show_error, show_warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.model import LogView
+    from kafkalog.view import Difference, Shown
 
 _FAILING = tuple(severity for severity in Severity if severity != Severity.NOTE)
 
@@ -52,6 +54,23 @@ class Outcome:
         show_error(error)
         self.errors.append(error)
         self.status = max(self.status, error.exit_code)
+
+    def shown(self, target: PartitionDir, view: LogView, *, fails: bool = True) -> Shown:
+        """Make the view of a partition, and warn as `differs`."""
+        from kafkalog.view import show
+
+        shown = show(target, view)
+        self.differs([shown.difference], fails=fails)
+        return shown
+
+    def differs(self, differences: Iterable[Difference | None], *, fails: bool = True) -> None:
+        """Warn where views are not the files; where these are read, what is hidden is a failure."""
+        from kafkalog.view import summary
+
+        found = [one for one in differences if one is not None]
+        self.fail_if(fails and any(one.bytes_hidden for one in found))
+        if (text := summary(found)) is not None:
+            show_warning(text)
 
     def count(self, defect: Defect, failing: Sequence[Severity] = _FAILING) -> None:
         """Remember a defect: one of these severities is a failure.

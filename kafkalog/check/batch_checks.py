@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.columnar.headers import Stretch
+    from kafkalog.configs import TopicConfigs
     from kafkalog.indexes import OffsetIndex, TimeIndex
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
@@ -60,12 +61,14 @@ class CheckedPartition:
     Attributes:
         directory: its files.
         end_offset: the offset behind all batches that were walked over so far.
+        configs: those of its topic; None where they cannot be read.
         is_judged: whether its batches were checked, and no check failed; otherwise its end proves
             nothing.
     """
 
     directory: PartitionDir
     end_offset: int = 0
+    configs: TopicConfigs | None = None
     is_judged: bool = True
 
     @cached_property

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from formats.constants import INT64_MAX
 from kafkalog import places
+from kafkalog.documents import Entries, Fields, Number, OneOf, Row, Text, parsed, read_document
 from kafkalog.errors import NotAKafkaFileError
 from kafkalog.model import Level
 
@@ -16,7 +18,18 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import FileEntry, PartitionDir
 
+_MARK: Final = "kafkalog_verify_state"
 _VERSION: Final = 1
+_TIME: Final = Number(-INT64_MAX, INT64_MAX)
+_STATE: Final = Fields(
+    {
+        _MARK: OneOf((_VERSION,)),
+        "begun": Entries(Text(), _TIME),
+        "files": Entries(
+            Text(), Row((Number(), _TIME, Entries(OneOf(tuple(map(str, Level))), _TIME)))
+        ),
+    }
+)
 
 
 @dataclass(slots=True)
@@ -91,7 +104,7 @@ class History:
             path: [checked.size_bytes, checked.mtime_ms, checked.when]
             for path, checked in sorted(self._files.items())
         }
-        value = {"kafkalog_verify_state": _VERSION, "begun": self._begun, "files": files}
+        value = {_MARK: _VERSION, "begun": self._begun, "files": files}
         return json.dumps(value, separators=(",", ":")) + "\n"
 
     @classmethod
@@ -100,22 +113,24 @@ class History:
 
         Raises:
             NotAKafkaFileError: it is something else.
+            CorruptDataError: it begins as a state does, and is none.
         """
-        found = cls()
         try:
-            value: Any = json.loads(text)
-            if value["kafkalog_verify_state"] != _VERSION:
-                raise ValueError(value["kafkalog_verify_state"])
-            found._begun = {str(key): int(begun) for key, begun in value["begun"].items()}
-            for key, (size, mtime, when) in value["files"].items():
-                times = {Level(level): int(time) for level, time in when.items()}
-                found._files[key] = _Checked(int(size), int(mtime), times)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            is_state = parsed(text).keys() >= {_MARK}
+        except (ValueError, AttributeError):
+            is_state = text.startswith(f'{{"{_MARK}"')
+        if not is_state:
             raise NotAKafkaFileError(
                 "This is no state of an earlier `kafkalog verify --state`.",
                 path=path,
-                hint="Give another file, or remove it: checking then begins anew.",
-            ) from error
+                hint="Give another file, or remove it: checking then starts from the beginning.",
+            )
+        value = read_document(text, _STATE, path, "a state of an earlier `kafkalog verify --state`")
+        found = cls()
+        found._begun = value["begun"]
+        for key, (size, mtime, when) in value["files"].items():
+            times = {Level(level): time for level, time in when.items()}
+            found._files[key] = _Checked(size, mtime, times)
         return found
 
 

@@ -10,11 +10,19 @@ from kafkalog import places
 from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
 from kafkalog.check.contained import check_failed
 from kafkalog.check.identity import strays_of
+from kafkalog.configs.sources import DEFAULT_SOURCE
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Level
 from kafkalog.names import DirectoryState
-from kafkalog.recovery import NextStart, StartInProgress, Verdict, log_dir_refusals, start_mode
+from kafkalog.recovery import (
+    NextStart,
+    StartInProgress,
+    Verdict,
+    log_dir_refusals,
+    start_config,
+    start_mode,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.columnar.headers import Stretch
     from kafkalog.log_dir import LogDir
     from kafkalog.model import Defect
+    from kafkalog.recovery import StartConfig
 
 
 class PartitionStart(PartitionCheck):
@@ -38,8 +47,9 @@ class PartitionStart(PartitionCheck):
         self._prediction: NextStart | None = None
         self._failure: Defect | None = None
         with self._step():
-            check_crc = level != Level.QUICK
-            self._start = StartInProgress(partition.directory, check_crc=check_crc)
+            self._start = StartInProgress(
+                partition.directory, config=_config(partition), check_crc=level != Level.QUICK
+            )
 
     def begin(self, log: CheckedLog) -> None:
         """The batches of a segment follow."""
@@ -81,6 +91,17 @@ class PartitionStart(PartitionCheck):
             self._start = None
             what = "The prediction of the next start"
             self._failure = check_failed(self.partition.directory.path, what, error)
+
+
+def _config(partition: CheckedPartition) -> StartConfig | None:
+    """Return what the sources of configs say; None where they say nothing that matters."""
+    if partition.configs is None:
+        return None
+    try:
+        config, values = start_config(partition.directory, partition.configs)
+    except KafkaLogError:
+        return None  # whoever reads the configs reports it
+    return config if any(value.source != DEFAULT_SOURCE for value in values) else None
 
 
 def log_dir_starts(log_dir: LogDir) -> list[NextStart]:

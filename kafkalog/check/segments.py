@@ -6,14 +6,12 @@ of Kafka 4.3. Only the cleaner makes gaps; a replica that copies a compacted log
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from formats import constants as c
-from kafkalog import places
 from kafkalog.check.batch_checks import PartitionCheck, SegmentCheck
 from kafkalog.check.headers_alone import defect_at
 from kafkalog.check.offset_order import (
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, Found
     from kafkalog.columnar.headers import Stretch
-    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
 
     Table = NDArray[np.int64]
@@ -141,7 +138,7 @@ class OffsetsAreComplete(PartitionCheck):
     def end(self) -> Iterator[Defect]:
         """The gap of a log without any sign of compaction; a note where there are more."""
         self._release(c.INT64_MAX)
-        if self._is_compacted or self._first_gap is None or _has_compact_policy(self._directory):
+        if self._is_compacted or self._first_gap is None or _has_compact_policy(self.partition):
             return
         path, position, expected, first = self._first_gap
         detail = f"Offsets {expected} to {first - 1} are missing"
@@ -154,14 +151,12 @@ class OffsetsAreComplete(PartitionCheck):
         yield make_defect(reference, path, f"{detail}.", position=position, offset=expected)
 
 
-def _has_compact_policy(directory: PartitionDir) -> bool:
+def _has_compact_policy(partition: CheckedPartition) -> bool:
     """Whether the metadata log beside a partition says that its topic is compacted."""
-    from kafkalog.configs import ConfigSources
-
-    around = os.path.dirname(places.absolute(directory.path))
+    if partition.configs is None:
+        return False
     try:
-        configs = ConfigSources().in_log_dir(around).of_topic(directory.topic)
-        return "compact" in configs.words("cleanup.policy")
+        return "compact" in partition.configs.words("cleanup.policy")
     except KafkaLogError:
         return False  # what is wrong with it is told elsewhere
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog import places
+from kafkalog.check.elsewhere import closed_cleanly
 from kafkalog.check.index_files import ENTRY_SIZES, index_alone, size_is_multiple
 from kafkalog.check.lfs_pointers import pointer_defect, pointers_among
 from kafkalog.check.schedule import Reading, Schedule, lowest_level
@@ -22,32 +23,21 @@ from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, Segment, open_path
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.names import REMOTE_INDEX_CACHE, DirectoryState, FileKind, FileState
 from kafkalog.source import Source
-from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
-    from kafkalog.check.elsewhere import Elsewhere, Walked
+    from kafkalog.check.elsewhere import Elsewhere, Walked, Watch
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.columnar.headers import Look, Stretch
+    from kafkalog.columnar.headers import Stretch
+    from kafkalog.configs import LogDirConfigs, TopicConfigs
     from kafkalog.recovery import NextStart
 
     Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
 
 T = TypeVar("T")
-
-
-class Watch(Protocol):
-    """Whoever has a use for the batches that are read anyway."""
-
-    @property
-    def look(self) -> Look | None:
-        """As that of `header_stretches`."""
-
-    def take(self, path: str, stretch: Stretch) -> None:
-        """The next batches of a log, after what is wrong with them was told."""
 
 
 class Verification:
@@ -94,14 +84,25 @@ class Verification:
         self._elsewhere = elsewhere
         self._pointers: list[FileEntry] = []  # of Git LFS, in the target that is checked
         self._log_dirs: list[CheckedLogDir] = []
+        self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
 
-    def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
-        """Every defect of a log directory, a partition directory or a file.
+    def verify(self, *targets: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+        """Yield every defect of the targets: of each one, and of all of them together.
 
         Raises:
-            NotFoundError, UnreadableError, NotAKafkaFileError: the target itself cannot be opened.
+            NotFoundError, UnreadableError, NotAKafkaFileError: a target itself cannot be opened.
                 What cannot be read inside it is a defect.
+        """
+        for target in targets:
+            yield from self.check(target)
+        yield from self.check_together()
+
+    def check(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+        """Yield the defects of one target; `check_together` after the last one yields the rest.
+
+        Raises:
+            NotFoundError, UnreadableError, NotAKafkaFileError: as `verify`.
         """
         if not isinstance(target, LogDir | PartitionDir | FileEntry):
             target = open_path(str(target))
@@ -122,11 +123,8 @@ class Verification:
             self.summary.defects[defect.severity] += 1
             yield defect
 
-    def end(self) -> Iterator[Defect]:
-        """What shows when all targets have been seen; call it after the last one.
-
-        The log directories against each other, and whether the run has checked all it should.
-        """
+    def check_together(self) -> Iterator[Defect]:
+        """Compare the targets with each other; report bytes that the run should have checked."""
         from kafkalog.check.contained import contained_all
         from kafkalog.check.next_start import with_strays
         from kafkalog.check.registry import COPY_CHECKS, TOGETHER_CHECKS
@@ -172,9 +170,8 @@ class Verification:
                 yield make_defect("file-unreadable", path, error.message)
             for name in target.others:
                 if name != REMOTE_INDEX_CACHE:
-                    path = os.path.join(target.path, name)
                     detail = "The name is none of a partition: a broker does not start on it."
-                    yield make_defect("directory-unknown", path, detail)
+                    yield make_defect("directory-unknown", os.path.join(target.path, name), detail)
             self._pointers += pointers_among(target.files)
             has_pointers = bool(self._pointers)
             for entry in target.files:
@@ -202,7 +199,7 @@ class Verification:
         if entry.name.kind in kinds and entry.name.state == FileState.LIVE:
             parent = open_path(os.path.dirname(places.absolute(entry.path)))
             if isinstance(parent, PartitionDir):
-                was_closed = _was_closed(parent)
+                was_closed = closed_cleanly(parent)
                 for segment in parent.segments:
                     if segment.base_offset == entry.name.offset:
                         yield from self._lone_segment(segment, was_closed=was_closed)
@@ -255,7 +252,7 @@ class Verification:
         from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
 
         before = self._grave
-        partition = CheckedPartition(directory)
+        partition = CheckedPartition(directory, configs=self._configs_of(directory))
         if self._elsewhere is not None:
             walked = yield from self._elsewhere.walk(directory)
             if walked is not None:
@@ -269,7 +266,7 @@ class Verification:
         start = PartitionStart(partition, lowest)
         checks = [*partition_checks(partition, lowest), start]
         in_segments: set[str] = set()
-        was_closed, is_walked = _was_closed(directory), True
+        was_closed, is_walked = closed_cleanly(directory), True
         for number, reading in enumerate(readings):
             if reading.is_due and self.schedule.is_over():
                 left = [entry for entry in directory.files if entry.path not in in_segments]
@@ -316,6 +313,17 @@ class Verification:
             self.next_starts.append(start)
         if not is_explained:
             yield from unexplained(start, state)
+
+    def _configs_of(self, directory: PartitionDir) -> TopicConfigs | None:
+        """Return the configs of a topic; the metadata log beside its partitions is read once."""
+        from kafkalog.configs import ConfigSources
+
+        around = os.path.dirname(places.absolute(directory.path))
+        configs = self._configs.setdefault(around, ConfigSources().in_log_dir(around))
+        try:
+            return configs.of_topic(directory.topic)
+        except KafkaLogError:
+            return None  # what is wrong with the metadata log its own checks report
 
     @property
     def _grave(self) -> int:
@@ -435,12 +443,6 @@ class Verification:
         self.summary.bytes_checked += size_bytes
         if self._progress is not None:
             self._progress(size_bytes)
-
-
-def _was_closed(directory: PartitionDir) -> bool:
-    """Whether the broker closed the log; one that is being deleted it does not."""
-    is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
-    return is_hosted and UnifiedLog(directory).was_closed
 
 
 def _file_defect(entry: FileEntry, error: KafkaLogError) -> Defect:

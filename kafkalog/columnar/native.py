@@ -22,7 +22,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kafkalog.columnar.cache import cache_directory, on_compile, unusable_words
+from kafkalog.columnar.cache import (
+    cache_directory,
+    keep,
+    on_compile,
+    read_kept,
+    unusable_words,
+)
 from kafkalog.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -211,15 +217,15 @@ def _cache_path() -> str | None:
 
 @cache
 def _kept() -> dict[str, tuple[str, bytes]]:
-    """The kernels in the cache; none where it is missing or damaged."""
+    """The kernels in the cache; none where it is missing, damaged, or not ours alone."""
     path = _cache_path()
+    data = None if path is None else read_kept(path)
+    if data is None:
+        return {}
+    head, _, code = data.partition(b"\n")
     try:
-        if path is None:
-            return {}
-        with open(path, "rb") as file:
-            checksum, contents = json.loads(file.readline())
-            code = file.read()
-    except (OSError, TypeError, ValueError):
+        checksum, contents = json.loads(head)
+    except (TypeError, ValueError):
         return {}
     if zlib.crc32(code) != checksum:
         return {}
@@ -231,21 +237,10 @@ def _kept() -> dict[str, tuple[str, bytes]]:
 
 
 def _write(path: str, kernels: dict[str, tuple[str, bytes]]) -> None:
-    """Keep object code, whole or not at all; a full disk is no reason to stop."""
-    import tempfile
-
+    """Keep object code."""
     code = b"".join(one[1] for one in kernels.values())
     contents = [(name, symbol, len(one)) for name, (symbol, one) in kernels.items()]
-    try:
-        handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path))
-    except OSError:
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(json.dumps((zlib.crc32(code), contents)).encode() + b"\n" + code)
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
+    keep(path, json.dumps((zlib.crc32(code), contents)).encode() + b"\n" + code)
 
 
 def _llvm() -> Any:

@@ -5,21 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.columnar import rule
+from kafkalog.columnar.budget import SIZE_AT_ONCE, record_size
 from kafkalog.errors import UsageError
-from kafkalog.model import Defect
-from kafkalog.reader import EVERYTHING, plan_reading, read_batches, read_records
+from kafkalog.model import Defect, Record
+from kafkalog.reader import (
+    EVERYTHING,
+    plan_reading,
+    read_batches,
+    read_records,
+    untold_differences,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
+    from kafkalog.columnar.budget import Turnstile
     from kafkalog.columnar.stages import Part
-    from kafkalog.log_dir import FileEntry, PartitionDir
-    from kafkalog.reader import ReadPlan, Selection
+    from kafkalog.reader import Readable, ReadPlan, Selection
 
 
 def scan(
-    path: str | Path | PartitionDir | FileEntry | ReadPlan,
+    path: Readable,
     *,
     columns: Sequence[str] | None = None,
     selection: Selection = EVERYTHING,
@@ -28,6 +34,7 @@ def scan(
     threads: int | None = None,
     defects: Callable[[Defect], object] | None = None,
     progress: Callable[[int], None] | None = None,
+    turnstile: Turnstile | None = None,
 ) -> Iterator[Any]:
     """The records of a partition directory or a log file as `pyarrow.RecordBatch`es.
 
@@ -36,13 +43,14 @@ def scan(
     Args:
         path: what to read; a plan of `plan_reading` already says which records.
         columns: names of the columns to build, of `kafkalog.scan_schema()`; all where None.
-        selection: which records; offsets, times, producers and epochs are looked up in the indexes
-            and the batch headers first.
+        selection: which records, in which view; offsets, times, producers and epochs are looked up
+            in the indexes and the batch headers first.
         batches: the batches of the log, as `read_batches` gives them, rather than its records.
         batch_rows: how many rows a record batch has at most.
         threads: how many decode; as many as there are processors, up to 8, where None.
         defects: is called with each defect, in order.
         progress: is called with numbers of bytes as they are read.
+        turnstile: scans that share it hold large batches one after the other.
 
     Raises:
         UnsupportedError: pyarrow is missing.
@@ -61,6 +69,8 @@ def scan(
     plan = plan_reading(path, selection)
     told = defects or (lambda _: None)
     done = progress or (lambda _: None)
+    for difference in untold_differences(path, plan):
+        told(difference)
     if not rule.is_worth_it(sum(segment.log.size_bytes for segment in plan.segments)):
         read = read_batches if batches else read_records
         return _by_reference(read(plan, progress=done), plan, schema, batch_rows, told)
@@ -70,7 +80,7 @@ def scan(
 
     form = Columns(schema, batch_rows, _paths(plan))
     work = BatchWork(plan, form) if batches else RecordWork(plan, form)
-    return _told(scan_parts(plan, work, done, threads), told)
+    return _told(scan_parts(plan, work, done, threads, turnstile), told)
 
 
 def _told(parts: Iterator[Part], defects: Callable[[Defect], object]) -> Iterator[Any]:
@@ -93,14 +103,16 @@ def _by_reference(
 
     paths = Paths(_paths(plan))
     rows: list[Any] = []
+    size = 0
     for value in found:
         if isinstance(value, Defect):
             defects(value)
             continue
         rows.append(value)
-        if len(rows) == batch_rows:
+        size += record_size(value) if isinstance(value, Record) else 0
+        if len(rows) == batch_rows or size >= SIZE_AT_ONCE:
             yield table_of(rows, schema, paths)
-            rows = []
+            rows, size = [], 0
     if rows:
         yield table_of(rows, schema, paths)
 
@@ -109,7 +121,7 @@ def _paths(plan: ReadPlan) -> list[str]:
     return [segment.log.path for segment in plan.segments]
 
 
-def to_table(path: str | Path | PartitionDir | FileEntry, **options: Any) -> Any:
+def to_table(path: Readable, **options: Any) -> Any:
     """All that `scan` gives, with the same options, as one `pyarrow.Table` in memory."""
     rule.require_arrow()
     import pyarrow as pa
@@ -117,7 +129,7 @@ def to_table(path: str | Path | PartitionDir | FileEntry, **options: Any) -> Any
     return pa.Table.from_batches(list(scan(path, **options)), _schema(options))
 
 
-def to_reader(path: str | Path | PartitionDir | FileEntry, **options: Any) -> Any:
+def to_reader(path: Readable, **options: Any) -> Any:
     """What `scan` gives, with the same options, as a `pyarrow.RecordBatchReader`.
 
     DuckDB, Polars and whatever else speaks Arrow's C stream protocol read from it as it goes, in

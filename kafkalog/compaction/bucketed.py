@@ -44,12 +44,12 @@ def keys_name(plan: PassPlan) -> str:
 
 def numbers_name(plan: PassPlan, number: int) -> str:
     """What the result of a bucket is called."""
-    return f"{plan.digest}-bucket-{number}"
+    return f"{plan.digest}-bucket{number}"  # what ends in -0 is a partition to a broker
 
 
 def group_name(plan: PassPlan, number: int) -> str:
     """What the result of a group is called."""
-    return f"{plan.digest}-group-{number}"
+    return f"{plan.digest}-group{number}"
 
 
 def planned_groups(plan: PassPlan, candidate: Candidate) -> list[list[Segment]]:

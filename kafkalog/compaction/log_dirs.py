@@ -101,7 +101,7 @@ def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[Lo
         _require_whole(target)
     with nullcontext() if log_dir is None else LogDirLock(log_dir):
         require_space(destination, sum(partition.size_bytes for partition in partitions))
-        with NewDirectory(destination) as directory:
+        with NewDirectory(destination, target.path) as directory:
             for partition in partitions:
                 name = os.path.basename(os.path.abspath(partition.path))
                 directory.make(name)
@@ -131,12 +131,14 @@ def _require_whole(log_dir: LogDir) -> None:
 
 
 def _copy(entry: FileEntry, directory: NewDirectory, name: str) -> None:
-    """Copy a file; as old as it was, with its permissions."""
+    """Copy a file; as old as it was, with its owner and permissions."""
     if entry.error is not None:
         raise RefusedError(f"It cannot be copied: {entry.error}", path=entry.path)
-    with open(entry.path, "rb") as source, directory.create(name, entry.mtime_ms) as copy:
+    with (
+        open(entry.path, "rb") as source,
+        directory.create(name, entry.mtime_ms, like=entry.path) as copy,
+    ):
         shutil.copyfileobj(source, copy, _CHUNK)
-        shutil.copymode(entry.path, directory.place(name))
 
 
 def _copy_offsets(partition: PartitionDir, directory: NewDirectory) -> None:

@@ -55,6 +55,7 @@ class Cleaning(Protocol):
 
 
 CLEANED: Final = ".cleaned"
+SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")
 _ABORTED_ENTRY: Final = struct.Struct(">hqqqq")
 
 

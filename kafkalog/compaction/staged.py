@@ -11,12 +11,31 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from formats.constants import INT64_MAX
 from kafkalog.checksums import crc32c
 from kafkalog.compaction.model import Dropped, Tally
-from kafkalog.compaction.new_files import CLEANED, NewFiles, file_name
+from kafkalog.compaction.new_files import CLEANED, SUFFIXES, NewFiles, file_name
 from kafkalog.compaction.plan import PassPlan, sound_from_json
+from kafkalog.documents import (
+    Anything,
+    Either,
+    Entries,
+    Fields,
+    Flag,
+    Items,
+    Maybe,
+    Number,
+    OneOf,
+    Row,
+    Text,
+    read_document,
+    schema_of,
+)
 from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
+from kafkalog.model import AbortedTransaction
+from kafkalog.names import is_plain
 from kafkalog.source import Source, read_file
+from kafkalog.storage import require_no_link
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +47,63 @@ if TYPE_CHECKING:
 RESULT_NAME: Final = "result.json"
 _AT_ONCE: Final = 1 << 22
 _RESULT_SIZE_MAX: Final = 1 << 28
+_OFFSET: Final = Number(-1)
+_ABORTED: Final = schema_of(AbortedTransaction)
+_GROUP: Final = Fields(
+    {
+        "sources": Items(_OFFSET, count_min=1),
+        "base_offset": _OFFSET,
+        "next_offset": _OFFSET,
+        "next_base_offset": _OFFSET,
+        "size_bytes": Number(),
+        "records": Number(),
+        "suffixes": Items(OneOf(SUFFIXES)),
+    }
+)
+_RESULT: Final = Fields(
+    {
+        "plan": Fields(  # compared with the one that is carried out
+            {"request": Fields({"now_ms": Number(-INT64_MAX)}, others=Anything())},
+            others=Anything(),
+        ),
+        "files": Entries(Text(is_plain), Row((Number(), Number(0, (1 << 32) - 1)))),
+    },
+    {
+        "sound": Fields(
+            {
+                "producers": Items(Row((Number(-1), Maybe(Number(-1)), Number(-1)))),
+                "suits_kernels": Flag(),
+            }
+        ),
+        "keys": Number(),
+        "end_offset": _OFFSET,
+        "tally": Fields(
+            {
+                "records_read": Number(),
+                "records_kept": Number(),
+                "bytes_read": Number(),
+                "bytes_written": Number(),
+                "dropped": Entries(OneOf(tuple(map(str, Dropped))), Number()),
+            }
+        ),
+        "groups": Either((Number(), Items(_GROUP))),
+        "rows": Number(),
+        "buckets": Number(),
+        "starts": Entries(Text(), Number()),
+        "transactions": Entries(
+            Text(),
+            Fields(
+                {
+                    "pending": Items(_ABORTED),
+                    "aborted": Items(Row((Number(-1), _ABORTED))),
+                    "with_data": Items(Number(-1)),
+                    "committed": Items(Number(-1)),
+                }
+            ),
+        ),
+    },
+)
+"""What any of the steps says; those that are read have their fields, or are no result of a plan."""
 
 
 def segment_to_json(files: NewFiles, group: Sequence[Segment]) -> dict[str, Any]:
@@ -79,13 +155,19 @@ class StagedPass:
     """
 
     def __init__(self, paths: Sequence[str], partition: PartitionDir) -> None:
-        said = [read_result(path) for path in paths]
+        said = [_staged_result(path) for path in paths]
         self.keys: int = said[0]["keys"]
         self.end_offset: int = said[0]["end_offset"]
         self.sound: SoundLog = sound_from_json(said[0]["sound"])
         self.tally = Tally()
         self._paths = paths
         self._segments = {segment.base_offset: segment for segment in partition.segments}
+        for path, one in zip(paths, said, strict=True):
+            for made in one["groups"]:
+                if not self._segments.keys() >= {*made["sources"]} or (
+                    made["base_offset"] != made["sources"][0] or ".log" not in made["suffixes"]
+                ):
+                    raise CorruptDataError("It is the result of another log.", path=path)
         self._made: dict[int, dict[str, Any]] = {}
         self._places: dict[int, str] = {}
         for path, one in zip(paths, said, strict=True):
@@ -139,7 +221,10 @@ def plan_of_result(path: str) -> PassPlan:
     Raises:
         KafkaLogError: it cannot be read.
     """
-    return PassPlan.from_json(read_result(path)["plan"])
+    try:
+        return PassPlan.from_json(read_result(path)["plan"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptDataError("It has no plan of a compaction.", path=path) from error
 
 
 def require_whole(path: str) -> None:
@@ -170,6 +255,15 @@ def is_whole(path: str, plan: PassPlan) -> bool:
     return True
 
 
+def _staged_result(path: str) -> dict[str, Any]:
+    """What the file of a result with new segments says; raises as `read_result`."""
+    said = read_result(path)
+    missing = {"keys", "end_offset", "sound", "tally", "groups"} - said.keys()
+    if missing or not isinstance(said["groups"], list):
+        raise CorruptDataError("It is the result of another step.", path=path)
+    return said
+
+
 def read_result(path: str) -> dict[str, Any]:
     """What the file of a result says.
 
@@ -177,10 +271,11 @@ def read_result(path: str) -> dict[str, Any]:
         KafkaLogError: it cannot be read.
     """
     place = os.path.join(path, RESULT_NAME)
-    try:
-        said: dict[str, Any] = json.loads(read_file(place, _RESULT_SIZE_MAX))
-    except ValueError as error:
-        raise CorruptDataError("It is no result of a task.", path=place) from error
+    require_no_link(path)
+    require_no_link(place)
+    said: dict[str, Any] = read_document(
+        read_file(place, _RESULT_SIZE_MAX), _RESULT, place, "the result of a task"
+    )
     return said
 
 

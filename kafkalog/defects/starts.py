@@ -10,6 +10,14 @@ from kafkalog.model import Severity
 _W = Severity.WARNING
 
 REFERENCES: Final = (
+    Reference("view-differs", _W, "What is shown of a partition is what the next start of a broker "
+              "would show, and that is not what lies under final names.",
+              "It finishes an interrupted swap, and cuts the log at the first thing that is wrong "
+              "from the recovery point on.",
+              "`--view files` shows what has a final name, `--view all` also what is left of "
+              "deletions and cleanings; `kafkalog verify` says what is wrong, `kafkalog salvage` "
+              "rescues what lies behind it.",
+              arises="The broker was killed: while it cleaned a log, or before all was on disk."),
     Reference("start-loses-records", _W, "The next start of a broker would drop records, and no "
               "other finding says why.",
               "It cuts the log, or drops whole segments, and goes on with what is left.",

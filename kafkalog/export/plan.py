@@ -9,20 +9,34 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog import places
-from kafkalog.errors import ChangedSinceError, UnreadableError, UsageError
+from kafkalog.documents import (
+    Anything,
+    Entries,
+    Fields,
+    Items,
+    Number,
+    OneOf,
+    Text,
+    read_document,
+    schema_of,
+)
+from kafkalog.errors import ChangedSinceError, CorruptDataError, UnreadableError, UsageError
 from kafkalog.export.layout import file_name
 from kafkalog.export.model import FileFormat, TableFormat
+from kafkalog.model import LogView
 from kafkalog.tables import Split, plan_splits
 from kafkalog.tables.model import OF_LOGS, PartitionEnd, TableName
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog.export.model import ExportRequest
+    from kafkalog.view import Difference
 
 VERSION = 1
 _BY_PATH = ("topic", "partition")
+_WITH_STATES = (TableName.RECORDS, TableName.BATCHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,25 +130,45 @@ class Plan:
         """The plan of `as_bytes`, found at a place.
 
         Raises:
-            UnreadableError: it is none, or one of another release.
+            UnreadableError: it is one of another release.
+            CorruptDataError: it is none.
         """
-        try:
-            fields = json.loads(data)
-            if fields["version"] != VERSION:
-                raise UnreadableError(
-                    f"This plan has version {fields['version']}; version {VERSION} is known.",
-                    path=place,
-                    hint="Go on with the release that began, or begin in another directory.",
-                )
-            return cls(
-                fields["options"],
-                tuple(fields["columns"]),
-                fields["sources"],
-                tuple(Part.from_json(one) for one in fields["parts"]),
-                tuple(PartitionEnd(**one) for one in fields["ends"]),
+        fields = read_document(data, _VERSIONED, place, "a plan of an export")
+        if fields["version"] != VERSION:
+            raise UnreadableError(
+                f"This plan has version {fields['version']}; version {VERSION} is known.",
+                path=place,
+                hint="Go on with the release that began, or begin in another directory.",
             )
-        except (ValueError, KeyError, TypeError) as error:
-            raise UnreadableError("This is no plan of an export.", path=place) from error
+        fields = read_document(data, _PLAN, place, "a plan of an export")
+        return cls(
+            fields["options"],
+            tuple(fields["columns"]),
+            fields["sources"],
+            tuple(Part.from_json(one) for one in fields["parts"]),
+            tuple(PartitionEnd(**one) for one in fields["ends"]),
+        )
+
+
+_VERSIONED = Fields({"version": Number()}, others=Anything())
+_PLAN = Fields(
+    {
+        "version": OneOf((VERSION,)),
+        "options": Anything(),  # compared with what is asked for
+        "columns": Items(Text()),
+        "sources": Entries(Text(), Number()),
+        "parts": Items(
+            Fields(
+                {
+                    "number": Number(),
+                    "file": Text(),
+                    "splits": Items(schema_of(Split), count_min=1),
+                }
+            )
+        ),
+        "ends": Items(schema_of(PartitionEnd)),
+    }
+)
 
 
 def _name(end: PartitionEnd) -> str:
@@ -145,8 +179,10 @@ def _unseen(split: Split) -> Split:
     return replace(split, seen=None)
 
 
-def make_plan(asked: ExportRequest) -> Plan:
-    """The plan for what is asked for.
+def make_plan(
+    asked: ExportRequest, differences: Callable[[Difference], object] | None = None
+) -> Plan:
+    """The plan for what is asked for; `differences` is that of `plan_splits`.
 
     Raises:
         UsageError: a column is unknown, none is left, bounds do not go with the table, a partition
@@ -165,10 +201,12 @@ def make_plan(asked: ExportRequest) -> Plan:
     columns = [
         name for name in table_schema(request.table, asked.columns).names if name not in _BY_PATH
     ]
+    if asked.columns is None and request.view == LogView.ALL and request.table in _WITH_STATES:
+        columns.append("state")
     if not columns:
         raise UsageError("The files would have no columns: topic and partition are in their names.")
     ends: list[PartitionEnd] = []
-    splits = plan_splits(paths, request, ends=ends.append)
+    splits = plan_splits(paths, request, ends=ends.append, differences=differences)
     _require_each_once(splits)
     return Plan(
         options_of(asked),
@@ -195,6 +233,44 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
         "typed": [one.as_json() for one in asked.typed],
         "table_format": asked.table_format,
     }
+
+
+def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
+    """Raise unless a plan that was found is one that an export with these options makes.
+
+    The logs may have grown since; the files are those that its splits give their names to, and it
+    reads what was asked for.
+
+    Args:
+        plan: the one that was found, whose options are those of `now`.
+        now: the one that would be made now.
+        suffix: how the names of files end.
+        place: where it was found.
+
+    Raises:
+        CorruptDataError: it is none.
+    """
+    splits = [split for part in plan.parts for split in part.splits]
+    replicas = _replicas(splits)
+    asked = plan.options["paths"]
+    is_own = plan.columns == now.columns and all(
+        _is_in(path, asked) for path in (*plan.sources, *(split.path for split in splits))
+    )
+    for number, part in enumerate(plan.parts):
+        file = file_name(list(part.splits), replicas[_home(part.splits[0])], suffix)
+        is_own = is_own and (part.number, part.file) == (number, file)
+    if not is_own or any(split.table != plan.table for split in splits):
+        raise CorruptDataError(
+            "This is not a plan of an export: it reads or writes files that were not asked for.",
+            path=place,
+            hint="Has anyone edited it? Export into another directory.",
+        )
+
+
+def _is_in(path: str, asked: Iterable[str]) -> bool:
+    """Whether a path or URI is one of those asked for, or lies below one."""
+    is_direct = not {os.curdir, os.pardir} & set(path.split("/"))
+    return is_direct and any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in asked)
 
 
 def require_unchanged(plan: Plan) -> None:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from kafkalog.documents import Anything, Fields, Items, Text, read_document, schema_of
 from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
@@ -18,7 +19,13 @@ from kafkalog.export.delta import commit_delta, delta_schema
 from kafkalog.export.layout import MANIFEST, OWN, PARTS, PLAN, SUCCESS, entry_name
 from kafkalog.export.model import ExportedPart, ExportSummary, TableFormat
 from kafkalog.export.part import column_types, full_schema, write_parts
-from kafkalog.export.plan import Plan, make_plan, options_of, require_unchanged
+from kafkalog.export.plan import (
+    Plan,
+    make_plan,
+    options_of,
+    require_own,
+    require_unchanged,
+)
 from kafkalog.export.targets import LocalTarget, open_target
 from kafkalog.places import absolute, is_object, portable
 from kafkalog.storage import require_outside
@@ -27,8 +34,14 @@ if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.export.model import ExportRequest
     from kafkalog.export.plan import Part
+    from kafkalog.view import Difference
 
 _TASK_SIZE_MIN = 1 << 20
+_PART = schema_of(ExportedPart)
+_ENTRY = Fields({"plan": Text(), **_PART.required})
+_MANIFEST = Fields(
+    {"options": Anything(), "parts": Items(_PART), "plan": Text()}, others=Anything()
+)  # the rest is for readers
 
 
 class Export:
@@ -42,6 +55,7 @@ class Export:
     Attributes:
         plan: what is done; of an export that was interrupted the plan that it began with.
         missing: the parts that are not there yet.
+        differences: how views of partitions differ from their files, once it is entered.
 
     Raises:
         DestinationExistsError: something else is there, or another run is at it.
@@ -60,6 +74,7 @@ class Export:
         self._asked = replace(asked, paths=tuple(sources))
         self._to = portable(to)  # tasks have other working directories
         self._fail_fast = fail_fast
+        self.differences: list[Difference] = []
         self._target = open_target(to)
         if isinstance(self._target, LocalTarget):
             require_outside(self._target.shown, (path for path in sources if not is_object(path)))
@@ -82,7 +97,7 @@ class Export:
 
     def __enter__(self) -> Self:
         self._refuse_what_is_not_ours()
-        now = make_plan(self._asked)
+        now = make_plan(self._asked, self.differences.append)
         if self._asked.table_format == TableFormat.DELTA:
             self._delta = delta_schema(full_schema(self._asked, now.columns))
         with ExitStack() as held:
@@ -153,7 +168,7 @@ class Export:
         if MANIFEST in sizes and (SUCCESS in sizes or PLAN not in sizes):
             self._take_complete(now, sizes)
         elif PLAN in sizes:
-            self._take_interrupted(sizes)
+            self._take_interrupted(now, sizes)
         elif any(not name.startswith(f"{OWN}/") for name in sizes):
             raise self._is_something_else()
         else:
@@ -162,10 +177,12 @@ class Export:
                 file.write(now.as_bytes())
         self._stop_at_known_damage()
 
-    def _take_interrupted(self, sizes: dict[str, int]) -> None:
+    def _take_interrupted(self, now: Plan, sizes: dict[str, int]) -> None:
         """Go on with the plan that is there, after the parts that are."""
-        self.plan = Plan.from_bytes(self._target.read(PLAN) or b"", f"{self._target.shown}/{PLAN}")
+        place = f"{self._target.shown}/{PLAN}"
+        self.plan = Plan.from_bytes(self._target.read(PLAN) or b"", place)
         self._require_same_options(self.plan.options)
+        require_own(self.plan, now, self._asked.writing.suffix, place)
         require_unchanged(self.plan)
         for part in self.plan.parts:
             entry = self._entry(part, sizes)
@@ -175,14 +192,12 @@ class Export:
     def _take_complete(self, now: Plan, sizes: dict[str, int]) -> None:
         """An earlier run has done everything: what was taken away since is written again."""
         place = f"{self._target.shown}/{MANIFEST}"
-        try:
-            manifest = json.loads(self._target.read(MANIFEST) or b"")
-            self._require_same_options(manifest["options"])
-            parts = [ExportedPart.from_json(one) for one in manifest["parts"]]
-            is_same = manifest["plan"] == now.id
-        except (ValueError, KeyError, TypeError) as error:
-            raise UnreadableError("This is no manifest of an export.", path=place) from error
-        if not is_same:
+        manifest = read_document(
+            self._target.read(MANIFEST) or b"", _MANIFEST, place, "a manifest of an export"
+        )
+        self._require_same_options(manifest["options"])
+        parts = [ExportedPart.from_json(one) for one in manifest["parts"]]
+        if manifest["plan"] != now.id:
             raise ChangedSinceError(
                 "The logs have changed since this export was made.",
                 path=self._target.shown,
@@ -190,10 +205,15 @@ class Export:
                 f"last offsets are in {MANIFEST}.",
             )
         self.plan = now
+        files = {part.number: part.file for part in now.parts}
         self._found = {
             part.number: part
             for part in parts
-            if part.file is None or sizes.get(part.file) == part.size_bytes
+            if part.number in files
+            and (
+                part.file is None
+                or (part.file == files[part.number] and sizes.get(part.file) == part.size_bytes)
+            )
         }
         self._is_complete = self._was_complete = SUCCESS in sizes and not self.missing
         if self._is_complete:
@@ -201,11 +221,12 @@ class Export:
         else:
             self._target.remove(SUCCESS)
 
-    def _require_same_options(self, stored: dict[str, Any]) -> None:
+    def _require_same_options(self, stored: Any) -> None:
         wanted = json.loads(json.dumps(options_of(self._asked)))
         if stored == wanted:
             return
-        names = [name for name in wanted if stored.get(name) != wanted[name]]
+        found = stored if isinstance(stored, dict) else {}
+        names = [name for name in wanted if found.get(name) != wanted[name]]
         raise DestinationExistsError(
             f"Another export is there: it has other {', '.join(names) or 'options'}.",
             path=self._target.shown,
@@ -219,12 +240,14 @@ class Export:
         if data is None:
             return None
         try:
-            fields = json.loads(data)
-            if fields.pop("plan") != self.plan.id:
-                return None
-            entry = ExportedPart.from_json(fields)
-        except (ValueError, KeyError, TypeError):
+            fields = read_document(data, _ENTRY, name, "an entry of an export")
+        except CorruptDataError:
             return None  # it is written again
+        if fields.pop("plan") != self.plan.id:
+            return None
+        entry = ExportedPart.from_json(fields)
+        if entry.number != part.number or entry.file not in (None, part.file):
+            return None
         if entry.file is None:
             return entry
         if sizes.get(entry.file) != entry.size_bytes:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.profile.model import CodecUse, Profile, TimeBucket
 from kafkalog.profile.part import Part, profile_part
-from kafkalog.tables.planning import plan_splits, wanted_partitions
+from kafkalog.sightings import now_ms
+from kafkalog.tables.planning import find_targets, splits_of, tell_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.engine import Engine
-    from kafkalog.log_dir import PartitionDir
     from kafkalog.tables import Request
+    from kafkalog.tables.planning import Target
+    from kafkalog.view import Difference
 
 HOUR_MS: Final = 3_600_000
 HOT_KEYS: Final = 10
@@ -28,6 +29,7 @@ def profile_logs(
     bucket_ms: int = HOUR_MS,
     hot_keys: int = HOT_KEYS,
     done: Callable[[int], None] | None = None,
+    differences: Callable[[Difference], object] | None = None,
 ) -> list[Profile]:
     """The profiles of all partitions, each topic's behind those of its partitions.
 
@@ -38,6 +40,7 @@ def profile_logs(
         bucket_ms: how long the stretches of the histogram are, at least.
         hot_keys: how many of them.
         done: called with the number of tasks that ended.
+        differences: as that of `plan_splits`.
 
     Raises:
         KafkaLogError: as `plan_splits` and the engine.
@@ -45,19 +48,20 @@ def profile_logs(
     Cost:
         Memory here: some 300 KiB a partition, and the keys that are frequent.
     """
-    partitions = {one.path: one for one in wanted_partitions(paths, request)}
-    one = replace(request, internal=True, required_topics=frozenset())
+    at_ms = now_ms()
+    targets = {one.partition.path: one for one in find_targets(paths, request)}
+    tell_differences(targets.values(), differences)
     tasks = []
     owners = []
-    for path in partitions:
-        splits = plan_splits([path], one)
+    for path, target in targets.items():
+        splits = splits_of(target, request, at_ms)
         for some in _grouped(splits, request.split_bytes):
             tasks.append({"splits": some, "bucket_ms": bucket_ms})
             owners.append(path)
-    parts = {path: Part(bucket_ms) for path in partitions}
+    parts = {path: Part(bucket_ms) for path in targets}
     for number, result in _in_order(engine.run(profile_part, tasks, done=done)):
         parts[owners[number]].merge(Part.from_json(result))
-    return list(_profiles(partitions, parts, bucket_ms, hot_keys))
+    return list(_profiles(targets, parts, bucket_ms, hot_keys))
 
 
 def _grouped(splits: Iterable[Any], size: int) -> Iterator[list[Any]]:
@@ -86,19 +90,20 @@ def _in_order(results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
 
 
 def _profiles(
-    partitions: dict[str, PartitionDir], parts: dict[str, Part], bucket_ms: int, hot_keys: int
+    targets: dict[str, Target], parts: dict[str, Part], bucket_ms: int, hot_keys: int
 ) -> Iterator[Profile]:
     by_topic: dict[str, dict[int | None, list[str]]] = {}
-    for path, one in partitions.items():
-        by_topic.setdefault(one.topic, {}).setdefault(one.partition, []).append(path)
+    for path, one in targets.items():
+        by_number = by_topic.setdefault(one.partition.topic, {})
+        by_number.setdefault(one.partition.partition, []).append(path)
     for topic, found in by_topic.items():
         for number, paths in found.items():
-            chosen = [partitions[path] for path in paths]
+            chosen = [targets[path] for path in paths]
             merged = _merged([parts[path] for path in paths], bucket_ms)
             yield _profile(topic, number, chosen, merged, hot_keys)
         if len(found) > 1:
             paths = [path for some in found.values() for path in some]
-            chosen = [partitions[path] for path in paths]
+            chosen = [targets[path] for path in paths]
             merged = _merged([parts[path] for path in paths], bucket_ms)
             yield _profile(topic, None, chosen, merged, hot_keys)
 
@@ -113,7 +118,7 @@ def _merged(parts: Sequence[Part], bucket_ms: int) -> Part:
 
 
 def _profile(
-    topic: str, number: int | None, partitions: Sequence[PartitionDir], part: Part, hot_keys: int
+    topic: str, number: int | None, targets: Sequence[Target], part: Part, hot_keys: int
 ) -> Profile:
     counts, largest, smallest = part.counts, part.largest, part.smallest
     producers, keys = part.producers.bounds, part.keys.bounds
@@ -127,9 +132,9 @@ def _profile(
     return Profile(
         topic=topic,
         partition=number,
-        logs=len(partitions),
-        segments=sum(len(one.segments) for one in partitions),
-        size_bytes=sum(one.size_bytes for one in partitions),
+        logs=len(targets),
+        segments=sum(len(one.segments) for one in targets),
+        size_bytes=sum(one.partition.size_bytes for one in targets),
         first_offset=smallest.get("offset"),
         last_offset=largest.get("offset"),
         earliest=smallest.get("timestamp"),

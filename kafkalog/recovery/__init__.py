@@ -36,6 +36,7 @@ from kafkalog.recovery.start import (
     start_mode,
     usual_config,
 )
+from kafkalog.recovery.start_configs import start_config
 from kafkalog.recovery.words import start_line
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "predict_log_dir_start",
     "predict_start",
     "read_hosting",
+    "start_config",
     "start_line",
     "start_mode",
     "usual_config",

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING
 
 from formats.constants import INT32_MAX, INT64_MAX
 from kafkalog.recovery.directory import (
-    CLEANED,
-    DELETED,
     INDEXES,
     LOG,
     OFFSET_INDEX,
-    SWAP,
     TIME_INDEX,
     TRANSACTION_INDEX,
     Content,
     offset_from_name,
     segment_file,
 )
-from kafkalog.recovery.index_slots import InvalidOffsetError, OffsetSlots
+from kafkalog.recovery.index_slots import InvalidOffsetError
+from kafkalog.recovery.left_overs import settle_left_overs
 from kafkalog.recovery.model import (
     CreateSegment,
     DeleteSegment,
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
     from kafkalog.recovery.epochs import LeaderEpochs
     from kafkalog.recovery.model import StartConfig
 
-_KRAFT_SNAPSHOT_DELETED = ".checkpoint.deleted"
 _INDEXES_KEPT = 2  # segments back that a scan may still look into
 
 
@@ -108,7 +105,7 @@ class Loader:
         Raises:
             StartRefusedError: Kafka would throw.
         """
-        self._complete_swap(self._remove_temporary())
+        settle_left_overs(self.directory, self.config, trusts_swaps=self.trusts_swaps)
         self.tidying_count = len(self.directory.actions)
         yield from self._until_no_overflow(self._load_segments)
         if is_deleted:
@@ -131,75 +128,6 @@ class Loader:
             self.log_end_offset,
             is_clean=self.is_clean,
         )
-
-    def _remove_temporary(self) -> list[str]:
-        """First pass: drop left-overs and swaps that were not complete; the names of the rest."""
-        swaps, cleaned = [], []
-        least_cleaned = INT64_MAX
-        for name in self.directory.names():
-            if name.endswith(DELETED) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):
-                self.directory.remove(name, "a deletion was interrupted")
-            elif name.endswith(CLEANED):
-                least_cleaned = min(least_cleaned, offset_from_name(name))
-                cleaned.append(name)
-            elif name.endswith(SWAP):
-                swaps.append(name)
-        undone = [name for name in swaps if offset_from_name(name) >= least_cleaned]
-        for name in undone:
-            self.directory.remove(name, "a swap was interrupted before all its files were ready")
-        for name in cleaned:
-            self.directory.remove(name, "a cleaning or split was interrupted")
-        return [name for name in swaps if name not in undone]
-
-    def _complete_swap(self, swaps: list[str]) -> None:
-        """Delete the segments that complete swap files replace, then rename these."""
-        least, most = INT64_MAX, -INT64_MAX - 1
-        for name in swaps:
-            if not name.removesuffix(SWAP).endswith(LOG):
-                continue
-            base_offset = offset_from_name(name)
-            least = min(least, base_offset)
-            most = max(most, self._next_offset_of_swap(base_offset))
-        for name in self.directory.names():
-            if name.endswith(SWAP):
-                continue
-            try:
-                offset = offset_from_name(name)
-            except StartRefusedError:
-                continue
-            if least <= offset < most:
-                self.directory.remove(name, "its segment is replaced by a swap file")
-        for name in self.directory.names(SWAP):
-            self.directory.rename(name, name.removesuffix(SWAP), "an interrupted swap is completed")
-
-    def _next_offset_of_swap(self, base_offset: int) -> int:
-        log_name = segment_file(base_offset, LOG + SWAP)
-        if log_name not in self.directory:
-            self.directory.write(log_name, b"", "the name of a swap file has no 20 digits")
-        segment = SegmentState(
-            self.directory, base_offset, self.config, self.directory.contents[log_name]
-        )
-        if not self.trusts_swaps:
-            self._complete_indexes(segment)
-        index_name = segment_file(base_offset, OFFSET_INDEX + SWAP)
-        index = self.directory.contents.get(index_name)
-        segment.use_indexes(OffsetSlots(base_offset, index, self.config.segment_index_bytes))
-        if index is None:
-            capacity = self.config.segment_index_bytes // OffsetSlots.entry.size
-            zeros = bytes(capacity * OffsetSlots.entry.size)
-            why = "the index of a swap file is missing: it becomes one of zeros"
-            self.directory.write(index_name, zeros, why, keep=True)
-        return segment.next_offset()
-
-    def _complete_indexes(self, segment: SegmentState) -> None:
-        """Write the indexes that a swap file came without."""
-        built = None
-        for suffix in (OFFSET_INDEX, TIME_INDEX):
-            name = segment.name(suffix + SWAP)
-            if name not in self.directory:
-                built = built or segment.built_indexes()
-                why = "it is missing beside the log of a swap"
-                self.directory.write(name, built[suffix], why, keep=True)
 
     def _until_no_overflow(
         self, step: Callable[[], Iterator[SegmentRecovery]]

@@ -9,13 +9,10 @@ import dataclasses
 import os
 import time
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from formats.constants import INT64_MAX
-from kafkalog import places
-from kafkalog.checkpoints import read_offset_checkpoint
-from kafkalog.errors import CorruptDataError, NotFoundError
+from kafkalog import checkpoints, places
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.recovery.directory import LEADER_EPOCHS, PARTITION_METADATA, Directory
@@ -305,23 +302,7 @@ def _circumstances(
 
 def checkpointed(log_dir: str, name: str, partition: PartitionDir) -> int | None:
     """The partition's entry in a checkpoint; None without one, or where the file is malformed."""
-    path = os.path.join(log_dir, name)
-    try:
-        status = places.stat(path)
-    except OSError:
-        return None
-    version = status.st_ino, status.st_mtime_ns, status.st_size
-    return _entries(path, version).get((partition.topic, partition.partition))
-
-
-@lru_cache(len(CHECKPOINTS))
-def _entries(path: str, _version: tuple[int, ...]) -> dict[tuple[str, int | None], int]:
-    """The entries of a checkpoint, which all partitions of a log directory ask for."""
-    try:
-        found = read_offset_checkpoint(path)
-    except (NotFoundError, CorruptDataError):
-        return {}
-    return {(entry.topic, entry.partition): entry.offset for entry in found}
+    return checkpoints.checkpointed(log_dir, name, partition.topic, partition.partition)
 
 
 def _loaded(loader: Loader) -> LoadedLog:

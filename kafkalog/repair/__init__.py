@@ -10,7 +10,6 @@ from kafkalog.repair.rebuild import (
 )
 from kafkalog.repair.recover import RecoveryDone, recover
 from kafkalog.repair.refusals import require_performable
-from kafkalog.repair.start_configs import start_config
 
 __all__ = [
     "Comparison",
@@ -25,5 +24,4 @@ __all__ = [
     "rebuild_indexes",
     "recover",
     "require_performable",
-    "start_config",
 ]

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import TYPE_CHECKING
 
+from kafkalog.names import is_staged
 from kafkalog.recovery.directory import OFFSET_INDEX, TIME_INDEX, Content
 from kafkalog.recovery.index_slots import OffsetSlots, TimeSlots
-from kafkalog.storage import TEMPORARY_SUFFIX
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
 
-_STAGED = re.compile(r"kafkalog-\d+" + re.escape(TEMPORARY_SUFFIX))
 _ENTRY_SIZES = {OFFSET_INDEX: OffsetSlots.entry.size, TIME_INDEX: TimeSlots.entry.size}
 
 
 def is_left_over(name: str) -> bool:
     """Whether a file is what a repair that was killed left."""
-    return _STAGED.fullmatch(name) is not None
+    return is_staged(name)
 
 
 def contents_of(partition: PartitionDir) -> dict[str, Content]:

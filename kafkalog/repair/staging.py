@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from kafkalog.names import staged_name
 from kafkalog.repair.outcome import is_left_over
 from kafkalog.repair.plan import is_same
 from kafkalog.source import Source
-from kafkalog.storage import TEMPORARY_SUFFIX
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
@@ -71,7 +71,7 @@ class Staging:
 
     def _next_name(self) -> str:
         self._written += 1
-        return f"kafkalog-{self._written}{TEMPORARY_SUFFIX}"
+        return staged_name(self._written)
 
     def _write(self, key: int | str, name: str, data: bytes) -> None:
         path = self._changes.path(name)

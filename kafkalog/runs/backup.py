@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Self
 
-from kafkalog.errors import DestinationExistsError, UnwritableError, UsageError
+from kafkalog.errors import DestinationExistsError, RefusedError, UnwritableError, UsageError
 from kafkalog.runs.checkpoint_files import keep_checkpoints
 from kafkalog.runs.journal import (
     JOURNAL_NAME,
@@ -18,6 +18,7 @@ from kafkalog.runs.journal import (
     encoded,
     read_journal,
 )
+from kafkalog.runs.lines import parsed_line
 from kafkalog.runs.listing import Listing
 from kafkalog.storage import AppendedFile, Changes, require_space
 
@@ -87,6 +88,7 @@ class Backup:
 
     def note(self, fields: dict[str, object]) -> None:
         """One more line of the journal, which lasts before anything else is done."""
+        self.journal.require(fields)
         self._append(fields)
         self.journal.note(fields)
 
@@ -98,6 +100,7 @@ class Backup:
         Raises:
             UnwritableError: they cannot be kept with owner, permissions and times as they are.
             UnsupportedError: something in the partition is no regular file.
+            RefusedError: `undo` would not take the journal for one, by the names that are in it.
         """
         path = os.path.realpath(partition.path)
         _require_outside(self.path, path)
@@ -106,12 +109,24 @@ class Backup:
             raise _another_run(self.journal.path, self.journal)
         kept = tuple(sorted(set(touched) & set(before.files)))
         kept_in = self._vacant(name)
-        self._keep(path, kept, kept_in, before)
         entry = PartitionEntry(
             name, path, PartitionState.IN_PROGRESS, before, offsets, kept, kept_in
         )
+        self._require_undoable(entry)
+        self._keep(path, kept, kept_in, before)
         self.note(entry.to_json())
         return self.journal.partitions[path]
+
+    def _require_undoable(self, entry: PartitionEntry) -> None:
+        try:
+            self.journal.require(parsed_line(encoded(entry.to_json())))
+        except ValueError as error:
+            raise RefusedError(
+                f"Undoing it would be refused: of its journal {error}.",
+                path=entry.path,
+                note="Nothing was changed.",
+                hint="Work on a copy, without --backup.",
+            ) from error
 
     def _keep(self, path: str, kept: tuple[str, ...], kept_in: str, before: Listing) -> None:
         around = Changes(self.path, self._observe)

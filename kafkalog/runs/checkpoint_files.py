@@ -10,8 +10,9 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.checkpoints import read_offset_checkpoint
+from kafkalog.errors import ChangedSinceError
 from kafkalog.names import OFFSET_CHECKPOINTS
-from kafkalog.storage import Changes
+from kafkalog.storage import Changes, require_no_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +41,16 @@ def keep_checkpoints(
     around.sync_directory()
 
 
+def require_checkpoints(log_dir: str, backup: str) -> None:
+    """Raise `CorruptDataError` or `RefusedError` where `bring_checkpoints_back` could not go on."""
+    kept = os.path.join(backup, DIRECTORY)
+    require_no_link(kept)
+    for directory in (kept, log_dir):
+        for name in OFFSET_CHECKPOINTS:
+            require_no_link(os.path.join(directory, name))
+            _entries(os.path.join(directory, name))
+
+
 def bring_checkpoints_back(
     log_dir: str, backup: str, observe: Callable[[Step], None] | None = None
 ) -> None:
@@ -47,6 +58,7 @@ def bring_checkpoints_back(
 
     Raises:
         CorruptDataError: a checkpoint is malformed.
+        ChangedSinceError: one that was kept is another's by now.
     """
     changes = Changes(log_dir, observe)
     kept = os.path.join(backup, DIRECTORY)
@@ -56,6 +68,7 @@ def bring_checkpoints_back(
         before, now = os.path.join(kept, name), changes.path(name)
         if not os.path.lexists(now) or _entries(before) != _entries(now):
             continue
+        _require_same_owner(before, now)
         if os.path.lexists(before):
             if os.path.samefile(before, now):
                 continue  # a rename to itself does nothing
@@ -65,6 +78,15 @@ def bring_checkpoints_back(
         else:
             changes.remove(name)
     changes.sync_directory()
+
+
+def _require_same_owner(before: str, now: str) -> None:
+    """Raise where the file that was kept is not the one that was there: that has one owner."""
+    if not os.path.lexists(before):
+        return
+    was, found = os.lstat(before), os.lstat(now)
+    if (was.st_mode, was.st_uid, was.st_gid) != (found.st_mode, found.st_uid, found.st_gid):
+        raise ChangedSinceError("The backup has changed since the run.", path=before)
 
 
 def _entries(path: str) -> list[CheckpointEntry]:

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.runs.checkpoint_files import DIRECTORY
-from kafkalog.storage import Changes
+from kafkalog.storage import Changes, require_no_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +45,7 @@ def bring_mark_back(log_dir: str, backup: str, observe: Callable[[Step], None] |
     """The mark that was kept, unless there is one again. All else is as it was by now."""
     around = Changes(log_dir, observe)
     if not has_mark(log_dir):
+        require_no_link(os.path.join(backup, DIRECTORY, CLEAN_SHUTDOWN))
         around.remove(CLEAN_SHUTDOWN + _TEMPORARY, missing_ok=True)
         kept = os.path.join(backup, DIRECTORY, CLEAN_SHUTDOWN)
         around.link(kept, CLEAN_SHUTDOWN + _TEMPORARY)

@@ -15,6 +15,7 @@ A line is synced before what follows it is done. Each is an object whose `type` 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from dataclasses import dataclass, field
@@ -23,12 +24,17 @@ from typing import Any, Final
 
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.places import require_local
-from kafkalog.runs.listing import FileStatus, Listing
+from kafkalog.runs.lines import (
+    MARK_REMOVED,
+    parsed_line,
+    require_begin,
+    require_beside,
+    require_line,
+)
+from kafkalog.runs.listing import FileStatus, Listing, status_fields, status_of
 from kafkalog.source import read_file
 
 JOURNAL_NAME: Final = "journal.ndjson"
-MARK_REMOVED: Final = "removed"
-MARK_RESTORED: Final = "restored"
 _SIZE_MAX: Final = 1 << 30  # some hundred thousand partitions
 
 
@@ -82,7 +88,7 @@ class PartitionEntry:
             "state": self.state,
             "path": self.path,
             "kept_in": self.kept_in,
-            "kept": self.kept,
+            "kept": list(self.kept),
             "offsets": self.offsets_before,
             "before": self.before.to_json(),
         }
@@ -116,14 +122,36 @@ class Journal:
         """Whether such a run may resume it."""
         return (self.command, self.log_dir) == (command, log_dir)
 
+    def require(self, fields: dict[str, Any]) -> None:
+        """Raise `ValueError` unless a line may come next."""
+        require_line(fields)
+        path = fields.get("path")
+        if fields["type"] == "run":
+            if fields["log_dir"] != self.log_dir:
+                raise ValueError("/log_dir is another than before")
+        elif fields["type"] == "mark":
+            if self.log_dir is None:
+                raise ValueError("there is no log directory with a mark")
+        elif fields.get("state") == PartitionState.IN_PROGRESS:
+            require_begin(fields, self.log_dir)
+            if self.log_dir is None and any(other != path for other in self.partitions):
+                raise ValueError("/path is another than before")
+        elif path not in self.partitions:
+            raise ValueError("/path is not known")
+        elif fields["type"] == "partition":
+            if fields["partition"] != self.partitions[path].name:
+                raise ValueError("/partition is not the name of /path")
+            if "beside" in fields:
+                require_beside(fields["beside"], fields["partition"])
+
     def note(self, fields: dict[str, Any]) -> None:
-        """One more line; raises `KeyError`, `TypeError`, `ValueError` where it is malformed."""
+        """One more line; raises `ValueError` where it is malformed."""
+        self.require(fields)
         match fields["type"]:
             case "partition":
                 self._note_state(fields)
             case "file":
-                status = FileStatus(**{name: int(fields[name]) for name in FileStatus.__slots__})
-                self.partitions[fields["path"]].made.add(status)
+                self.partitions[fields["path"]].made.add(status_of(fields))
             case "offset":
                 set_to = self.partitions[fields["path"]].offsets_set
                 set_to.setdefault(fields["checkpoint"], set()).add(fields["offset"])
@@ -133,21 +161,22 @@ class Journal:
     def _note_state(self, fields: dict[str, Any]) -> None:
         path, state = fields["path"], PartitionState(fields["state"])
         if state == PartitionState.IN_PROGRESS:
+            before = Listing.from_json(fields["before"])
             self.partitions.pop(path, None)
             self.partitions[path] = PartitionEntry(
                 fields["partition"],
                 path,
                 state,
-                Listing.from_json(fields["before"]),
+                before,
                 dict(fields["offsets"]),
                 tuple(fields["kept"]),
                 fields["kept_in"],
             )
             return
         entry = self.partitions[path]
-        entry.state = state
         if state == PartitionState.DONE:
             entry.after = Listing.from_json(fields["after"])
+        entry.state = state
         entry.beside = fields.get("beside")
         entry.reason = fields.get("reason")
 
@@ -155,26 +184,31 @@ class Journal:
 def read_journal(path: str) -> Journal | None:
     """What a journal says; None where not even its first line is whole.
 
+    Nothing in it is believed that `kafkalog.runs.lines` does not let pass.
+
     Raises:
         NotFoundError, UnreadableError: it cannot be read.
         CorruptDataError: it is no journal of a run, or damaged.
     """
-    lines = read_file(path, _SIZE_MAX).split(b"\n")[:-1]  # what no newline ends was being written
-    if not lines:
-        return None
+    data = io.BytesIO(read_file(path, _SIZE_MAX))
     journal = None
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(data, 1):
+        if not line.endswith(b"\n"):
+            break  # it was being written
         try:
-            fields = json.loads(line)
-            if journal is None:
-                log_dir = fields["log_dir"]
-                if fields["type"] != "run" or not isinstance(log_dir, str | None):
-                    raise _malformed(path, number)
-                journal = Journal(path, str(fields["command"]), log_dir)
-            else:
+            fields = parsed_line(line[:-1])
+            if journal is not None:
                 journal.note(fields)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise _malformed(path, number) from error
+            elif fields["type"] == "run":
+                journal = Journal(path, fields["command"], fields["log_dir"])
+            else:
+                raise ValueError("it does not begin a run")
+        except ValueError as error:
+            raise CorruptDataError(
+                f"Line {number} is none of a run's journal: {error}.",
+                path=path,
+                note="Nothing was changed.",
+            ) from error
     return journal
 
 
@@ -196,8 +230,7 @@ def journal_path(path: str) -> str:
 
 def file_line(path: str, status: FileStatus) -> dict[str, Any]:
     """The line of a file that a run made in the partition at a path."""
-    facts = {name: getattr(status, name) for name in FileStatus.__slots__}
-    return {"type": "file", "path": path, **facts}
+    return {"type": "file", "path": path, **status_fields(status)}
 
 
 def encoded(fields: dict[str, Any]) -> bytes:
@@ -209,7 +242,3 @@ def state_line(entry: PartitionEntry, state: PartitionState, **more: object) -> 
     """The line of a partition whose state changes."""
     fields = {"type": "partition", "partition": entry.name, "state": state, "path": entry.path}
     return {**fields, **more}
-
-
-def _malformed(path: str, number: int) -> CorruptDataError:
-    return CorruptDataError(f"Line {number} is none of a run's journal.", path=path)

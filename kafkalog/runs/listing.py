@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
+from formats.constants import INT64_MAX
+from kafkalog.descriptors import open_directory
+from kafkalog.documents import Fields, Items, Number, Text
 from kafkalog.errors import UnsupportedError
+from kafkalog.names import is_plain
 from kafkalog.source import reading_error
 
 
@@ -48,13 +52,14 @@ class Listing:
         """As it is now.
 
         Raises:
-            NotFoundError, UnreadableError: it cannot be listed.
+            NotFoundError, UnreadableError: it cannot be listed, or is reached by a link.
             UnsupportedError: something in it is no regular file; Kafka makes no such thing.
         """
         try:
-            with os.scandir(path) as found:
-                entries = [(entry.name, entry.stat(follow_symlinks=False)) for entry in found]
-            directory = os.stat(path)
+            with open_directory(path) as opened:
+                with os.scandir(opened) as found:
+                    entries = [(entry.name, entry.stat(follow_symlinks=False)) for entry in found]
+                directory = os.fstat(opened)
         except OSError as error:
             raise reading_error(error, path) from error
         for name, status in entries:
@@ -70,20 +75,39 @@ class Listing:
     def to_json(self) -> dict[str, Any]:
         """As the journal has it."""
         return {
-            "directory": _fields(self.directory),
-            "files": [{"name": name, **_fields(status)} for name, status in self.files.items()],
+            "directory": status_fields(self.directory),
+            "files": [
+                {"name": name, **status_fields(status)} for name, status in self.files.items()
+            ],
         }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """From the journal; raises `KeyError`, `TypeError` where that is malformed."""
-        files = {entry["name"]: _status(entry) for entry in fields["files"]}
-        return cls(_status(fields["directory"]), files)
+        """From what follows `LISTING`; raises `ValueError` where a name comes twice."""
+        files = {entry["name"]: status_of(entry) for entry in fields["files"]}
+        if len(files) != len(fields["files"]):
+            raise ValueError("a file is listed twice")
+        return cls(status_of(fields["directory"]), files)
 
 
-def _fields(status: FileStatus) -> dict[str, int]:
+def status_fields(status: FileStatus) -> dict[str, int]:
+    """As the journal has it."""
     return {name: getattr(status, name) for name in FileStatus.__slots__}
 
 
-def _status(fields: dict[str, Any]) -> FileStatus:
-    return FileStatus(**{name: int(fields[name]) for name in FileStatus.__slots__})
+def status_of(fields: dict[str, Any]) -> FileStatus:
+    """From an object that has the fields of `STATUS`, and maybe others."""
+    return FileStatus(**{name: fields[name] for name in FileStatus.__slots__})
+
+
+STATUS: Final = {
+    "size_bytes": Number(),
+    "mtime_ns": Number(-INT64_MAX, INT64_MAX),
+    "mode": Number(0, 0o7777),
+    "uid": Number(0, (1 << 32) - 1),
+    "gid": Number(0, (1 << 32) - 1),
+}
+FILE_NAME: Final = Text(is_plain)
+LISTING: Final = Fields(
+    {"directory": Fields(STATUS), "files": Items(Fields({"name": FILE_NAME, **STATUS}))}
+)

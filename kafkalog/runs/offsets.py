@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from kafkalog.checkpoints import checkpoint_text, read_offset_checkpoint
-from kafkalog.names import OFFSET_CHECKPOINTS
+from kafkalog.errors import RefusedError
+from kafkalog.names import OFFSET_CHECKPOINTS, is_topic
 from kafkalog.storage import Changes
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class PartitionOffsets:
     def set(self, checkpoint: str, offset: int | None) -> None:
         """Replace a checkpoint by one with this entry, or without it; the others stay.
 
-        After a crash it is the old one or the new one, whole. Raises as `get`.
+        After a crash it is the old one or the new one, whole. Raises as `get`, and `RefusedError`
+        where the topic is none of Kafka's: its name would break the file.
         """
         if self._log_dir is None:
             return
@@ -56,6 +58,11 @@ class PartitionOffsets:
             return
         entries.pop(self._key, None)
         if offset is not None:
+            if not is_topic(self._key[0]):
+                raise RefusedError(
+                    f"No checkpoint can have an entry of {self._key[0]!a}: it is no topic.",
+                    path=os.path.join(self._log_dir, checkpoint),
+                )
             entries[self._key] = offset
         text = checkpoint_text([(*name, value) for name, value in entries.items()])
         Changes(self._log_dir, self._observe).replace(checkpoint, text)

@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.descriptors import open_directory
 from kafkalog.errors import RefusedError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
 from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
 from kafkalog.runs.clean_mark import CLEAN_SHUTDOWN
 from kafkalog.runs.journal import JOURNAL_NAME
+from kafkalog.source import reading_error
+from kafkalog.storage import require_no_link
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import LoadedLog, PredictedStart
@@ -35,9 +38,52 @@ def log_dir_around(target: LogDir | PartitionDir) -> str | None:
     if isinstance(target, LogDir):
         return target.path
     parent = os.path.dirname(os.path.abspath(target.path))
-    if any(os.path.lexists(os.path.join(parent, name)) for name in _TOP_FILES):
-        return parent
-    return None
+    return parent if _is_log_dir(parent) else None
+
+
+def require_place(log_dir: str | None, partitions: Iterable[str]) -> None:
+    """The directories that a journal names are where it says, and what it says.
+
+    Args:
+        log_dir: the log directory, which is about to be locked; None: copied partitions.
+        partitions: paths of partitions.
+
+    Raises:
+        NotFoundError, UnreadableError: one is not there, or cannot be opened.
+        RefusedError: a symbolic link is on the way, or it is no log directory, or a partition lies
+            in one that would not be locked.
+    """
+    for path in (log_dir,) if log_dir is not None else partitions:
+        try:
+            with open_directory(path):
+                pass
+        except OSError as error:
+            if os.path.realpath(path) != path:
+                raise RefusedError(
+                    "The journal names a path that leads through a symbolic link.",
+                    path=path,
+                    hint="A run notes where things really are: is the backup what it was?",
+                ) from error
+            raise reading_error(error, path) from error
+        place = path if log_dir is not None else os.path.dirname(path)
+        if _is_log_dir(place) != (log_dir is not None):
+            raise RefusedError(
+                "The journal says otherwise of what is a log directory, and what is none.",
+                path=place,
+                hint="Is the backup what it was?",
+            )
+    if log_dir is not None:
+        require_own_checkpoints(log_dir)
+
+
+def require_own_checkpoints(log_dir: str) -> None:
+    """The offset checkpoints of a log directory are really there: they will be replaced.
+
+    Raises:
+        RefusedError: one of them is a symbolic link.
+    """
+    for name in OFFSET_CHECKPOINTS:
+        require_no_link(os.path.join(log_dir, name))
 
 
 def require_no_backup(target: LogDir | PartitionDir) -> None:
@@ -74,12 +120,7 @@ def require_own_files(partition: PartitionDir) -> None:
     """
     path = os.path.abspath(partition.path)
     for link in (path, *(entry.path for entry in partition.files)):
-        if os.path.islink(link):
-            raise RefusedError(
-                "It is a symbolic link: what it leads to belongs to someone else.",
-                path=link,
-                hint="Work on the directory it leads to, or on a copy.",
-            )
+        require_no_link(link)
     for entry in partition.files:
         if entry.error is not None:
             raise RefusedError(
@@ -147,6 +188,11 @@ def _removes_left_overs(predicted: PredictedStart, partition: PartitionDir) -> b
     return predicted.verdict == Verdict.TIDY and all(
         isinstance(action, RemoveFile) and action.name in names for action in predicted.tidying
     )
+
+
+def _is_log_dir(path: str) -> bool:
+    """Whether a directory is a log directory by its files at the top."""
+    return any(os.path.lexists(os.path.join(path, name)) for name in _TOP_FILES)
 
 
 def _unsettled(message: str, path: str, to_recover: str | None = None) -> RefusedError:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
-import uuid
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import ChangedSinceError, KafkaLogError, UnwritableError
-from kafkalog.names import FileKind, FileState, parse_directory_name, parse_file_name
+from kafkalog.names import (
+    FileKind,
+    FileState,
+    is_known,
+    parse_directory_name,
+    parse_file_name,
+)
 from kafkalog.runs.journal import PartitionState, state_line
+from kafkalog.runs.lines import name_beside
 from kafkalog.runs.listing import FileStatus, Listing
 from kafkalog.runs.offsets import PartitionOffsets
 from kafkalog.storage import Changes, require_space
@@ -19,7 +25,6 @@ if TYPE_CHECKING:
     from kafkalog.runs.journal import Journal, PartitionEntry
     from kafkalog.storage import Step
 
-_NAME_LENGTH_MAX: Final = 255  # of LocalLog.logDirNameWithSuffixCappedLength
 _LOG_STARTS: Final = "log-start-offset-checkpoint"
 _INDEXED = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
 
@@ -45,6 +50,7 @@ def require_unchanged(entry: PartitionEntry, journal: Journal) -> None:
                 hint=f"The files it had are in {os.path.join(journal.backup, entry.kept_in)}.",
             )
         _require_backup(entry, journal)
+    _require_no_strangers(entry, now)
     offsets = offsets_of(entry, journal)
     for checkpoint, set_to in entry.offsets_set.items():
         if offsets.get(checkpoint) not in {entry.offsets_before[checkpoint], *set_to}:
@@ -81,7 +87,7 @@ def restore(
     offsets = offsets_of(entry, journal, observe)
     if entry.beside is not None:
         _remove_tree(around, entry.beside)
-    beside = _name_beside(entry.name)
+    beside = name_beside(entry.name)
     note(state_line(entry, PartitionState.UNDOING, beside=beside))
     first, last = _changed_offsets(entry, offsets)
     if Listing.of(entry.path).files != entry.before.files:
@@ -110,15 +116,45 @@ def offsets_of(
 def _odd_file(entry: PartitionEntry, now: dict[str, FileStatus]) -> str | None:
     """A file that neither the run nor what was before accounts for; None: there is none."""
     before = entry.before.files
+    untouched = set(before) - set(entry.kept)
+    gone = _first(name for name in untouched if before[name] != now.get(name))
+    if gone is not None:
+        return gone
     if entry.after is not None:
         after = entry.after.files
         return _first(name for name in {*after, *now} if after.get(name) != now.get(name))
-    untouched = set(before) - set(entry.kept)
-    known = {*before.values(), *entry.made}
-    gone = _first(name for name in untouched if before[name] != now.get(name))
-    return gone or _first(
-        name for name, status in now.items() if status not in known and _is_served(name)
+    return _first(
+        name for name, status in now.items() if status not in _known(entry) and _is_served(name)
     )
+
+
+def _known(entry: PartitionEntry) -> set[FileStatus]:
+    """The files that were there, or that the run made, whatever they are called."""
+    after = entry.after.files.values() if entry.after is not None else ()
+    return {*entry.before.files.values(), *after, *entry.made}
+
+
+def _require_no_strangers(entry: PartitionEntry, now: dict[str, FileStatus]) -> None:
+    """Raise where undoing would remove a file that no run has made.
+
+    Files that were not there before go, and so does the directory that an earlier undoing left.
+    """
+    found = {entry.path: now}
+    if entry.beside is not None:
+        beside = os.path.join(os.path.dirname(entry.path), entry.beside)
+        if os.path.lexists(beside):
+            found[beside] = Listing.of(beside).files
+    for directory, files in found.items():
+        for name, status in files.items():
+            is_ours = name in entry.before.files or is_known(name)
+            if directory != entry.path and _is_served(name):
+                is_ours = status in _known(entry)
+            if not is_ours:
+                raise ChangedSinceError(
+                    "No run has made this file, and undoing would remove it.",
+                    path=os.path.join(directory, name),
+                    hint="Move it elsewhere first.",
+                )
 
 
 def _is_served(name: str) -> bool:
@@ -219,13 +255,3 @@ def _remove_tree(around: Changes, name: str) -> None:
 
 def _is_log(name: str) -> bool:
     return parse_file_name(name).kind == FileKind.LOG
-
-
-def _name_beside(name: str) -> str:
-    """As `LocalLog.logDeleteDirName` makes it."""
-    end = f".{uuid.uuid4().hex}-delete"
-    parsed = parse_directory_name(name)
-    if parsed is None:
-        return name[: _NAME_LENGTH_MAX - len(end)] + end
-    end = f"-{parsed.partition}{end}"
-    return parsed.topic[: _NAME_LENGTH_MAX - len(end)] + end

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Self
 
 from kafkalog.runs.backup import Backup
 from kafkalog.runs.clean_mark import has_mark, keep_mark, remove_mark
-from kafkalog.runs.journal import MARK_REMOVED, PartitionState, file_line, state_line
+from kafkalog.runs.journal import PartitionState, file_line, state_line
+from kafkalog.runs.lines import MARK_REMOVED
 from kafkalog.runs.listing import FileStatus, Listing
 from kafkalog.runs.offsets import PartitionOffsets
+from kafkalog.runs.requirements import require_own_checkpoints
 from kafkalog.runs.restore import require_unchanged, restore
 from kafkalog.storage import Changes, ChangeWatch, LogDirLock, StepKind
 
@@ -46,6 +48,7 @@ class Run:
     Raises:
         LogDirInUseError: a broker, or another run, has it.
         ChangedSinceError: a partition that an earlier run did not finish has changed since.
+        RefusedError: an offset checkpoint is a symbolic link.
         Also what `Backup` raises.
     """
 
@@ -69,6 +72,7 @@ class Run:
     def __enter__(self) -> Self:
         with ExitStack() as held:
             if self.log_dir is not None:
+                require_own_checkpoints(self.log_dir)
                 held.enter_context(LogDirLock(self.log_dir, writes=True))
             if self._backup is not None:
                 held.enter_context(self._backup)

@@ -6,19 +6,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import CorruptDataError, KafkaLogError
+from kafkalog.errors import ChangedSinceError, CorruptDataError, KafkaLogError
 from kafkalog.names import parse_directory_name
-from kafkalog.runs.checkpoint_files import bring_checkpoints_back
+from kafkalog.runs.checkpoint_files import bring_checkpoints_back, require_checkpoints
 from kafkalog.runs.clean_mark import bring_mark_back, has_mark
-from kafkalog.runs.journal import (
-    MARK_REMOVED,
-    MARK_RESTORED,
-    PartitionState,
-    encoded,
-    journal_path,
-    read_journal,
-)
+from kafkalog.runs.journal import PartitionState, encoded, journal_path, read_journal
+from kafkalog.runs.lines import MARK_REMOVED, MARK_RESTORED
 from kafkalog.runs.listing import Listing
+from kafkalog.runs.requirements import require_place
 from kafkalog.runs.restore import offsets_of, require_unchanged, restore
 from kafkalog.storage import AppendedFile, LogDirLock
 
@@ -101,6 +96,7 @@ def undo(
     Raises:
         NotFoundError: there is no journal, no log directory, or no partition any more.
         CorruptDataError: the journal is malformed, or a checkpoint.
+        RefusedError: the journal names what is no log directory, or leads through a link.
         ChangedSinceError: a partition or its backup has changed since the run.
         LogDirInUseError: a broker, or another run, has the log directory.
         UnsupportedError: the file system cannot exchange two names at once.
@@ -112,13 +108,19 @@ def undo(
     path = journal_path(path)
     with ExitStack() as held:
         journal = _journal(path)
+        require_place(journal.log_dir, journal.partitions)
         if journal.log_dir is not None:
             held.enter_context(LogDirLock(journal.log_dir, writes=in_place))
         file = held.enter_context(AppendedFile(path)) if in_place else None
-        journal = _journal(path)  # what another run wrote before the lock was ours
+        locked, journal = journal.log_dir, _journal(path)  # another run may have written it since
+        if journal.log_dir != locked:
+            raise ChangedSinceError("The journal has just become that of another run.", path=path)
+        require_place(journal.log_dir, journal.partitions)
         entries = _entries(journal)
         for entry in entries:
             require_unchanged(entry, journal)
+        if journal.log_dir is not None:
+            require_checkpoints(journal.log_dir, journal.backup)
         planned = Undo(
             path,
             journal.command,

@@ -83,7 +83,7 @@ def salvage(
         else:
             held.enter_context(LogDirLock(log_dir))
             require_space(destination, _size_to_copy(partitions))
-            directory = held.enter_context(NewDirectory(destination))
+            directory = held.enter_context(NewDirectory(destination, _home_of(target)))
             manifest = held.enter_context(directory.create(MANIFEST))
             summary.left_over_removed = directory.left_over_removed
         run = _Run(directory, manifest, summary, tell, progress)
@@ -91,6 +91,11 @@ def salvage(
         run.check(is_log_dir=isinstance(target, LogDir))
         run.row(summary)
     return summary
+
+
+def _home_of(target: Target) -> str:
+    """The directory whose owner and permissions the result gets."""
+    return target.path if os.path.isdir(target.path) else os.path.dirname(target.path) or "."
 
 
 def _sources(path: str, log_dir: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog import places
 from kafkalog.errors import UsageError
-from kafkalog.model import Isolation
+from kafkalog.model import Isolation, LogView
 from kafkalog.tables.model import SPLIT_SIZE, Bounds, End, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ NAMES: Final = (
     "path", "paths", "table", "columns", "subscribe", "isolation", "mode", "replicas", "internal",
     "splitbytes", "maxtimestampdisorderms", "filterpushdown", "maxbytespertrigger",
     "failondataloss", "startingtimestamp", "endingtimestamp", "startingoffsets", "decode", "end",
+    "view",
 )  # fmt: skip
 
 
@@ -107,6 +108,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         SPLIT_SIZE if size is None else size,
         frozenset(topics or ()),
         _member(given, "end", End.WATERMARK),
+        _member(given, "view", LogView.STARTED),
     )
     return SourceOptions(
         _paths(given),

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class KafkaLogDataSource(DataSource):
     """`spark.read.format("kafkalog")` and `spark.readStream.format("kafkalog")`.
 
-    Options: `table`, `columns`, `subscribe`, `isolation`, `decode`, `mode`, `replicas`, `internal`,
-    `splitBytes`, `filterPushdown`, `maxTimestampDisorderMs`, `startingTimestamp`,
+    Options: `table`, `columns`, `subscribe`, `isolation`, `view`, `decode`, `mode`, `replicas`,
+    `internal`, `splitBytes`, `filterPushdown`, `maxTimestampDisorderMs`, `startingTimestamp`,
     `endingTimestamp`, and of streams `maxBytesPerTrigger`, `failOnDataLoss` and `startingOffsets`.
     A schema of the user's own chooses columns as well. Paths can be URIs of objects, `s3://…`, with
     options and credentials, which Spark shows as it shows all options.

@@ -6,7 +6,14 @@ What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What mak
 """
 
 from kafkalog.storage.appended import AppendedFile
-from kafkalog.storage.changes import TEMPORARY_SUFFIX, Changes, ChangeWatch, Step, StepKind
+from kafkalog.storage.changes import (
+    TEMPORARY_SUFFIX,
+    Changes,
+    ChangeWatch,
+    Step,
+    StepKind,
+    require_no_link,
+)
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
     NewDirectory,
@@ -40,6 +47,7 @@ __all__ = [
     "StepKind",
     "final_path",
     "free_space",
+    "require_no_link",
     "require_outside",
     "require_space",
     "require_vacant",

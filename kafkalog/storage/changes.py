@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-import stat
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, BinaryIO
 
-from kafkalog.errors import UnsupportedError
+from kafkalog.descriptors import open_directory
+from kafkalog.errors import RefusedError, UnsupportedError
+from kafkalog.names import is_plain
+from kafkalog.storage.ownership import take_after, take_after_directory
 from kafkalog.storage.system import (
     CANNOT_EXCHANGE,
     exchange,
@@ -98,6 +100,9 @@ class ChangeWatch:
 class Changes:
     """Changes to the files of one directory; each method does what it says at once.
 
+    Names are those of files in the directory itself. It is opened for each step without following
+    links: a link that takes the place of a directory after `Changes` was made leads nowhere.
+
     What was created or truncated is synced before the method returns. Names last from
     `sync_directory` on: until then a crash may undo any of the renames and removals since the last
     one, in any combination, as far as the file system goes.
@@ -109,11 +114,13 @@ class Changes:
     Raises:
         UnwritableError: a step failed; those before it stay.
         DestinationExistsError: what is to be created is there.
+        RefusedError: a name is a path, or what is to be replaced is a symbolic link.
     """
 
     def __init__(self, directory: str, observe: Callable[[Step], None] | None = None) -> None:
         self.directory = directory
         self.observe = observe
+        self._real = os.path.realpath(directory)
 
     def path(self, name: str) -> str:
         """Where a file of the directory is."""
@@ -128,7 +135,8 @@ class Changes:
         Args:
             name: what it is called.
             like: path of a file whose owner, group, permissions and labels it gets, as far as we
-                may give them.
+                may give them; without one it gets owner and group of the directory, and no
+                permission that the directory does not give.
             mtime_ms: when it shall have been modified last, milliseconds.
         """
         mtime_ns = None if mtime_ms is None else mtime_ms * 1_000_000
@@ -140,7 +148,9 @@ class Changes:
         path = self.path(name)
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(path, flags, 0o666)
+            with self._opened(name) as directory:
+                descriptor = os.open(name, flags, 0o666, dir_fd=directory)
+                around = os.fstat(directory)
         except FileExistsError as error:
             raise exists(path) from error
         except OSError as error:
@@ -150,7 +160,9 @@ class Changes:
                 yield file
                 file.flush()
                 if like is not None:
-                    _take_after(path, like)
+                    take_after(descriptor, like)
+                else:
+                    take_after_directory(descriptor, around)
                 if mtime_ns is not None:
                     os.utime(descriptor, ns=(mtime_ns, mtime_ns))
                 self._tell(StepKind.CREATE, path)
@@ -167,9 +179,11 @@ class Changes:
 
         As Kafka writes checkpoints: under a temporary name first.
         """
+        self._require_plain(name)
         temporary = name + TEMPORARY_SUFFIX
-        self.remove(temporary, missing_ok=True)
         old = self.path(name)
+        require_no_link(old)
+        self.remove(temporary, missing_ok=True)
         with self.create(temporary, like=old if os.path.lexists(old) else None) as file:
             file.write(data)
         self.rename(temporary, name)
@@ -179,7 +193,13 @@ class Changes:
         """A file from elsewhere under a name here: the same file, a copy across file systems."""
         path = self.path(name)
         try:
-            os.link(source, path, follow_symlinks=False)
+            around, source_name = os.path.split(source)
+            with (
+                open_directory(os.path.realpath(around)) as other,
+                self._opened(name) as directory,
+            ):
+                os.link(source_name, name, src_dir_fd=other, dst_dir_fd=directory,
+                        follow_symlinks=False)  # fmt: skip
         except FileExistsError as error:
             raise exists(path) from error
         except OSError:
@@ -190,7 +210,8 @@ class Changes:
     def _copy(self, source: str, name: str, size_bytes: int | None = None) -> None:
         """A file from elsewhere, or its beginning, under a name here; as old as that if whole."""
         try:
-            with open(source, "rb") as original:
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            with open(os.open(source, flags), "rb") as original:
                 status = os.fstat(original.fileno())
                 whole = status.st_mtime_ns if size_bytes is None else None
                 left = status.st_size if size_bytes is None else size_bytes
@@ -205,7 +226,8 @@ class Changes:
         """Give a file another name, in place of what has it."""
         path, new_path = self.path(name), self.path(new_name)
         try:
-            os.rename(path, new_path)
+            with self._opened(name, new_name) as directory:
+                os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
             raise unwritable(error, path) from error
         self._tell(StepKind.RENAME, path, new_path)
@@ -214,7 +236,8 @@ class Changes:
         """Take a file away."""
         path = self.path(name)
         try:
-            os.unlink(path)
+            with self._opened(name) as directory:
+                os.unlink(name, dir_fd=directory)
         except FileNotFoundError as error:
             if not missing_ok:
                 raise unwritable(error, path) from error
@@ -231,7 +254,9 @@ class Changes:
         """
         path = self.path(name)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+            with self._opened(name) as directory:
+                descriptor = os.open(name, flags, dir_fd=directory)
             try:
                 is_shared = os.fstat(descriptor).st_nlink > 1
                 if not is_shared:
@@ -253,7 +278,8 @@ class Changes:
     def set_times(self, mtime_ns: int) -> None:
         """Make the directory one that was modified last at a time, nanoseconds."""
         try:
-            os.utime(self.directory, ns=(mtime_ns, mtime_ns))
+            with self._opened() as directory:
+                os.utime(directory, ns=(mtime_ns, mtime_ns))
         except OSError as error:
             raise unwritable(error, self.directory) from error
 
@@ -261,9 +287,11 @@ class Changes:
         """A new, empty directory, with owner, group, permissions and labels of another."""
         path = self.path(name)
         try:
-            os.mkdir(path)
+            with self._opened(name) as directory:
+                os.mkdir(name, dir_fd=directory)
             if like is not None:
-                _take_after(path, like)
+                with open_directory(os.path.join(self._real, name)) as made:
+                    take_after(made, like)
         except FileExistsError as error:
             raise exists(path) from error
         except OSError as error:
@@ -274,7 +302,8 @@ class Changes:
         """Take an empty directory away."""
         path = self.path(name)
         try:
-            os.rmdir(path)
+            with self._opened(name) as directory:
+                os.rmdir(name, dir_fd=directory)
         except OSError as error:
             raise unwritable(error, path) from error
         self._tell(StepKind.REMOVE_DIRECTORY, path)
@@ -287,7 +316,8 @@ class Changes:
         """
         path, new_path = self.path(name), self.path(other)
         try:
-            exchange(path, new_path)
+            with self._opened(name, other) as directory:
+                exchange(directory, name, other)
         except OSError as error:
             if error.errno in CANNOT_EXCHANGE:
                 raise UnsupportedError(
@@ -301,29 +331,33 @@ class Changes:
     def sync_directory(self) -> None:
         """Make all names last."""
         try:
-            sync_directory(self.directory)
+            sync_directory(self._real)
         except OSError as error:
             raise unwritable(error, self.directory) from error
         self._tell(StepKind.SYNC_DIRECTORY, self.directory)
+
+    def _require_plain(self, name: str) -> None:
+        if not is_plain(name):
+            raise RefusedError("This is no name of a file in the directory.", path=self.path(name))
+
+    @contextmanager
+    def _opened(self, *names: str) -> Iterator[int]:
+        """Open the directory, for a step on these names in it."""
+        for name in names:
+            self._require_plain(name)
+        with open_directory(self._real) as descriptor:
+            yield descriptor
 
     def _tell(self, kind: StepKind, path: str, new_path: str | None = None) -> None:
         if self.observe is not None:
             self.observe(Step(kind, path, new_path))
 
 
-def _take_after(path: str, like: str) -> None:
-    """Owner, group, permissions and labels of a file; what only root may give is left."""
-    status = os.stat(like, follow_symlinks=False)
-    with suppress(PermissionError):
-        os.chown(path, status.st_uid, status.st_gid)
-    os.chmod(path, stat.S_IMODE(status.st_mode))
-    for label in _labels(like):
-        with suppress(OSError):
-            os.setxattr(path, label, os.getxattr(like, label, follow_symlinks=False))
-
-
-def _labels(path: str) -> list[str]:
-    try:
-        return os.listxattr(path, follow_symlinks=False)
-    except OSError:
-        return []
+def require_no_link(path: str) -> None:
+    """Raise `RefusedError` where a file that is to be replaced is a symbolic link."""
+    if os.path.islink(path):
+        raise RefusedError(
+            "It is a symbolic link: what it leads to belongs to someone else.",
+            path=path,
+            hint="Work on the directory it leads to, or on a copy.",
+        )

@@ -8,8 +8,10 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
+from kafkalog.descriptors import open_directory
 from kafkalog.errors import DestinationExistsError, UnwritableError, UsageError
 from kafkalog.storage.locks import lock_directory
+from kafkalog.storage.ownership import take_after, take_after_directory
 from kafkalog.storage.system import sync_directory, unwritable
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ class NewDirectory:
 
     Args:
         path: what it shall be called: nothing of that name, or an empty directory.
+        like: the directory that it is made from: all in it gets its owner and group, as far as we
+            may give them, and no permission that it does not give.
 
     Attributes:
         building: where its files are until the block ends.
@@ -48,7 +52,7 @@ class NewDirectory:
         UnwritableError: it cannot be created there, or written.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, like: str | None = None) -> None:
         self.path = os.path.realpath(path)
         self.building = self.path + BUILDING_SUFFIX
         require_vacant(self.path)
@@ -56,6 +60,8 @@ class NewDirectory:
             self.left_over_removed = _remove_left_over(self.building)
             os.mkdir(self.building)
             self._lock = lock_directory(self.building)
+            self._around = os.stat(like) if like is not None else os.fstat(self._lock)
+            take_after_directory(self._lock, self._around)
         except (OSError, ValueError) as error:
             raise unwritable(error, path) from error
 
@@ -67,18 +73,25 @@ class NewDirectory:
         return os.path.join(self.building, name)
 
     @contextmanager
-    def create(self, name: str, mtime_ms: int | None = None) -> Iterator[BinaryIO]:
+    def create(
+        self, name: str, mtime_ms: int | None = None, *, like: str | None = None
+    ) -> Iterator[BinaryIO]:
         """A new file, synced when the block ends; directories on the way to it are made.
 
         With `mtime_ms` it is as old as that: a broker goes by the age of a log without timestamps.
+        With `like` it gets the owner, group, permissions and labels of that file.
         """
         path = self.place(name)
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            self._make(os.path.dirname(path))
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
                 yield file
                 file.flush()
+                if like is not None:
+                    take_after(file.fileno(), os.path.realpath(like))
+                else:
+                    take_after_directory(file.fileno(), self._around)
                 if mtime_ms is not None:
                     os.utime(file.fileno(), ns=(mtime_ms * 1_000_000,) * 2)
                 os.fsync(file.fileno())
@@ -94,7 +107,7 @@ class NewDirectory:
     def make(self, name: str) -> None:
         """A directory, with those on the way to it."""
         try:
-            os.makedirs(self.place(name), exist_ok=True)
+            self._make(self.place(name))
         except OSError as error:
             raise unwritable(error, self._final(name)) from error
 
@@ -127,6 +140,15 @@ class NewDirectory:
             sync_directory(directory)
         os.rename(self.building, self.path)
         sync_directory(os.path.dirname(self.path))
+
+    def _make(self, path: str) -> None:
+        """Make a directory below the new one, with those on the way to it."""
+        if os.path.isdir(path):
+            return
+        self._make(os.path.dirname(path))
+        os.mkdir(path)
+        with open_directory(path) as made:
+            take_after_directory(made, self._around)
 
     def _final(self, name: str) -> str:
         return os.path.join(self.path, name)

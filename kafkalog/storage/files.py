@@ -8,6 +8,7 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, Self
 
+from kafkalog.storage.ownership import take_after
 from kafkalog.storage.system import exists, sync_directory, unwritable
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class NewFile:
     Args:
         path: what it shall be called.
         replaces: whether a file of that name is replaced: it is the old one or the new one, whole,
-            at any moment.
+            at any moment, with the owner and permissions of the old one.
 
     Raises:
         DestinationExistsError: there is something of that name, also when the block ends, and it
@@ -65,6 +66,8 @@ class NewFile:
         try:
             if kind is None and self._is_wanted:
                 self.file.flush()
+                if self._replaces and os.path.lexists(self.path):
+                    take_after(self.file.fileno(), os.path.realpath(self.path))
                 os.fsync(self.file.fileno())
                 self.file.close()
                 self._publish()

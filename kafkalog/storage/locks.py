@@ -7,7 +7,9 @@ import fcntl
 import os
 from typing import Self
 
+from kafkalog.broker_lock import LOCK_FILE, held_here
 from kafkalog.errors import DestinationExistsError, LogDirInUseError, UnreadableError
+from kafkalog.storage.ownership import take_after_directory
 from kafkalog.storage.system import NO_LOCKS, unwritable
 
 
@@ -16,9 +18,9 @@ class LogDirLock:
 
     A broker holds an exclusive lock on `.lock` (`FileLock` of Kafka). Who reads takes a shared one,
     and opens the file for reading only: without a file nobody is kept off. Who writes takes an
-    exclusive one, and makes the file where there is none; it stays, as after a broker that was
-    killed. A broker removes the file when it ends: the lock on a removed one is worth nothing, so
-    it is taken again.
+    exclusive one, and makes the file where there is none, with the owner of the log directory; it
+    stays, as after a broker that was killed. A broker removes the file when it ends: the lock on a
+    removed one is worth nothing, so it is taken again.
 
     POSIX drops the lock when the process closes any descriptor of the file: nothing else may open
     it meanwhile. Not guaranteed: locks across hosts, on network file systems.
@@ -34,9 +36,10 @@ class LogDirLock:
     """
 
     def __init__(self, path: str, *, writes: bool = False) -> None:
-        self.path = os.path.join(path, ".lock")
+        self.path = os.path.join(path, LOCK_FILE)
         self._writes = writes
         self._file = -1
+        self._held = (-1, -1)
 
     def __enter__(self) -> Self:
         try:
@@ -58,10 +61,22 @@ class LogDirLock:
 
     def _take(self) -> bool:
         """Open and lock the file; whether it is still the one of that name."""
-        flags = (os.O_RDWR | os.O_CREAT) if self._writes else os.O_RDONLY
+        flags = (os.O_RDWR | os.O_NOFOLLOW) if self._writes else os.O_RDONLY
         flags |= os.O_CLOEXEC | os.O_NONBLOCK
-        self._file = os.open(self.path, flags, 0o666)
+        try:
+            self._file = os.open(self.path, flags)
+        except FileNotFoundError:
+            if not self._writes:
+                raise
+            try:
+                self._file = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+            except FileExistsError:  # a broker starts at this moment
+                return False
+            take_after_directory(self._file, os.stat(os.path.dirname(self.path) or "."))
         kind = fcntl.LOCK_EX if self._writes else fcntl.LOCK_SH
+        status = os.fstat(self._file)
+        self._held = status.st_dev, status.st_ino
+        held_here.add(self._held)
         fcntl.lockf(self._file, kind | fcntl.LOCK_NB)
         try:
             return os.path.samestat(os.fstat(self._file), os.stat(self.path))
@@ -85,6 +100,7 @@ class LogDirLock:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+            held_here.discard(self._held)
 
 
 def lock_directory(path: str) -> int:

@@ -15,8 +15,10 @@ import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
+from kafkalog.descriptors import open_directory
 from kafkalog.names import is_staging, staging_name
 from kafkalog.storage.locks import lock_directory
+from kafkalog.storage.ownership import take_after_directory
 from kafkalog.storage.system import sync_directory, unwritable
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class StagingDirectory:
             with suppress(FileExistsError):
                 os.mkdir(self.path)
             self._file = lock_directory(self.path)
+            take_after_directory(self._file, os.stat(self._around))
         except OSError as error:
             raise unwritable(error, self.path) from error
         return self
@@ -115,6 +118,8 @@ class Attempt:
     def __enter__(self) -> Self:
         try:
             os.mkdir(self.path)
+            with open_directory(os.path.realpath(self.path)) as made:
+                take_after_directory(made, os.stat(self._staging))
         except OSError as error:
             raise unwritable(error, self.path) from error
         return self

@@ -14,18 +14,16 @@ NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 CANNOT_EXCHANGE: Final = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 """A kernel or file system that cannot exchange two names says one of these."""
-_AT_WORKING_DIRECTORY: Final = -100
 _EXCHANGE: Final = 2
 
 
-def exchange(path: str, other: str) -> None:
-    """Exchange two names at once: `renameat2` of Linux with `RENAME_EXCHANGE`."""
+def exchange(directory: int, name: str, other: str) -> None:
+    """Exchange two names in an open directory at once: `renameat2` with `RENAME_EXCHANGE`."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError) as error:  # another system, an old C library
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from error
-    names = os.fsencode(path), os.fsencode(other)
-    if rename(_AT_WORKING_DIRECTORY, names[0], _AT_WORKING_DIRECTORY, names[1], _EXCHANGE):
+    if rename(directory, os.fsencode(name), directory, os.fsencode(other), _EXCHANGE):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from kafkalog.errors import UnreadableError
+from kafkalog.descriptors import open_directory
+from kafkalog.errors import RefusedError, UnreadableError
+from kafkalog.names import is_plain
 from kafkalog.storage.locks import lock_directory
 from kafkalog.storage.system import sync_directory, unwritable
 
@@ -44,22 +47,25 @@ class FileTree:
             UnwritableError: it cannot be written.
         """
         path = self._path(name)
-        temporary = self._path(f"{self._building}/{secrets.token_hex(8)}")
+        place, last = os.path.split(path)
+        building, temporary = self._path(self._building), secrets.token_hex(8)
         try:
-            self._make(os.path.dirname(temporary))
+            self._make(building)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            try:
-                with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
-                    yield file
-                    file.flush()
-                    os.fsync(file.fileno())
-                self._make(os.path.dirname(path))
-                os.replace(temporary, path)
-            except BaseException:  # raised again: Ctrl-C leaves no half of a file either
-                with suppress(OSError):
-                    os.unlink(temporary)
-                raise
-            sync_directory(os.path.dirname(path))
+            with self._opened(building) as around:
+                try:
+                    with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=around), "wb") as file:
+                        yield file
+                        file.flush()
+                        os.fsync(file.fileno())
+                    self._make(place)
+                    with self._opened(place) as target:
+                        os.replace(temporary, last, src_dir_fd=around, dst_dir_fd=target)
+                        os.fsync(target)
+                except BaseException:  # raised again: Ctrl-C leaves no half of a file either
+                    with suppress(OSError):
+                        os.unlink(temporary, dir_fd=around)
+                    raise
         except OSError as error:
             raise unwritable(error, path) from error
 
@@ -69,12 +75,19 @@ class FileTree:
 
     def pieces(self, name: str) -> Iterator[bytes] | None:
         """The bytes of a file, one after the other; None where there is none."""
+        path = self._path(name)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            file = open(self._path(name), "rb")  # noqa: SIM115 # closed when it was read
+            with self._opened(os.path.dirname(path)) as around:
+                descriptor = os.open(os.path.basename(path), flags, dir_fd=around)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise UnreadableError(f"{error.strerror}.", path=self._path(name)) from error
+            raise UnreadableError(f"{error.strerror}.", path=path) from error
+        file = open(descriptor, "rb")  # noqa: SIM115 # closed when it was read
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            file.close()
+            raise UnreadableError("This is no regular file.", path=path)
         return _pieces(file)
 
     def sizes(self) -> dict[str, int]:
@@ -90,8 +103,8 @@ class FileTree:
         """Take a file away, where there is one, and the directory it was in, if that is empty."""
         path = self._path(name)
         try:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+            with suppress(FileNotFoundError), self._opened(os.path.dirname(path)) as around:
+                os.unlink(os.path.basename(path), dir_fd=around)
         except OSError as error:
             raise unwritable(error, path) from error
         with suppress(OSError):
@@ -128,7 +141,18 @@ class FileTree:
             os.close(lock)
 
     def _path(self, name: str) -> str:
+        """Where a file is; raises `RefusedError` for a name that leads out of the tree."""
+        if not all(map(is_plain, name.split("/"))):
+            raise RefusedError("This is no name of a file in the directory.", path=self.root,
+                               note=f"The name is {name[:200]!a}.")  # fmt: skip
         return os.path.join(self.root, name)
+
+    @contextmanager
+    def _opened(self, place: str) -> Iterator[int]:
+        """Open the root or a directory below it, where no symbolic link is on the way."""
+        below = os.path.relpath(place, self.root)
+        with open_directory(os.path.join(os.path.realpath(self.root), below)) as opened:
+            yield opened
 
     def _make(self, path: str) -> None:
         """A directory with those on the way to it, each of which lasts."""
@@ -137,9 +161,16 @@ class FileTree:
             missing.append(path)
             path = os.path.dirname(path)
         for one in reversed(missing):
-            with suppress(FileExistsError):
-                os.mkdir(one)
-            sync_directory(os.path.dirname(one))
+            around, name = os.path.split(one)
+            if not f"{one}/".startswith(f"{self.root}/") or one == self.root:
+                with suppress(FileExistsError):
+                    os.mkdir(one)
+                sync_directory(around)
+                continue
+            with self._opened(around) as opened:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=opened)
+                os.fsync(opened)
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:

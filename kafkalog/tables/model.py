@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog.model import Isolation
+from kafkalog.model import Isolation, LogView
 from kafkalog.sightings import Sighting
 
 if TYPE_CHECKING:
@@ -100,6 +100,8 @@ class Request:
         split_bytes: splits of logs are about so large.
         required_topics: topics that have to be there.
         end: where records end.
+        view: what of a partition directory is shown. `all` also takes the directories of a log
+            directory that await their deletion, or are stray. Defects are those of the files.
     """
 
     table: TableName = TableName.RECORDS
@@ -110,6 +112,7 @@ class Request:
     split_bytes: int = SPLIT_SIZE
     required_topics: frozenset[str] = frozenset()
     end: End = End.WATERMARK
+    view: LogView = LogView.STARTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +130,9 @@ class Split:
         committed: whether only what was committed is wanted.
         aborted: the aborted transactions that can lie in it: producer id, first and last offset.
         first_offset: offset at which it begins; None where that is not known.
-        next_offset: offset at which the next one begins; None at the end of a log.
+        next_offset: offset at which the next one begins, or the log ended when it was planned.
         seen: what the planner saw of it; None in an object store.
+        view: in which view the partition directory is looked at.
     """
 
     table: TableName
@@ -148,6 +152,7 @@ class Split:
     first_offset: int | None = None
     next_offset: int | None = None
     seen: Sighting | None = None
+    view: LogView = LogView.STARTED
 
     @property
     def size_bytes(self) -> int:
@@ -168,6 +173,7 @@ class Split:
                 **fields,
                 "table": TableName(fields["table"]),
                 "aborted": aborted,
+                "view": LogView(fields["view"]),
                 "seen": None if seen is None else Sighting.from_json(seen),
             }
         )

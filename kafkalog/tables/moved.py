@@ -16,6 +16,7 @@ from kafkalog.model import Isolation
 from kafkalog.tables.model import OF_LOGS, Bounds, Request
 from kafkalog.tables.planning import plan_splits
 from kafkalog.unified_log import UnifiedLog
+from kafkalog.view import show
 
 if TYPE_CHECKING:
     from kafkalog.tables.model import Split
@@ -45,12 +46,15 @@ def _listed_again(split: Split) -> list[Split]:
     assert split.seen is not None, "else nothing is compared"
     if split.table not in OF_LOGS:
         at = split.seen.directory if split.seen.path is None else split.path
-        now = plan_splits([split.seen.directory], Request(split.table, internal=True))
+        now = plan_splits(
+            [split.seen.directory], Request(split.table, internal=True, view=split.view)
+        )
         return [one for one in now if one.path == at]
     first, following = split.first_offset, split.next_offset
     if first is None:
         raise _changed(split, "Its batches are of a format whose offsets are not in their headers.")
-    log = UnifiedLog(open_partition(os.path.dirname(split.path)))
+    partition = open_partition(os.path.dirname(split.path))
+    log = UnifiedLog(show(partition, split.view).partition)
     wanted = max(first, first if split.from_offset is None else split.from_offset)
     ends = [one for one in (following, split.to_offset) if one is not None]
     if log.log_start_offset > wanted and not (ends and min(ends) <= wanted):
@@ -58,7 +62,7 @@ def _listed_again(split: Split) -> list[Split]:
     if ends and log.log_end_offset < min(ends):
         raise _changed(split, f"Its log ends at offset {log.log_end_offset} now.")
     bounds = Bounds(from_offset=wanted, to_offset=min(ends, default=None))
-    request = Request(split.table, bounds, Isolation.LOG, internal=True)
+    request = Request(split.table, bounds, Isolation.LOG, internal=True, view=split.view)
     now = plan_splits([split.seen.directory], request)
     return [
         replace(

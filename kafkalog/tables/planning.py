@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import warnings
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kafkalog import places
@@ -18,8 +20,8 @@ from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.framing import read_batch
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
 from kafkalog.lookup import lookup_timestamp
-from kafkalog.model import Batch, Isolation
-from kafkalog.names import DirectoryState, FileKind
+from kafkalog.model import Batch, Isolation, LogView
+from kafkalog.names import DirectoryState, FileKind, is_staging
 from kafkalog.payloads import payload_kind
 from kafkalog.reader import Selection, start_position
 from kafkalog.segment import OpenSegment
@@ -27,12 +29,27 @@ from kafkalog.sightings import Sighting, now_ms
 from kafkalog.source import Source
 from kafkalog.tables.model import OF_LOGS, End, PartitionEnd, Replicas, Split, TableName
 from kafkalog.unified_log import END, HIGH_WATERMARKS, UnifiedLog
+from kafkalog.view import show, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import Segment
     from kafkalog.tables.model import Request
+    from kafkalog.view import Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A log that is meant: its partition directory as the view shows it, and what is read of it.
+
+    `listed` is the directory as it lies there.
+    """
+
+    partition: PartitionDir
+    segments: tuple[Segment, ...]
+    listed: PartitionDir
+    difference: Difference | None = None
 
 
 def plan_splits(
@@ -40,6 +57,7 @@ def plan_splits(
     request: Request,
     *,
     ends: Callable[[PartitionEnd], object] | None = None,
+    differences: Callable[[Difference], object] | None = None,
 ) -> list[Split]:
     """The splits of a table, by path, topic, partition, segment and position.
 
@@ -47,67 +65,105 @@ def plan_splits(
         paths: log directories, partition directories, or single logs.
         request: what is asked for.
         ends: is called with the end of each partition that the high watermark decides.
+        differences: is called with how the view of a partition differs from its files; None: a
+            `UserWarning` says so.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`, or a log cannot be read.
         UsageError: splits would be empty, a file is no live log, or a required topic is missing.
 
     Cost:
-        A few reads a segment; for read_committed those of the last stable offset.
+        A few reads a segment; for read_committed those of the last stable offset; that of the view.
     """
+    at_ms = now_ms()
+    targets = find_targets(paths, request)
+    tell_differences(targets, differences)
+    return [split for target in targets for split in splits_of(target, request, at_ms, ends=ends)]
+
+
+def find_targets(paths: Iterable[str], request: Request) -> list[Target]:
+    """Return the logs that a request is about. Raises as `plan_splits`."""
     if request.split_bytes < 1:
         raise UsageError("A split has at least one byte.")
-    at_ms = now_ms()
-    return [
-        split
-        for partition, segments in _targets(paths, request)
-        for split in _of_partition(
-            partition, segments, request, Sighting.of(partition, at_ms), ends
-        )
+    view = request.view
+    if request.table == TableName.DEFECTS and view == LogView.STARTED:
+        view = LogView.FILES  # a start cuts off what is damaged
+    targets = [
+        found if isinstance(found, Target) else _shown(found, view)
+        for found in _meant(paths, request)
     ]
+    return _best(targets) if request.replicas == Replicas.BEST else targets
 
 
-def wanted_partitions(paths: Sequence[str], request: Request) -> list[PartitionDir]:
-    """The partitions that a request is about. Raises as `plan_splits`."""
-    return [partition for partition, _ in _targets(paths, request)]
+def meant_names(paths: Iterable[str], request: Request) -> set[tuple[str, int | None]]:
+    """Return topic and partition of the logs that a request is about. Raises as `plan_splits`."""
+    meant = _meant(paths, request)
+    partitions = [one.partition if isinstance(one, Target) else one for one in meant]
+    return {(partition.topic, partition.partition) for partition in partitions}
 
 
-Target = tuple[PartitionDir, tuple["Segment", ...]]
+def tell_differences(
+    targets: Iterable[Target], differences: Callable[[Difference], object] | None
+) -> None:
+    """Say how views differ from files, as `plan_splits` does."""
+    found = [target.difference for target in targets if target.difference is not None]
+    if differences is None:
+        if (text := summary(found)) is not None:
+            warnings.warn(text, stacklevel=3)
+        return
+    for difference in found:
+        differences(difference)
 
 
-def _targets(paths: Iterable[str], request: Request) -> list[Target]:
-    """List the partitions that are wanted, each with its segments."""
-    found = list(_partitions(paths))
-    topics = {partition.topic for partition, *_ in found}
+def _shown(partition: PartitionDir, view: LogView) -> Target:
+    shown = show(partition, view)
+    return Target(shown.partition, shown.segments, partition, shown.difference)
+
+
+def _meant(paths: Iterable[str], request: Request) -> list[PartitionDir | Target]:
+    """List the partitions that are wanted; a single log is a target as it is."""
+    found = list(_partitions(paths, request.view))
+    meant = [
+        (one.partition if isinstance(one, Target) else one, one, named) for one, named in found
+    ]
+    topics = {partition.topic for partition, *_ in meant}
     if missing := sorted(request.required_topics - topics):
         known = sorted(topic for topic in topics if payload_kind(topic) is None)
         raise UsageError(
             f"No partition of the topic {', '.join(missing)} is here.",
             hint=f"Topics are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}.",
         )
-    targets = [
-        (partition, segments)
-        for partition, segments, is_named in found
+    return [
+        one
+        for partition, one, is_named in meant
         if _is_wanted(partition, request, is_named=is_named)
     ]
-    return _best(targets) if request.replicas == Replicas.BEST else targets
 
 
-def _partitions(paths: Iterable[str]) -> Iterator[tuple[PartitionDir, tuple[Segment, ...], bool]]:
-    """List the live partitions, each with its segments, and whether a path names it."""
+def _partitions(
+    paths: Iterable[str], view: LogView
+) -> Iterator[tuple[PartitionDir | Target, bool]]:
+    """List the partitions of a view, each with whether a path names it."""
     for path in paths:
         found = open_path(places.absolute(path))  # splits are read in other directories
         if isinstance(found, LogDir):
             for error in found.errors.values():
                 raise error
             for partition in found.partitions:
-                if partition.state == DirectoryState.LIVE:
-                    yield partition, partition.segments, False
+                if _is_shown(partition, view):
+                    yield partition, False
         elif isinstance(found, PartitionDir):
-            yield found, found.segments, True
+            yield found, True
         else:
             parent, segment = _one_segment(found)
-            yield parent, (segment,), True
+            yield Target(parent, (segment,), parent), True
+
+
+def _is_shown(partition: PartitionDir, view: LogView) -> bool:
+    if view == LogView.ALL:
+        is_ours = is_staging(os.path.basename(partition.path))
+        return partition.state != DirectoryState.FUTURE and not is_ours
+    return partition.state == DirectoryState.LIVE
 
 
 def _is_wanted(partition: PartitionDir, request: Request, *, is_named: bool) -> bool:
@@ -137,7 +193,7 @@ def _best(targets: Sequence[Target]) -> list[Target]:
     """Of each partition the replica that knows most; of equal ones the first."""
     found: dict[tuple[str, int | None], tuple[tuple[int, int], Target]] = {}
     for target in targets:
-        partition, _ = target
+        partition = target.partition
         log = UnifiedLog(partition)
         epoch = log.leader_epochs[-1].epoch if log.leader_epochs else -1
         worth = (epoch, log.log_end_offset)
@@ -147,13 +203,16 @@ def _best(targets: Sequence[Target]) -> list[Target]:
     return [target for _, target in found.values()]
 
 
-def _of_partition(
-    partition: PartitionDir,
-    segments: Sequence[Segment],
+def splits_of(
+    target: Target,
     request: Request,
-    seen: Sighting | None,
-    ends: Callable[[PartitionEnd], object] | None,
+    at_ms: int,
+    *,
+    ends: Callable[[PartitionEnd], object] | None = None,
 ) -> Iterator[Split]:
+    """Yield the splits of one log that was listed after a time; `ends` as in `plan_splits`."""
+    partition, segments = target.partition, target.segments
+    seen = Sighting.of(target.listed, at_ms)
     plain = Split(
         request.table,
         os.path.dirname(partition.path),
@@ -161,6 +220,7 @@ def _of_partition(
         -1 if partition.partition is None else partition.partition,
         partition.path,
         seen=seen,
+        view=request.view,
     )
     if request.table in OF_LOGS:
         splits = _LogSplits(partition, request, plain)
@@ -205,7 +265,9 @@ class _LogSplits:
         start = _larger(bounds.from_offset, self._offset_of(bounds.begin_time))
         end = _smaller(bounds.to_offset, self._offset_of(bounds.end_time))
         self.end: PartitionEnd | None = None
-        if request.table == TableName.RECORDS and request.isolation != Isolation.LOG:
+        left_overs = request.view == LogView.ALL and not self._committed
+        has_bounds = request.isolation != Isolation.LOG and not left_overs
+        if request.table == TableName.RECORDS and has_bounds:
             if request.end == End.WATERMARK:
                 self.end = self._partition_end(plain)
             given = self._log.fetch_bounds(request.isolation)
@@ -222,6 +284,13 @@ class _LogSplits:
             committed=self._committed,
         )
         self._aborted = self._log.aborted_transactions() if self._committed else []
+
+    @cached_property
+    def _log_end(self) -> int | None:
+        """Where the log ends now; None where it cannot be told."""
+        with suppress(KafkaLogError):
+            return self._log.log_end_offset
+        return None
 
     def _partition_end(self, plain: Split) -> PartitionEnd:
         is_noted = self._log.checkpoint(HIGH_WATERMARKS) is not None
@@ -247,7 +316,7 @@ class _LogSplits:
                 )
                 offsets = [_offset_at(opened.source, position) for position in bounds[:-1]]
                 offsets[0] = segment.base_offset if start == 0 else offsets[0]
-                ends = [*offsets[1:], following]
+                ends = [*offsets[1:], self._log_end if following is None else following]
                 parts = zip(itertools.pairwise(bounds), offsets, ends, strict=True)
                 for (first, last), first_offset, next_offset in parts:
                     if last > first:

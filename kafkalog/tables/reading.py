@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.columnar.budget import Turnstile
 from kafkalog.columnar.scan import scan
 from kafkalog.errors import CorruptDataError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
@@ -22,6 +23,7 @@ from kafkalog.reader import ReadPlan, Selection
 from kafkalog.tables.model import TableName
 from kafkalog.tables.moved import current_splits
 from kafkalog.tables.schemas import DATA, SCHEMAS, TIME
+from kafkalog.view import show, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.tables.model import Split
 
 ROWS_AT_ONCE: Final = 1 << 16
+_TURNSTILE: Final = Turnstile()  # tasks of one process hold large batches one after the other
 _TIMESTAMP_TYPES: Final = {"CreateTime": 0, "LogAppendTime": 1}
 _MILLISECONDS_MAX: Final = (1 << 63) // 1000 - 1
 _DECODED: Final = "decoded"
@@ -127,6 +130,7 @@ def _scan(
         batch_rows=ROWS_AT_ONCE,
         threads=threads,
         defects=defects,
+        turnstile=_TURNSTILE,
     )
 
 
@@ -212,6 +216,7 @@ _CONSTANT: Final[dict[str, Callable[[Split], object]]] = {
     "path": lambda split: _text(split.path),
     "log_dir": lambda split: _text(split.log_dir),
     "segment": lambda split: split.base_offset,
+    "state": lambda split: state_of(split.path),
 }
 
 
@@ -257,7 +262,7 @@ def _transactions(split: Split) -> Iterator[Any]:
 
 
 def _segments(split: Split) -> Iterator[Any]:
-    for segment in open_partition(split.path).segments:
+    for segment in show(open_partition(split.path), split.view).segments:
         sizes = {
             name: None if entry is None else entry.used_bytes
             for name, entry in (
@@ -280,7 +285,8 @@ def _segments(split: Split) -> Iterator[Any]:
 def _producers(split: Split) -> Iterator[Any]:
     names = ("producer_id", "producer_epoch", "last_sequence", "last_offset", "last_timestamp",
              "coordinator_epoch", "current_txn_first_offset")  # fmt: skip
-    for entry in open_partition(split.path).live(FileKind.PRODUCER_SNAPSHOT):
+    partition = show(open_partition(split.path), split.view).partition
+    for entry in partition.live(FileKind.PRODUCER_SNAPSHOT):
         for row in _with_path(read_producer_snapshot(entry.path), entry.path, *names):
             yield {"snapshot_offset": entry.name.offset, **row}
 

@@ -24,6 +24,7 @@ def _schema(*fields: Any) -> Any:
 TIME: Final = pa.timestamp("us", tz="UTC")
 _OF_PARTITION: Final = (_field("topic", pa.string()), _field("partition", pa.int32()))
 _PLACE: Final = (_field("path", pa.string()), _field("log_dir", pa.string()))
+_STATE: Final = _field("state", pa.string())
 _HEADER: Final = pa.struct(
     [_field("key", pa.string()), _field("value", pa.binary(), nullable=True)]
 )
@@ -51,6 +52,7 @@ SCHEMAS: Final = {
             _field("batch_position", pa.int64()),
             _field("decoded", pa.string(), nullable=True),
             *_PLACE,
+            _STATE,
         ]
     ),
     TableName.BATCHES: _schema(
@@ -75,6 +77,7 @@ SCHEMAS: Final = {
         _field("crc", pa.int64()),
         _field("crc_valid", pa.bool_()),
         *_PLACE,
+        _STATE,
     ),
     TableName.OFFSET_INDEX: _schema(
         _field("segment", pa.int64()),
@@ -150,7 +153,7 @@ def table_schema(
     Args:
         table: which one.
         columns: which columns, in this order; None: those of Spark's own Kafka source for records,
-            all for other tables.
+            all for other tables but `state`, which says where a log lives.
         text: keys and values of records are text; what is no UTF-8 in them is U+FFFD.
 
     Raises:
@@ -158,7 +161,8 @@ def table_schema(
     """
     schema = SCHEMAS[table]
     if columns is None:
-        columns = DEFAULT_RECORDS if table == TableName.RECORDS else schema.names
+        others = [name for name in schema.names if name != _STATE.name]
+        columns = DEFAULT_RECORDS if table == TableName.RECORDS else others
     for name in columns:
         if name not in schema.names:
             raise UsageError(

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.metadata_files import read_topic_id
 from kafkalog.tables.model import End, Replicas, TableName
-from kafkalog.tables.planning import consumers_log, plan_splits, wanted_partitions
+from kafkalog.tables.planning import (
+    consumers_log,
+    find_targets,
+    plan_splits,
+    tell_differences,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,13 +129,15 @@ class Tail:
                 bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
                 # What is read was decided with the end: a high watermark can be noted later.
                 request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
-                found += plan_splits([log.partition.path], request)
+                found += plan_splits([log.partition.path], request, differences=lambda _: None)
         return found
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
+        targets = find_targets(self._paths, request)
+        tell_differences(targets, None)
         return {
-            self._key_of(partition): consumers_log(partition, request)
-            for partition in wanted_partitions(self._paths, request)
+            self._key_of(target.listed): consumers_log(target.partition, request)
+            for target in targets
         }
 
     def _key_of(self, partition: PartitionDir) -> str:

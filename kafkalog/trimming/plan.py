@@ -14,8 +14,7 @@ from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.errors import RefusedError
 from kafkalog.marks import Marks
 from kafkalog.names import FileKind, segment_file_name
-from kafkalog.recovery import Verdict, epochs_from_start, predict_start
-from kafkalog.repair import start_config
+from kafkalog.recovery import Verdict, epochs_from_start, predict_start, start_config
 from kafkalog.retention import simulate_retention
 from kafkalog.runs.requirements import (
     log_dir_around,

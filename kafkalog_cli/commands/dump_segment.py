@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog.errors import UsageError
+from kafkalog.model import LogView
 from kafkalog_cli.options import (
     BytesOption,
     ExactOption,
@@ -20,6 +21,7 @@ from kafkalog_cli.options import (
     ToOffsetOption,
     ToTimeOption,
     UtcOption,
+    ViewOption,
     ZoneOption,
     parse_bytes,
     parse_regex,
@@ -98,6 +100,7 @@ def dump_segment(
     ] = None,
     control: Annotated[bool, typer.Option("--control", help="Control records only.")] = False,
     read_committed: ReadCommittedOption = False,
+    view: ViewOption = LogView.STARTED,
     max_bytes: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Read so much of each .log.")
     ] = None,
@@ -121,7 +124,9 @@ def dump_segment(
 ) -> int:
     """Show what is in any file Kafka writes; a partition directory means its segments in order.
 
-    Damage is shown in place and reading goes on at the next sound batch; exit status 1 then.
+    Damage is shown in place and reading goes on at the next sound batch; exit status 1 then. What a
+    broker's next start would cut off a partition is left out, which a warning counts (status 1);
+    `--view files` shows it.
     Records, batches and entries of indexes can go into a new file of Parquet or Arrow.
 
     \b
@@ -156,6 +161,7 @@ def dump_segment(
         else None,
         control=control,
         read_committed=read_committed,
+        view=view,
     )
     outcome = Outcome()
     style = DumpStyle(

@@ -8,6 +8,7 @@ import typer
 
 from kafkalog.errors import NotAKafkaFileError, UsageError
 from kafkalog.export.model import BytesForm, Codec, FileFormat, TableFormat
+from kafkalog.model import LogView
 from kafkalog.tables.model import End, Replicas, TableName, usual_replicas
 from kafkalog.typed import Framing, TypedColumn, TypedForm
 from kafkalog_cli.engines import (
@@ -33,6 +34,7 @@ from kafkalog_cli.options import (
     ToOffsetOption,
     TopicsOption,
     ToTimeOption,
+    ViewOption,
     parse_size,
     parse_time,
 )
@@ -40,6 +42,7 @@ from kafkalog_cli.render.writer import Format
 
 if TYPE_CHECKING:
     from kafkalog.export import ExportRequest, ExportSummary
+    from kafkalog_cli.outcome import Outcome
 
 _SCHEMA_SIZE_MAX: Final = 16 << 20
 
@@ -71,6 +74,7 @@ def export(
         ),
     ] = None,
     internal: InternalOption = False,
+    view: ViewOption = LogView.STARTED,
     file_format: Annotated[
         FileFormat, typer.Option("--file-format", help="What the files are.")
     ] = FileFormat.PARQUET,
@@ -198,6 +202,7 @@ def export(
             parse_size(split_size),
             frozenset(topic or ()),
             end,
+            view,
         ),
         None if columns is None else tuple(name.strip() for name in columns.split(",")),
         writing,
@@ -207,7 +212,11 @@ def export(
     )
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
     put_work_first()
-    return _tell(_run(asked, to, choice, fail_fast=fail_fast), form, exact=exact)
+    from kafkalog_cli.outcome import Outcome
+
+    outcome = Outcome()
+    summary = _run(asked, to, choice, outcome, fail_fast=fail_fast)
+    return _tell(summary, form, outcome, exact=exact)
 
 
 def _typed(
@@ -247,10 +256,13 @@ def _contents(path: str) -> bytes:
         ) from error
 
 
-def _run(asked: ExportRequest, to: str, choice: EngineChoice, *, fail_fast: bool) -> ExportSummary:
+def _run(
+    asked: ExportRequest, to: str, choice: EngineChoice, outcome: Outcome, *, fail_fast: bool
+) -> ExportSummary:
     from kafkalog.export import Export
 
     with Export(asked, to, fail_fast=fail_fast) as export:
+        outcome.differs(export.differences)
         if export.missing:
             splits = [part.splits[0] for part in export.plan.parts]
             with choice.open(len({(split.topic, split.partition) for split in splits})) as engine:
@@ -260,11 +272,9 @@ def _run(asked: ExportRequest, to: str, choice: EngineChoice, *, fail_fast: bool
         return export.summary()
 
 
-def _tell(summary: ExportSummary, form: Format, *, exact: bool) -> int:
-    from kafkalog_cli.outcome import Outcome
+def _tell(summary: ExportSummary, form: Format, outcome: Outcome, *, exact: bool) -> int:
     from kafkalog_cli.render.exported import ExportWriter
 
-    outcome = Outcome()
     with ExportWriter(form, outcome.defect, exact=exact) as writer:
         writer.write(summary)
     for part in summary.parts:

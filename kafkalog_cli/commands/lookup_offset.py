@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kafkalog.model import Isolation, Special
+from kafkalog.model import Isolation, LogView, Special
 from kafkalog_cli.options import (
     BytesOption,
     ExactOption,
     FormatOption,
     NowOption,
     UtcOption,
+    ViewOption,
     ZoneOption,
     parse_time,
     parse_zone,
@@ -67,6 +68,7 @@ def lookup_offset(
         int | None,
         typer.Option("--log-start-offset", metavar="N", help="Instead of the checkpoint's."),
     ] = None,
+    view: ViewOption = LogView.STARTED,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show each step and each probe of each search.")
     ] = False,
@@ -94,6 +96,7 @@ def lookup_offset(
     """
     from kafkalog.defects import make_defect
     from kafkalog.errors import UsageError
+    from kafkalog.log_dir import open_partition
     from kafkalog.unified_log import UnifiedLog
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.lookups import explain_rows, lookup_view, print_steps, show_record
@@ -105,7 +108,13 @@ def lookup_offset(
     zone = parse_zone("UTC" if utc else tz)
     times = [parse_time(text, now, zone) for text in timestamp or ()]
     outcome = Outcome()
-    log = _open_log(partition_dir, high_watermark, log_start_offset, use_index=True)
+    if view == LogView.ALL:
+        raise UsageError("A lookup is made in one log: left-overs belong to none.")
+    log = UnifiedLog(
+        outcome.shown(open_partition(partition_dir), view, fails=False).partition,
+        high_watermark=_parsed_high_watermark(high_watermark),
+        log_start_offset=log_start_offset,
+    )
     scanned = UnifiedLog(
         log.partition,
         high_watermark=log.high_watermark,
@@ -148,27 +157,18 @@ def lookup_offset(
     return outcome.status
 
 
-def _open_log(
-    path: str, high_watermark: str, log_start_offset: int | None, *, use_index: bool
-) -> UnifiedLog:
+def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
+    """An offset, `end`, or None for the checkpoint's."""
     from kafkalog.errors import UsageError
-    from kafkalog.unified_log import END, UnifiedLog
+    from kafkalog.unified_log import END
 
-    watermark: int | Literal["end"] | None = None
-    if high_watermark == END:
-        watermark = END
-    elif high_watermark != "checkpoint":
-        if not re.fullmatch("[0-9]{1,19}", high_watermark):
-            raise UsageError(
-                f"{high_watermark!r} is no high watermark.", hint="Give N, end or checkpoint."
-            )
-        watermark = int(high_watermark)
-    return UnifiedLog(
-        path,
-        high_watermark=watermark,
-        log_start_offset=log_start_offset,
-        use_index=use_index,
-    )
+    if text == END:
+        return END
+    if text == "checkpoint":
+        return None
+    if not re.fullmatch("[0-9]{1,19}", text):
+        raise UsageError(f"{text!r} is no high watermark.", hint="Give N, end or checkpoint.")
+    return int(text)
 
 
 def _answers(

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkalog.model import LogView
 from kafkalog_cli.options import (
     ExactOption,
     FormatOption,
     PathsArgument,
     UtcOption,
+    ViewOption,
     ZoneOption,
     parse_zone,
 )
@@ -21,6 +23,7 @@ from kafkalog_cli.render.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkalog.view import Difference
     from kafkalog_cli.render.writer import View
 
 
@@ -36,6 +39,7 @@ def ls(
     paths: PathsArgument,
     segments: Annotated[bool, typer.Option("--segments", help="One row a segment.")] = False,
     files: Annotated[bool, typer.Option("--files", help="One row a file.")] = False,
+    view: ViewOption = LogView.STARTED,
     sort: Annotated[SortKey, typer.Option("--sort", help="Order of the rows.")] = SortKey.NAME,
     form: FormatOption = Format.TABLE,
     exact: ExactOption = False,
@@ -44,7 +48,8 @@ def ls(
 ) -> int:
     """List log directories, partitions, segments or files, in any state.
 
-    Leftovers of deletions, cleanings and moves are listed with their state. Nothing is written.
+    Leftovers of deletions, cleanings and moves are listed with their state. Segments and offsets
+    are those of the view; sizes and files are as on disk. Nothing is written.
 
     \b
     kafkalog ls /var/lib/kafka --sort size
@@ -67,16 +72,18 @@ def ls(
     zone = parse_zone("UTC" if utc else tz)
     outcome = Outcome()
     targets = outcome.open_all(paths)
-    view: View[Any] = partition_view(exact=exact)
-    rows: Iterable[Any] = list_partitions(targets)
+    differences: list[Difference] = []
+    columns: View[Any] = partition_view(exact=exact)
+    rows: Iterable[Any] = list_partitions(targets, view, differences.append)
     if files or any(isinstance(target, FileEntry) for target in targets):
-        view, rows = file_view(zone, exact=exact), list_files(targets)
+        columns, rows = file_view(zone, exact=exact), list_files(targets)
     elif segments:
-        view, rows = segment_view(zone, exact=exact), list_segments(targets)
+        columns = segment_view(zone, exact=exact, states=view == LogView.ALL)
+        rows = list_segments(targets, view, differences.append)
     if sort != SortKey.NAME:
         fact = attrgetter("size_bytes" if sort == SortKey.SIZE else "mtime_ms")
         rows = sorted(rows, key=fact, reverse=True)
-    with Writer(view, form, outcome.defect) as writer:
+    with Writer(columns, form, outcome.defect) as writer:
         for log_dir in list_log_dirs(targets):
             if form == Format.TABLE:
                 for line in log_dir_heading(log_dir):
@@ -88,4 +95,5 @@ def ls(
                 writer.defect(defect)
         for row in rows:
             writer.write(row)
+    outcome.differs(differences, fails=False)
     return outcome.status

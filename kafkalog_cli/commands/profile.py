@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog.model import LogView
 from kafkalog.tables.model import End, Replicas
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
@@ -27,6 +28,7 @@ from kafkalog_cli.options import (
     ReadCommittedOption,
     ReplicasOption,
     TopicsOption,
+    ViewOption,
     ZoneOption,
     parse_duration,
     parse_zone,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
     from kafkalog.profile import Profile
     from kafkalog.tables import Request
+    from kafkalog.view import Difference
+    from kafkalog_cli.outcome import Outcome
 
 
 class ProfileFormat(StrEnum):
@@ -58,6 +62,7 @@ def profile(
     end: EndOption = End.WATERMARK,
     replicas: ReplicasOption = Replicas.BEST,
     internal: InternalOption = False,
+    view: ViewOption = LogView.STARTED,
     bucket: Annotated[
         str,
         typer.Option(
@@ -113,31 +118,46 @@ def profile(
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
         replicas=replicas,
         internal=internal,
+        view=view,
     )
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
-    found = _profiles(paths, request, choice, parse_duration(bucket), hot_keys)
     outcome = Outcome()
+    found = _profiles(paths, request, choice, outcome, parse_duration(bucket), hot_keys)
     outcome.fail_if(any(one.defects for one in found))
     if to is not None:
         _write_parquet(found, to)
         return outcome.status
-    view = profile_view(bytes_form, parse_zone(tz), exact=exact)
-    with Writer(view, Format(form.value), outcome.defect) as writer:
+    columns = profile_view(bytes_form, parse_zone(tz), exact=exact)
+    with Writer(columns, Format(form.value), outcome.defect) as writer:
         for one in found:
             writer.write(one)
     return outcome.status
 
 
 def _profiles(
-    paths: list[str], request: Request, choice: EngineChoice, bucket_s: float, hot_keys: int
+    paths: list[str],
+    request: Request,
+    choice: EngineChoice,
+    outcome: Outcome,
+    bucket_s: float,
+    hot_keys: int,
 ) -> list[Profile]:
     from kafkalog.profile import profile_logs
-    from kafkalog.tables.planning import wanted_partitions
+    from kafkalog.tables.planning import meant_names
 
-    names = {(one.topic, one.partition) for one in wanted_partitions(paths, request)}
-    with choice.open(len(names)) as engine:
+    differences: list[Difference] = []
+    with choice.open(len(meant_names(paths, request))) as engine:
         bucket_ms = max(round(bucket_s * 1000), 1)
-        return profile_logs(engine, paths, request, bucket_ms=bucket_ms, hot_keys=hot_keys)
+        found = profile_logs(
+            engine,
+            paths,
+            request,
+            bucket_ms=bucket_ms,
+            hot_keys=hot_keys,
+            differences=differences.append,
+        )
+    outcome.differs(differences)
+    return found
 
 
 def _write_parquet(profiles: Sequence[Profile], path: str) -> None:

@@ -124,7 +124,7 @@ def _with_configs(
 ) -> list[tuple[PartitionDir, StartConfig]]:
     """Each partition that has a log, and what its topic's configs come to."""
     from kafkalog.errors import KafkaLogError
-    from kafkalog.repair import start_config
+    from kafkalog.recovery import start_config
     from kafkalog_cli.maintenance import configs_at
 
     found = []

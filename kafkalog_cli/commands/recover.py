@@ -173,7 +173,8 @@ def _plans(
 ) -> list[tuple[RecoveryPlan, tuple[ConfigValue, ...]]]:  # fmt: skip
     """The plan of each partition, and the configs it depends on."""
     from kafkalog.errors import KafkaLogError
-    from kafkalog.repair import plan_recovery, start_config
+    from kafkalog.recovery import start_config
+    from kafkalog.repair import plan_recovery
     from kafkalog_cli.render.progress import byte_progress, share_of
 
     found = []

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from kafkalog.model import LogView
 from kafkalog.tables.model import End, Replicas
 from kafkalog_cli.engines import ConnectTimeoutOption, MasterOption, SparkChoice, SparkConfOption
 from kafkalog_cli.options import (
@@ -16,6 +17,7 @@ from kafkalog_cli.options import (
     InternalOption,
     PathsArgument,
     ReadCommittedOption,
+    ViewOption,
 )
 from kafkalog_cli.render.text import BytesFormat
 from kafkalog_cli.render.writer import Format
@@ -34,6 +36,7 @@ def sql(
         ),
     ] = None,
     internal: InternalOption = False,
+    view: ViewOption = LogView.STARTED,
     text: Annotated[
         bool, typer.Option("--text", help="Keys and values are text (UTF-8), not bytes.")
     ] = False,
@@ -49,7 +52,7 @@ def sql(
     producers, defects; `describe batches` lists columns. Those of records are key, value, topic,
     partition, offset, timestamp, timestampType and headers; where a query names them also
     timestamp_ms, sequence, producer_id, producer_epoch, leader_epoch, is_transactional,
-    compression, magic, batch_base_offset, batch_position, decoded, path and log_dir.
+    compression, magic, batch_base_offset, batch_position, decoded, path, log_dir and state.
 
     Filters on topic, partition, offset and timestamp leave what is not wanted unread, as far as
     indexes tell. Nothing is written. Damage is passed over; the view defects tells it. Needs Java
@@ -61,6 +64,8 @@ def sql(
     kafkalog sql --format ndjson "select * from defects" /var/lib/kafka
     """
     _tell_time_in_utc()
+    from kafkalog.tables import Request
+    from kafkalog.tables.planning import find_targets
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.query import query_view, require_names
     from kafkalog_cli.render.writer import Writer
@@ -69,11 +74,14 @@ def sql(
         "isolation": "read_committed" if read_committed else "read_uncommitted",
         "end": end,
         "internal": str(internal).lower(),
+        "view": str(view),
         "decode": "text" if text else "bytes",
     }
     if replicas is not None:
         options["replicas"] = replicas
     outcome = Outcome()
+    request = Request(replicas=replicas or Replicas.ALL, internal=internal, view=view)
+    outcome.differs(target.difference for target in find_targets(paths, request))
     with SparkChoice(master, spark_conf, connect_timeout).open() as session:
         from kafkalog.spark.query import run_query
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.columnar import rule
 from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import FileEntry
 from kafkalog.reader import size_to_read
 from kafkalog_cli.render.writer import Format, row_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.log_dir import FileEntry, PartitionDir
     from kafkalog.model import Record
-    from kafkalog.reader import Selection
+    from kafkalog.reader import ReadPlan, Selection
+    from kafkalog.view import Shown
     from kafkalog_cli.render.dump import DumpStyle
     from kafkalog_cli.render.kafka_text import RecordText
     from kafkalog_cli.render.rows import Row
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 _FEW_ROWS = 500
 
 
-def is_bulk(target: PartitionDir | FileEntry, selection: Selection) -> bool:
+def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
     """Whether so much is to be read that the kernels are worth loading."""
-    if not rule.is_worth_it(target.size_bytes):
+    logs = [target] if isinstance(target, FileEntry) else [one.log for one in target.segments]
+    if not rule.is_worth_it(sum(log.size_bytes for log in logs)):
         return False
     if selection.limit is not None and selection.limit <= _FEW_ROWS and not _searches(selection):
         return False
@@ -54,7 +56,7 @@ def _searches(selection: Selection) -> bool:
 
 
 def read_rows(
-    target: PartitionDir | FileEntry,
+    target: Shown | FileEntry,
     selection: Selection,
     view: View[Any],
     style: DumpStyle,
@@ -92,8 +94,7 @@ def _of_path(template: Callable[..., Any], form: Format, style: DumpStyle, path:
 
 
 def read_kafka_text(
-    log: FileEntry,
-    selection: Selection,
+    plan: ReadPlan,
     text: RecordText,
     progress: Progress,
     *,
@@ -106,7 +107,7 @@ def read_kafka_text(
     if text.decoder is not None and not batches:
         from kafkalog.columnar.restored import Restored
 
-        return read_contents(log, selection, Restored(), progress, batches=batches)
+        return read_contents(plan, plan.selection, Restored(), progress, batches=batches)
 
     from kafkalog.columnar.text import KafkaText
 
@@ -119,7 +120,7 @@ def read_kafka_text(
         line_of=record_line,
         batch_line_of=kafka_text.batch_line,
     )
-    return read_contents(log, selection, made, progress, batches=batches)
+    return read_contents(plan, plan.selection, made, progress, batches=batches)
 
 
 def rows_of(found: Iterator[Any]) -> Iterator[Any]:

@@ -38,6 +38,13 @@ def show_note(text: str) -> None:
     sys.stderr.write(f"note: {printable(text)}\n")
 
 
+def show_warning(text: str) -> None:
+    """One line that someone should act on."""
+    sys.stdout.flush()
+    sys.stderr.write(f"warning: {printable(text)}\n")
+    sys.stderr.flush()
+
+
 def show_words(text: str) -> None:
     """Lines that another library made, possibly from words of the command line."""
     sys.stderr.write("\n".join(map(printable, text.split("\n"))))

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 from kafkalog import places
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
-from kafkalog.model import Batch, Defect, Record
+from kafkalog.model import Batch, Defect, LogView, Record
 from kafkalog.names import FileKind, parse_directory_name
-from kafkalog.reader import read_batches, read_records
+from kafkalog.reader import plan_reading, read_batches, read_records
+from kafkalog.view import Shown
 from kafkalog_cli.render.bulk import is_bulk, read_kafka_text, read_rows, rows_of
 from kafkalog_cli.render.dump_views import (
     batch_view,
+    marked,
     record_view,
     selected_entries,
     side_file_content,
@@ -84,56 +86,66 @@ class Dump:
             if isinstance(target, FileEntry) and target.name.kind not in logs:
                 self._side_file(target)
             else:
+                view = self.selection.view
+                what = target if isinstance(target, FileEntry) else self.outcome.shown(target, view)
                 # On a terminal the rows themselves are the progress.
                 shown = self.style.progress and not sys.stdout.isatty()
                 with byte_progress([target], enabled=shown) as progress:
-                    show = self._as_kafka if self.style.form == "kafka" else self._log
-                    show(target, progress)
+                    dump = self._as_kafka if self.style.form == "kafka" else self._log
+                    dump(target, what, progress)
         except KafkaLogError as error:
             self.outcome.error(error)
 
-    def _log(self, target: PartitionDir | FileEntry, progress: Progress) -> None:
+    def _log(
+        self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
+    ) -> None:
         table_of_file = self.style.form == Format.TABLE and isinstance(target, FileEntry)
         records = not table_of_file if self.style.records is None else self.style.records
         view: View[Any] = batch_view(self.style)
         if records:
             kind = _payload_kind(target.path, is_file=isinstance(target, FileEntry))
             view = record_view(self.style, kind if self.style.decode else None)
+        if self.selection.view == LogView.ALL:
+            view = marked(view)
         name = "records" if records else "batches"
-        if is_bulk(target, self.selection):
-            found = read_rows(
-                target, self.selection, view, self.style, progress, batches=not records
-            )
+        if is_bulk(what, self.selection):
+            found = read_rows(what, self.selection, view, self.style, progress, batches=not records)
             self._write_bulk(name, view, found)
         elif records:
-            self._write(name, view, read_records(target, self.selection, progress))
+            self._write(name, view, read_records(what, self.selection, progress))
         else:
-            self._write(name, view, read_batches(target, self.selection, progress))
+            self._write(name, view, read_batches(what, self.selection, progress))
 
-    def _as_kafka(self, target: PartitionDir | FileEntry, progress: Progress) -> None:
+    def _as_kafka(
+        self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
+    ) -> None:
         """Kafka's text, with our selections."""
         from kafkalog_cli.render import kafka_text
 
         kind = _payload_kind(target.path, is_file=isinstance(target, FileEntry))
         text = kafka_text.RecordText(content=True, decoder=kind if self.style.decode else None)
-        logs = [segment.log for segment in target.segments] if isinstance(
-            target, PartitionDir) else [target]  # fmt: skip
         batches = self.style.records is False
-        bulk = not sys.stdout.isatty() and is_bulk(target, self.selection)
+        bulk = not sys.stdout.isatty() and is_bulk(what, self.selection)
+        plan = plan_reading(what, self.selection)
         left = self.selection.limit
-        for log in logs:
+        segments = what.segments if isinstance(what, Shown) else plan.segments
+        for segment in segments:
             if left == 0:
                 return
-            kafka_text.put_line(f"Dumping {log.path}")
-            kafka_text.put_line(kafka_text.heading(log.name))
-            selection = replace(self.selection, limit=left)
+            kafka_text.put_line(f"Dumping {segment.log.path}")
+            kafka_text.put_line(kafka_text.heading(segment.log.name))
+            one = replace(
+                plan,
+                segments=(segment,) if segment in plan.segments else (),
+                selection=replace(plan.selection, limit=left),
+            )
             found: Iterator[Any]
             if bulk:
-                found = rows_of(read_kafka_text(log, selection, text, progress, batches=batches))
+                found = rows_of(read_kafka_text(one, text, progress, batches=batches))
             elif batches:
-                found = read_batches(log, selection, progress)
+                found = read_batches(one, progress=progress)
             else:
-                found = read_records(log, selection, progress)
+                found = read_records(one, progress=progress)
             rows = self._kafka_lines(found, text)
             left = None if left is None else left - rows
 

@@ -6,7 +6,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import KafkaLogError
+from kafkalog.model import Batch
 from kafkalog.names import FileKind
+from kafkalog.view import state_of
 from kafkalog_cli.render.rows import (
     BATCH_FIELDS,
     RECORD_FIELDS,
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog.log_dir import FileEntry
-    from kafkalog.model import Batch, Record
+    from kafkalog.model import Record
     from kafkalog.payloads import PayloadKind
     from kafkalog.reader import Selection
     from kafkalog_cli.render.dump import DumpStyle
@@ -63,6 +65,19 @@ def batch_view(style: DumpStyle) -> View[Batch]:
         batch_row,
         names=BATCH_FIELDS,
     )
+
+
+def marked(view: View[Any]) -> View[Any]:
+    """The same, and each row says where its log lives: `live`, `deleted`, `swap` …."""
+
+    def state(value: Batch | Record) -> str:
+        return state_of(value.path if isinstance(value, Batch) else value.batch.path)
+
+    def row(value: Batch | Record) -> Row:
+        fields = view.row(value)
+        return {"type": fields.pop("type"), "state": state(value), **fields}
+
+    return View((Column("STATE", state), *view.columns), row)
 
 
 def record_view(style: DumpStyle, kind: PayloadKind | None) -> View[Record]:

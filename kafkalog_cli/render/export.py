@@ -73,12 +73,14 @@ class Export:
         try:
             target = one_log(target)
             exporter = self._exporter_for(target)
+            view = self._selection.view
+            what = target if isinstance(target, FileEntry) else self._outcome.shown(target, view)
             with byte_progress([target], enabled=self._style.progress) as progress:
                 if self._kind in ("records", "batches"):
                     from kafkalog.columnar.scan import scan
 
                     for batch in scan(
-                        target,
+                        what,
                         selection=self._selection,
                         batches=self._kind == "batches",
                         batch_rows=_BATCH_ROWS,

@@ -77,14 +77,16 @@ def partition_view(*, exact: bool) -> View[PartitionRow]:
     )
 
 
-def segment_view(zone: tzinfo, *, exact: bool) -> View[SegmentRow]:
-    """One row a segment."""
+def segment_view(zone: tzinfo, *, exact: bool, states: bool = False) -> View[SegmentRow]:
+    """One row a segment; with `states` where each lives."""
 
     def size(size_bytes: int | None) -> str:
         return "-" if size_bytes is None else size_cell(size_bytes, exact=exact)
 
+    state: tuple[Column[SegmentRow], ...] = (Column("STATE", lambda row: row.state),)
     return View(
         (
+            *(state if states else ()),
             Column("PARTITION", lambda row: f"{row.topic}-{_dash(row.partition)}", fold=True),
             Column("BASE", lambda row: row.base_offset, right=True),
             Column("SIZE", lambda row: size(row.size_bytes), right=True),

@@ -16,6 +16,9 @@ from kafkalog.log_dir import open_partition
 from kafkalog.model import Level, Severity
 from kafkalog.recovery import NextStart, StartMode, Verdict, predict_start
 from tests.builders import BASE_TIME, batch, copy_tree, record, write_log
+from tests.kafkalog.configs.test_metadata_configs import config, topic
+from tests.kafkalog.configs.test_metadata_configs import log_dir as write_metadata
+from tests.kafkalog.repair.test_recover import files
 from tests.kafkalog.test_recovery import PARTITION, Scenario, scenarios
 
 if TYPE_CHECKING:
@@ -26,6 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["scenarios"]
 
+CONFIGURED = [
+    topic("orders", b"T" * 16),
+    config("index.interval.bytes", "200", "orders"),
+    config("segment.index.bytes", "65536", "orders"),
+]
 MARK = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
@@ -53,6 +61,42 @@ def prepared(scenario: Scenario, mode: StartMode, target: Path) -> Path:
     elif mode == StartMode.FULL:
         (log_dir / RECOVERY_POINTS).unlink(missing_ok=True)
     return log_dir
+
+
+@pytest.mark.parametrize("mode", [StartMode.UNCLEAN, StartMode.FULL])
+def test_indexes_are_judged_by_the_configs_in_the_metadata_log(
+    scenarios: list[Scenario], mode: StartMode, tmp_path: Path
+) -> None:
+    """Kafka's loader, with the same configs, left the indexes as they were or changed them."""
+    wrong, seen = [], set()
+    for scenario in scenarios:
+        kafkas = scenario.facts["modes"][mode]
+        log_dir = prepared(scenario, mode, tmp_path)
+        if "error" in kafkas or list(log_dir.glob("*/*.swap")) or list(log_dir.glob("*/*.cleaned")):
+            continue
+        write_metadata(log_dir, CONFIGURED)
+        before = files(log_dir / PARTITION)
+        active = max((name for name in before if name.endswith(".log")), default="")[:20]
+        sealed = {name for name in before if name.endswith("index") and name[:20] != active}
+        verification = Verification(Level.STANDARD)
+        list(verification.verify(str(log_dir / PARTITION)))
+        verdict = next((start.verdict for start in verification.next_starts), Verdict.NOTHING)
+        if verdict not in (Verdict.NOTHING, Verdict.TIDY, Verdict.REBUILD):
+            continue
+        # One that goes with its log is no rebuild, nor is one of which half an entry is cut off.
+        is_changed = "odd_size" not in scenario.name and any(
+            kafkas["files"].get(name, before[name]) != before[name] for name in sealed
+        )
+        if is_changed and verdict != Verdict.REBUILD:
+            wrong.append((scenario.name, "Kafka changed an index", verdict))
+        is_kept = all(
+            kafkas["files"].get(name) == before[name] for name in before if name.endswith("index")
+        )
+        if is_kept and verdict == Verdict.REBUILD:
+            wrong.append((scenario.name, "Kafka changed no index", verdict))
+        seen |= {is_changed, is_kept and "kept"}
+    assert not wrong
+    assert {True, "kept"} <= seen
 
 
 @pytest.mark.parametrize("mode", StartMode)

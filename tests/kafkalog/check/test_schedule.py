@@ -12,7 +12,7 @@ import pytest
 from kafkalog.check.history import History
 from kafkalog.check.schedule import Sample, Schedule
 from kafkalog.check.verify import Verification
-from kafkalog.errors import NotAKafkaFileError
+from kafkalog.errors import CorruptDataError, NotAKafkaFileError
 from kafkalog.log_dir import LogDir, PartitionDir, open_path
 from kafkalog.model import Defect, Level, Severity
 from tests.builders import BASE_TIME, batch, copy_tree, flip, record, write_log
@@ -68,7 +68,7 @@ def check(
         now_ms=lambda: 1 + round(clock.now * 1000), **options,
     )  # fmt: skip
     run = Verification(progress=clock.progress, schedule=schedule)
-    return run, [*run.verify(target), *run.end()]
+    return run, list(run.verify(target))
 
 
 def damage_all(root: Path) -> set[str]:
@@ -242,15 +242,31 @@ def test_what_is_gone_is_forgotten(root: Path):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", "1", "{}", '{"kafkalog_verify_state":2,"begun":{},"files":{}}',
-     '{"kafkalog_verify_state":1,"begun":[],"files":{}}', "[" * 100_000,
-     '{"kafkalog_verify_state":1,"begun":{},"files":{"a":[1,2]}}',
-     '{"kafkalog_verify_state":1,"begun":{},"files":{"a":[1,2,{"fast":3}]}}',
-     '{"kafkalog_verify_state":1,"begun":{"a":"soon"},"files":{}}'],
-)  # fmt: skip
+    ["", "{", "[]", "null", "1", "{}", "[" * 100_000],
+)
 def test_another_file_is_no_history(text: str):
     """Whatever it holds: an error with its name."""
     with pytest.raises(NotAKafkaFileError) as caught:
+        History.from_json(text, "there/state")
+    assert caught.value.path == "there/state"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"kafkalog_verify_state":2,"begun":{},"files":{}}',
+     '{"kafkalog_verify_state":1,"begun":[],"files":{}}',
+     '{"kafkalog_verify_state":1,"begun":{},"files":{"a":[1,2]}}',
+     '{"kafkalog_verify_state":1,"begun":{},"files":{"a":[1,2,{"fast":3}]}}',
+     '{"kafkalog_verify_state":1,"begun":{},"files":{"a":[1e400,2,{"standard":3}]}}',
+     '{"kafkalog_verify_state":1,"begun":{},"files":{"a":["1",2,{"standard":3}]}}',
+     '{"kafkalog_verify_state":1,"begun":{},"files":{"a":[1,2,{"standard":' + "9" * 40 + "}]}}",
+     '{"kafkalog_verify_state":1,"begun":{"a":1,"a":2},"files":{}}',
+     '{"kafkalog_verify_state":1,"begun":{"a":"soon"},"files":{}}',
+     '{"kafkalog_verify_state":1,"begun":' + '{"a":' * 100_000],
+)  # fmt: skip
+def test_a_history_that_was_edited_is_refused(text: str):
+    """A number that is none, or too large, or a name given twice: nothing is guessed."""
+    with pytest.raises(CorruptDataError) as caught:
         History.from_json(text, "there/state")
     assert caught.value.path == "there/state"
 

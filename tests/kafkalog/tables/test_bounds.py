@@ -140,7 +140,9 @@ def test_other_tables_hold_the_same_however_they_are_split(
     for split_bytes in (4096, 1 << 26):
         rows: list[Any] = []
         request = Request(table, internal=True, split_bytes=split_bytes)
-        for split in plan_splits([str(path) for path in any_state.log_dirs], request):
+        for split in plan_splits(
+            [str(path) for path in any_state.log_dirs], request, differences=print
+        ):
             for some in read_split(split, schema, defects=lambda _: None):
                 assert some.schema.equals(schema)
                 rows += some.to_pylist()

@@ -30,7 +30,7 @@ def rows_of(paths: Sequence[Path], request: Request, columns: Sequence[str] | No
     schema = table_schema(request.table, columns)
     batches = [
         batch
-        for split in plan_splits([str(path) for path in paths], request)
+        for split in plan_splits([str(path) for path in paths], request, differences=print)
         for batch in read_split(split, schema, defects=lambda _: None)
     ]
     return pa.Table.from_batches(batches, schema)

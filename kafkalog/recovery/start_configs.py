@@ -1,25 +1,30 @@
-"""What a topic's configs come to for a start; an index that is larger than they say has room."""
+"""Which configs of a topic a start depends on; an index that is larger than they say has room."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import TYPE_CHECKING
 
-from kafkalog.recovery import usual_config
+from kafkalog.recovery.start import usual_config
 
 if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery import StartConfig
+    from kafkalog.recovery.model import StartConfig
 
 _INTERVAL = "index.interval.bytes"
 _INDEX_SIZE = "segment.index.bytes"
 
 
 def start_config(
-    partition: PartitionDir, configs: TopicConfigs, now_ms: int
+    partition: PartitionDir, configs: TopicConfigs, now_ms: int | None = None
 ) -> tuple[StartConfig, tuple[ConfigValue, ...]]:
-    """The configs a start depends on, and those that were asked.
+    """Return the configs a start depends on, and those that were asked.
+
+    Args:
+        partition: the directory.
+        configs: of its topic.
+        now_ms: the broker's clock; None: the clock of this machine.
 
     Raises:
         CorruptDataError: a source holds a value that no broker would take.

@@ -1,0 +1,54 @@
+"""Whether a broker is running on a log directory, found out without a lock of our own.
+
+Follows `FileLock` of Kafka 4.3: an exclusive lock of POSIX on `.lock`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+from typing import Final
+
+from kafkalog import places
+
+LOCK_FILE: Final = ".lock"
+# `struct flock`, with the positions of the type in what is asked and in the answer.
+_FLOCK: Final = {"linux": (struct.Struct("hhqqi"), 0), "darwin": (struct.Struct("qqihh"), 3)}
+
+held_here: Final[set[tuple[int, int]]] = set()
+"""The lock files, by device and inode, that this process has locked.
+
+POSIX drops a lock when its process closes any descriptor of the file: these must not be opened.
+"""
+
+
+def is_broker_running(log_dir: str) -> bool:
+    """Whether another process keeps a log directory locked for writing: a broker, as a rule.
+
+    Nothing is locked or written. Not guaranteed: locks of other hosts, on network file systems. In
+    an object store nobody runs.
+    """
+    flock = _FLOCK.get(sys.platform)
+    path = os.path.join(log_dir, LOCK_FILE)
+    if flock is None or places.is_object(path):
+        return False
+    try:
+        status = os.stat(path)
+        if (status.st_dev, status.st_ino) in held_here:
+            return False
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        return error.errno == errno.EACCES
+    layout, type_index = flock
+    asked = [0] * 5
+    asked[type_index] = fcntl.F_RDLCK
+    try:
+        answer = fcntl.fcntl(file, fcntl.F_GETLK, layout.pack(*asked))
+    except OSError:
+        return False  # a file system without locks
+    finally:
+        os.close(file)
+    return int(layout.unpack(answer)[type_index]) == fcntl.F_WRLCK

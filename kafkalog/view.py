@@ -1,0 +1,335 @@
+"""What readers show of a partition directory: its files, or what a broker's next start would show.
+
+`started` is what recovery predicts (`kafkalog.recovery`, which follows `LogLoader` of Kafka 4.3):
+
+- Beside the mark of a clean shutdown, and without left-overs of a swap, the files are it: nothing
+  is computed.
+- In a log directory without the mark everything from the recovery point on is read, as a start
+  reads it. What the start would cut off is not shown, and the `Difference` counts it.
+- Beside a running broker (another process holds `.lock`) and in a partition directory that lies in
+  no log directory (a copy: no checkpoint, no `meta.properties` and no mark around it) swaps are
+  completed by the names of files alone, and nothing is cut off: the broker has not recovered what
+  it writes, and nothing says that the copy was not closed.
+- A directory `-delete` or `-stray` whose path was given is shown as it is, since a start would show
+  nothing of it. So is a log that a start would refuse to load; the `Difference` says why.
+
+A single file is always read as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from formats import constants as c
+from kafkalog import places
+from kafkalog.broker_lock import is_broker_running
+from kafkalog.checkpoints import checkpointed
+from kafkalog.errors import KafkaLogError
+from kafkalog.indexes import parse_aborted_transaction
+from kafkalog.log_dir import PartitionDir, Segment
+from kafkalog.model import LogView
+from kafkalog.names import (
+    CLEAN_SHUTDOWN,
+    TOP_FILES,
+    DirectoryState,
+    FileState,
+    parse_directory_name,
+    parse_file_name,
+)
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kafkalog.log_dir import FileEntry
+    from kafkalog.model import AbortedTransaction
+    from kafkalog.recovery.directory import Content
+    from kafkalog.recovery.model import Action, PredictedStart
+
+_INDEXES: Final = (".index", ".timeindex", ".txnindex")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How what a start would show differs from the files under final names.
+
+    Attributes:
+        path: the partition directory.
+        swapped: segments under `.swap` that become live.
+        replaced: segments under final names that these replace.
+        cut_at: the offset at which the log is cut; None where it is not.
+        records_hidden: records in what is cut off, by what the headers of their batches say.
+        bytes_hidden: bytes of logs that are cut off.
+        refusal: why nobody knows, and the files are shown as they are; None where it is known.
+    """
+
+    path: str
+    swapped: int = 0
+    replaced: int = 0
+    cut_at: int | None = None
+    records_hidden: int = 0
+    bytes_hidden: int = 0
+    refusal: str | None = None
+
+    @property
+    def detail(self) -> str:
+        """All that in one line."""
+        if self.refusal is not None:
+            return f"{self.refusal}; the files are shown as they are"
+        cut = f"cut the log at offset {self.cut_at}" if self.bytes_hidden else None
+        return _actions([self], cut)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A partition directory as a view shows it.
+
+    Attributes:
+        partition: its log: the files of the view, each under the name that it has there.
+        segments: what is read, in order: those of the log, and in `all` also the left-overs.
+        difference: how that differs from the files under final names, None where it does not.
+    """
+
+    partition: PartitionDir
+    segments: tuple[Segment, ...]
+    difference: Difference | None = None
+
+
+def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
+    """Make the view of a partition directory. Nothing is written.
+
+    Cost:
+        Nothing where the log was closed cleanly. Without the mark of that the reading of everything
+        from the recovery point on, as `predict_start`; where only a swap was interrupted, of the
+        ends of its segments.
+    """
+    if view == LogView.ALL:
+        others = tuple(map(_left_over, partition.other_logs))
+        return Shown(partition, partition.segments + others)
+    found = None
+    if view == LogView.STARTED:
+        try:
+            found = _started(partition)
+        except KafkaLogError as error:
+            why = f"what a start would show is not known: {error.message}"
+            found = _as_it_is(partition, why)
+    return found or Shown(partition, partition.segments)
+
+
+def state_of(path: str) -> str:
+    """Where a log lives, by the names of its file and directory: `live`, `deleted`, `stray` …."""
+    state = parse_file_name(os.path.basename(path)).state
+    if state != FileState.LIVE:
+        return str(state)
+    directory = parse_directory_name(os.path.basename(os.path.dirname(places.absolute(path))))
+    return str(directory.state if directory else FileState.LIVE)
+
+
+def summary(differences: Sequence[Difference]) -> str | None:
+    """Say in one line what differs in all partitions together; None where nothing does."""
+    if len(differences) < 2:
+        return f"{differences[0].path}: {differences[0].detail}" if differences else None
+    logs = sum(one.bytes_hidden > 0 for one in differences)
+    told = _actions(differences, f"cut {_count(logs, 'log')}" if logs else None)
+    refused = [one.detail for one in differences if one.refusal is not None]
+    if refused:
+        told += f"; {_count(len(refused), 'partition')} of them: {refused[0]}"
+    return f"{differences[0].path} and {_count(len(differences) - 1, 'other partition')}: {told}"
+
+
+def _actions(differences: Sequence[Difference], cut: str | None) -> str:
+    told = []
+    swapped = sum(one.swapped for one in differences)
+    if swapped:
+        replaced = sum(one.replaced for one in differences)
+        place = f" in place of {replaced}" if replaced else ""
+        told.append(f"make {_count(swapped, '.swap segment')} live{place}")
+    if cut:
+        records = sum(one.records_hidden for one in differences)
+        size = sum(one.bytes_hidden for one in differences)
+        told.append(f"{cut} and drop {_count(records, 'record')} ({_count(size, 'byte')})")
+    if not told:
+        return "a start would not load them"
+    return f"a start would {', and '.join(told)}; --view files shows what has a final name"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _left_over(log: FileEntry) -> Segment:
+    """A segment that is not live: its indexes are not used."""
+    return Segment(log.name.offset or 0, log, None, None, None, None)
+
+
+def _as_it_is(partition: PartitionDir, why: str) -> Shown:
+    return Shown(partition, partition.segments, Difference(partition.path, refusal=why))
+
+
+def _started(partition: PartitionDir) -> Shown | None:
+    """The view of a start; None where the files are it."""
+    if partition.state in (DirectoryState.DELETE, DirectoryState.STRAY):
+        return None
+    log_dir = os.path.dirname(places.absolute(partition.path))
+    is_swapped = any(entry.name.state == FileState.SWAP for entry in partition.files)
+    is_closed = places.exists(os.path.join(log_dir, CLEAN_SHUTDOWN))
+    if is_closed and not (is_swapped or _needs_a_look(partition, log_dir)):
+        return None
+    has_top_files = any(places.exists(os.path.join(log_dir, name)) for name in TOP_FILES)
+    if has_top_files and not is_broker_running(log_dir):
+        return _recovered(partition)
+    return _tidied(partition) if is_swapped else None
+
+
+def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:
+    """Whether a start after a clean shutdown would not take the segments as they are.
+
+    It recovers those without an offset index, and drops a log that ends below its start.
+    """
+    segments = partition.segments
+    if not all(segment.offset_index for segment in segments):
+        return True
+    name = "log-start-offset-checkpoint"
+    start = checkpointed(log_dir, name, partition.topic, partition.partition)
+    return start is not None and bool(segments) and start > segments[-1].base_offset
+
+
+def _recovered(partition: PartitionDir) -> Shown:
+    """The view after all steps of a start."""
+    from kafkalog.recovery import StartInProgress
+
+    written: dict[str, bytes] = {}
+
+    def keep(name: str, data: bytes) -> None:
+        if name.endswith(".txnindex"):
+            written[name] = data
+
+    start = StartInProgress(partition, tell=keep)
+    predicted = start.end()
+    if predicted.refusal is not None:
+        refusal = predicted.refusal
+        why = f"a broker would not load it ({refusal.error}: {refusal.message})"
+        return _as_it_is(partition, why)
+    shown = _shown(partition, predicted.actions, start.contents, predicted)
+    aborted = tuple(
+        (parse_file_name(name).offset or 0, tuple(_aborted(data)))
+        for name, data in written.items()
+        if name in start.contents
+    )
+    return replace(shown, partition=replace(shown.partition, aborted=aborted))
+
+
+def _aborted(data: bytes) -> Iterator[AbortedTransaction]:
+    size = c.ABORTED_TXN_SIZE
+    for position in range(0, len(data), size):
+        yield parse_aborted_transaction(data[position : position + size])
+
+
+def _tidied(partition: PartitionDir) -> Shown:
+    """The view after the first step of a start, which looks at names and at no batch that stays."""
+    from kafkalog.recovery.directory import Directory
+    from kafkalog.recovery.left_overs import settle_left_overs
+    from kafkalog.recovery.model import StartRefusedError
+    from kafkalog.recovery.start import usual_config
+
+    directory = Directory(partition)
+    try:
+        settle_left_overs(directory, usual_config(partition))
+    except StartRefusedError as error:
+        return _as_it_is(partition, f"a broker would not load it ({error.error}: {error.message})")
+    return _shown(partition, tuple(directory.actions), directory.contents, None)
+
+
+def _shown(
+    partition: PartitionDir,
+    actions: tuple[Action, ...],
+    contents: dict[str, Content],
+    predicted: PredictedStart | None,
+) -> Shown:
+    files = tuple(_files(partition, actions, contents))
+    started = replace(partition, files=files, loaded=predicted.loaded if predicted else None)
+    difference = _difference(partition, actions, contents, predicted)
+    return Shown(started, started.segments, difference)
+
+
+def _files(
+    partition: PartitionDir, actions: tuple[Action, ...], contents: dict[str, Content]
+) -> Iterator[FileEntry]:
+    """The files that are there after a start, as far as their bytes are on disk now.
+
+    The parts that a segment is split into stay one: its records are the same.
+    """
+    from kafkalog.recovery.model import RebuildIndexes, RemoveFile, RenameFile
+
+    there = {entry.name.name: entry for entry in partition.files if entry.error is None}
+    by_path = {entry.path: entry for entry in there.values()}
+    changed: set[str] = set()
+    for action in actions:
+        if isinstance(action, RenameFile) and action.name in there:
+            there[action.new_name] = there.pop(action.name)
+        elif isinstance(action, RemoveFile):
+            there.pop(action.name, None)
+        elif isinstance(action, RebuildIndexes):
+            changed.update(action.changed)
+    ends: dict[str, int] = {}
+    for content in contents.values():
+        if content.path is not None:
+            ends[content.path] = max(ends.get(content.path, 0), content.end)
+    for name, content in sorted(contents.items()):
+        if content.path is None:
+            entry = there.get(name) if name.endswith(_INDEXES) else None
+            if entry is not None:
+                yield replace(entry, name=parse_file_name(name), is_stale=name in changed)
+        elif not content.start:
+            entry = by_path[content.path]
+            end = ends[content.path] if ends[content.path] < entry.size_bytes else None
+            size = entry.size_bytes if end is None else end
+            yield replace(entry, name=parse_file_name(name), size_bytes=size, end=end)
+
+
+def _difference(
+    partition: PartitionDir,
+    actions: tuple[Action, ...],
+    contents: dict[str, Content],
+    predicted: PredictedStart | None,
+) -> Difference | None:
+    from kafkalog.recovery.model import RemoveFile, RenameFile
+
+    def is_log(name: str) -> bool:
+        return name.endswith(".log")
+
+    renamed = [one for one in actions if isinstance(one, RenameFile) and is_log(one.new_name)]
+    removed = [one for one in actions if isinstance(one, RemoveFile) and is_log(one.name)]
+    lost = _cuts(predicted, contents) if predicted is not None else []
+    if not renamed and not lost:
+        return None
+    return Difference(
+        partition.path,
+        swapped=len(renamed),
+        replaced=len(removed),
+        cut_at=min((offset for offset, _, _ in lost), default=None),
+        records_hidden=sum(records for _, records, _ in lost),
+        bytes_hidden=sum(size for _, _, size in lost),
+    )
+
+
+def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple[int, int, int]]:
+    """What is cut off and was written once: from which offset on, records and bytes."""
+    from kafkalog.recovery.directory import LOG, segment_file
+    from kafkalog.recovery.model import TruncateLog
+
+    found = []
+    for cut in predicted.cuts:
+        if not isinstance(cut, TruncateLog):
+            if cut.size_bytes:
+                found.append((cut.base_offset, cut.records_lost, cut.size_bytes))
+            continue
+        log = contents.get(segment_file(cut.base_offset, LOG))
+        if not cut.records_lost and log is not None and log.path is not None:
+            with Source(log.path) as source:
+                if source.is_zero_from(log.start + cut.position):
+                    continue  # preallocated
+        found.append((cut.offset, cut.records_lost, cut.bytes_lost))
+    return found

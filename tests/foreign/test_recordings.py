@@ -1,0 +1,129 @@
+"""Logs of other clients, written by a real broker, are read as Kafka's own tools read them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.check.verify import Verification
+from kafkalog.columnar import rule
+from kafkalog.log_dir import LogDir, open_path
+from kafkalog.model import Level, Severity
+from tests.foreign.record import CLIENTS, TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+NAMES = [client.name for client in CLIENTS]
+UNWRITTEN = {
+    "kafkajs": {"zstd"},
+    "rskafka": {"idempotent", "transactional"},
+}
+"""Topics that a client cannot write to."""
+HASHED_FROM = 1024
+
+
+@pytest.fixture(params=[1 << 40, 0], ids=["reference", "kernels"])
+def _decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read with the reference decoder, then with the kernels, however small a log is."""
+    monkeypatch.setattr(rule, "FAST_SIZE_MIN", request.param)
+
+
+@pytest.fixture(params=NAMES)
+def recording(request: pytest.FixtureRequest, corpus_dir: Path) -> Path:
+    """The log directory; beside it lies what Kafka said of it."""
+    place: Path = corpus_dir / "foreign" / request.param
+    return place
+
+
+def expected(recording: Path) -> Path:
+    return recording.with_name(f"{recording.name}.expected")
+
+
+def partitions(recording: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Each partition with what a Java consumer read of it."""
+    for path in sorted((expected(recording) / "records").glob("*.ndjson")):
+        yield path.stem, [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def as_a_consumer(row: dict[str, Any]) -> dict[str, Any]:
+    """A record of our output as the recordings have those of a consumer."""
+    return {
+        "offset": row["offset"],
+        "timestamp": row["timestamp"],
+        "timestampType": row["timestamp_type"],
+        "key": as_hex(row["key"]),
+        "value": as_hex(row["value"]),
+        "headers": [[header["key"], as_hex(header["value"])] for header in row["headers"]],
+        "leaderEpoch": row["partition_leader_epoch"],
+    }
+
+
+def as_hex(given: Any) -> Any:
+    """Bytes in hexadecimal, by their size and SHA-256 where they are many."""
+    if given is None:
+        return None
+    data = base64.b64decode(given["base64"]) if isinstance(given, dict) else given.encode()
+    if len(data) <= HASHED_FROM:
+        return data.hex()
+    return {"len": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+@pytest.mark.usefixtures("_decoder")
+def test_the_text_is_that_of_kafkas_tool(
+    recording: Path, kafkalog: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file in each way it was printed: the same bytes, the same status."""
+    monkeypatch.chdir(recording)
+    dump = expected(recording) / "dump"
+    calls = json.loads((dump / "exit-codes.json").read_text())
+    for name, run in calls.items():
+        found = kafkalog("kafka-dump-log", *run["args"])
+        assert (found.stdout, found.status) == ((dump / name).read_bytes(), run["exit"]), name
+    assert len(calls) > 50
+
+
+@pytest.mark.usefixtures("_decoder")
+@pytest.mark.parametrize("committed", [False, True], ids=["all", "committed"])
+def test_the_records_are_those_of_a_consumer(
+    recording: Path, kafkalog: Callable[..., Result], committed: bool
+) -> None:
+    """Keys, values and headers with null and empty apart, offsets, timestamps."""
+    place = expected(recording) / "records-committed"
+    for name, records in partitions(recording):
+        given = ("--read-committed",) if committed else ()
+        result = kafkalog("dump-segment", recording / name, "--records", "--format", "ndjson",
+                          "--decode", "none", *given)  # fmt: skip
+        rows = map(json.loads, result.stdout.splitlines())
+        found = [as_a_consumer(row) for row in rows if not row["is_control"]]
+        wanted = records
+        if committed:
+            offsets = set(json.loads((place / f"{name}.offsets.json").read_text()))
+            wanted = [record for record in records if record["offset"] in offsets]
+        assert (found, result.status) == (wanted, 0), name
+
+
+@pytest.mark.usefixtures("_decoder")
+def test_nothing_is_found_in_them(recording: Path) -> None:
+    """A healthy log of another client gives no finding above a note."""
+    verification = Verification(Level.DEEP)
+    found = list(verification.verify(str(recording)))
+    assert [one for one in found if one.severity != Severity.NOTE] == []
+
+
+def test_each_client_has_written_what_it_can(recording: Path) -> None:
+    """So that a recording shows what its name says."""
+    target = open_path(str(recording))
+    assert isinstance(target, LogDir)
+    read = dict(partitions(recording))
+    for topic in TOPICS:
+        is_empty = topic in UNWRITTEN.get(recording.name, ())
+        assert bool(read[f"{topic}-0"]) != is_empty, topic
+    assert len(read["many-0"]) == 300

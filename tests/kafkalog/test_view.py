@@ -1,0 +1,251 @@
+"""Views of partition directories: what readers show of a log that nobody closed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.broker_lock import is_broker_running
+from kafkalog.log_dir import LogDir, open_partition, open_path
+from kafkalog.lookup import lookup_special
+from kafkalog.model import Defect, Isolation, LogView, Record, Special
+from kafkalog.reader import Selection, plan_reading, read_records
+from kafkalog.source import Source
+from kafkalog.storage import LogDirLock
+from kafkalog.tables import Request, TableName, plan_splits, read_split
+from kafkalog.tables.schemas import table_schema
+from kafkalog.unified_log import UnifiedLog
+from kafkalog.view import show, summary
+from tests.builders import batch, record, write_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INTERRUPTED = "compact-interrupted-2"
+MARKER = [b"\x20\0\0\0\x08\0\0\0\0\x0c\0\0\0\0\0\x0c\0"]  # abort
+
+
+def rows(path: Path, **selection: Any) -> list[tuple[int, bytes | None, bytes | None]]:
+    found = read_records(str(path), Selection(**selection))
+    return [(row.offset, row.key, row.value) for row in found if isinstance(row, Record)]
+
+
+def table_offsets(path: Path, request: Request) -> list[int]:
+    schema = table_schema(TableName.RECORDS, ("offset",))
+    splits = plan_splits([str(path)], request, differences=lambda _: None)
+    tables = [table for split in splits for table in read_split(split, schema)]
+    return [row["offset"] for table in tables for row in table.to_pylist()]
+
+
+def killed(directory: Path, *batches: bytes) -> Path:
+    """A log directory without the mark of a clean shutdown; its partition t-0 has these bytes."""
+    write_log(directory / "t-0", *batches)
+    (directory / "meta.properties").write_text("version=1\nnode.id=1\n")
+    return directory / "t-0"
+
+
+def test_an_interrupted_swap_is_shown_as_the_broker_completed_it(corpus_dir: Path) -> None:
+    """Kafka 4.3 was killed between `.swap` and the end of the swap, and started again."""
+    states = corpus_dir / "kafka-4.3"
+    path = states / "interrupted-1-swap" / INTERRUPTED
+    wanted = rows(states / "interrupted-2-swap-recovered" / INTERRUPTED)
+    assert rows(path) == wanted
+    assert table_offsets(path, Request()) == [offset for offset, *_ in wanted]
+    assert rows(path, view=LogView.FILES) != wanted
+    difference = show(open_partition(str(path))).difference
+    assert difference is not None
+    assert (difference.swapped, difference.replaced, difference.bytes_hidden) == (1, 29, 0)
+
+
+def test_a_swap_is_completed_without_a_log_directory_too(corpus_dir: Path, tmp_path: Path) -> None:
+    """A copy of the partition alone: the names of its files are enough."""
+    states = corpus_dir / "kafka-4.3"
+    copy = tmp_path / INTERRUPTED
+    shutil.copytree(states / "interrupted-1-swap" / INTERRUPTED, copy)
+    assert rows(copy) == rows(states / "interrupted-2-swap-recovered" / INTERRUPTED)
+
+
+def test_what_a_start_cuts_off_is_hidden_and_counted(tmp_path: Path) -> None:
+    """Damage in the middle of a log of a killed broker; the batches above are sound."""
+    damaged = bytearray(batch(2, [record(), record(1)]))
+    damaged[-2] ^= 1
+    path = killed(tmp_path, batch(0, [record(), record(1)]), bytes(damaged), batch(4, [record()]))
+    found = list(read_records(str(path)))
+    assert [row.offset for row in found if isinstance(row, Record)] == [0, 1]
+    (defect,) = [row for row in found if isinstance(row, Defect)]
+    assert defect.reference == "view-differs"
+    assert "3 records" in defect.detail
+    assert "--view files" in defect.detail
+    shown = show(open_partition(str(path)))
+    assert shown.difference is not None
+    assert (shown.difference.cut_at, shown.difference.records_hidden) == (2, 3)
+    assert UnifiedLog(shown.partition).log_end_offset == 2
+    everything = list(read_records(str(path), Selection(view=LogView.FILES)))
+    assert [row.offset for row in everything if isinstance(row, Record)] == [0, 1, 2, 3, 4]
+    assert "batch-crc-mismatch" in {row.reference for row in everything if isinstance(row, Defect)}
+    with pytest.warns(UserWarning, match="drop 3 records"):
+        plan_splits([str(path)], Request())
+
+
+@pytest.mark.parametrize("how", ["closed", "copied"])
+def test_damage_of_a_log_that_nobody_killed_is_shown_in_place(tmp_path: Path, how: str) -> None:
+    """A start after a clean shutdown cuts nothing off; of a copy nothing says how it was left."""
+    damaged = bytearray(batch(2, [record()]))
+    damaged[-2] ^= 1
+    path = killed(tmp_path, batch(0, [record(), record(1)]), bytes(damaged), batch(3, [record()]))
+    path.with_name("t-0").joinpath("00000000000000000000.index").touch()
+    if how == "closed":
+        (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    else:
+        (tmp_path / "meta.properties").unlink()
+    assert [offset for offset, *_ in rows(path)] == [0, 1, 2, 3]
+
+
+def test_below_the_recovery_point_nothing_is_read_or_cut(tmp_path: Path) -> None:
+    """As a start: what was flushed is taken as it is."""
+    damaged = bytearray(batch(0, [record()]))
+    damaged[-2] ^= 1
+    path = killed(tmp_path, bytes(damaged), batch(1, [record()]))
+    write_log(path, batch(2, [record()]), name="00000000000000000002")
+    for name in ("00000000000000000000", "00000000000000000002"):
+        (path / f"{name}.index").touch()
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 2\n")
+    assert [offset for offset, *_ in rows(path)] == [0, 1, 2]
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
+    assert [offset for offset, *_ in rows(path)] == []
+
+
+def test_a_log_that_was_closed_costs_nothing(tmp_path: Path, monkeypatch: Any) -> None:
+    """No file is opened for the view."""
+    path = killed(tmp_path, batch(0, [record()]))
+    (path / "00000000000000000000.index").touch()
+    (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    partition = open_partition(str(path))
+
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Source, "_open", refuse)
+    assert show(partition).partition is partition
+
+
+def locked_by_another(path: Path) -> subprocess.Popen[str]:
+    """A process that holds the lock of a log directory as a broker does."""
+    script = (
+        "import fcntl,sys; f=open(sys.argv[1],'a'); fcntl.lockf(f, fcntl.LOCK_EX); "
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(path / ".lock")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_beside_a_running_broker_nothing_is_cut_off(tmp_path: Path) -> None:
+    """A batch that is being appended: its reader sees the tail of a file that grows."""
+    path = killed(tmp_path, batch(0, [record()]), batch(1, [record()])[:-1])
+    broker = locked_by_another(tmp_path)
+    assert is_broker_running(str(tmp_path))
+    assert show(open_partition(str(path))).difference is None
+    broker.communicate("")
+    assert not is_broker_running(str(tmp_path))
+    difference = show(open_partition(str(path))).difference
+    assert difference is not None
+    assert (difference.cut_at, difference.records_hidden) == (1, 0)
+
+
+def test_to_look_for_a_broker_drops_no_lock_of_this_process(tmp_path: Path) -> None:
+    """POSIX drops all locks on a file that a process closes."""
+    path = killed(tmp_path, batch(0, [record()]))
+    with LogDirLock(str(tmp_path), writes=True):
+        show(open_partition(str(path)))
+        script = "import fcntl,sys; fcntl.lockf(open(sys.argv[1],'a'), fcntl.LOCK_EX|fcntl.LOCK_NB)"
+        taken = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path / ".lock")],
+            capture_output=True,
+            check=False,
+        )
+        assert b"BlockingIOError" in taken.stderr
+
+
+def test_rebuilt_transaction_indexes_hide_what_was_aborted(tmp_path: Path) -> None:
+    """The broker was killed before the entry was on disk; a start finds the marker."""
+    data = batch(0, [record()], attributes=0x10, producer=(7, 0, 0))
+    path = killed(tmp_path, data, batch(1, MARKER, attributes=0x30, producer=(7, 0, -1)))
+    assert [offset for offset, *_ in rows(path, read_committed=True)] == []
+    assert [offset for offset, *_ in rows(path, read_committed=True, view=LogView.FILES)] == [0]
+    request = Request(isolation=Isolation.READ_COMMITTED)
+    assert table_offsets(path, request) == []
+
+
+def test_all_also_shows_what_is_left_of_deletions(tmp_path: Path) -> None:
+    """Each row says where it lives, by its file and directory."""
+    path = killed(tmp_path, batch(5, [record()]))
+    write_log(path, batch(0, [record()])).rename(path / "00000000000000000000.log.deleted")
+    write_log(path, batch(5, [record()]))
+    deleted = tmp_path / f"u-0.{'0' * 32}-delete"
+    write_log(deleted, batch(9, [record()]))
+    assert [offset for offset, *_ in rows(path)] == [5]
+    assert sorted(offset for offset, *_ in rows(path, view=LogView.ALL)) == [0, 5]
+    schema = table_schema(TableName.RECORDS, ("offset", "state"))
+    splits = plan_splits([str(tmp_path)], Request(view=LogView.ALL))
+    found = [
+        row for split in splits for one in read_split(split, schema) for row in one.to_pylist()
+    ]
+    states = sorted((row["offset"], row["state"]) for row in found)
+    assert states == [(0, "deleted"), (5, "live"), (9, "delete")]
+
+
+def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
+    """Whatever a start would make of it."""
+    path = killed(tmp_path, batch(0, [record()]), batch(1, [record()])[:-1])
+    log = path / "00000000000000000000.log"
+    references = {row.reference for row in read_records(str(log)) if isinstance(row, Defect)}
+    assert references == {"torn-tail"}
+
+
+def test_a_log_that_no_broker_loads_is_shown_as_it_is(tmp_path: Path) -> None:
+    """The difference says why."""
+    path = killed(tmp_path, batch(0, [record()]))
+    (path / "leader-epoch-checkpoint").write_text("0\n1\nx 5\n")
+    plan = plan_reading(str(path), Selection())
+    assert plan.difference is not None
+    assert "NumberFormatException" in plan.difference.detail
+    assert [offset for offset, *_ in rows(path)] == [0]
+
+
+def test_preallocated_zeros_are_no_difference(tmp_path: Path) -> None:
+    """The start cuts them off, and nobody misses them."""
+    path = killed(tmp_path, batch(0, [record()]), bytes(4096))
+    shown = show(open_partition(str(path)))
+    assert shown.difference is None
+    assert [row.offset for row in read_records(shown) if isinstance(row, Record)] == [0]
+    assert not [row for row in read_records(shown) if isinstance(row, Defect)]
+
+
+def test_the_last_offsets_are_those_after_the_start(tmp_path: Path) -> None:
+    """A lookup ends where the log is cut."""
+    damaged = bytearray(batch(1, [record()]))
+    damaged[-2] ^= 1
+    path = killed(tmp_path, batch(0, [record()]), bytes(damaged))
+    assert lookup_special(UnifiedLog(str(path)), Special.LATEST).offset == 1
+
+
+def test_one_line_says_what_differs_in_many_partitions(corpus_dir: Path) -> None:
+    """The whole of a directory that was cut and flipped on purpose."""
+    log_dir = open_path(str(corpus_dir / "kafka-4.3" / "crash-1-torn"))
+    assert isinstance(log_dir, LogDir)
+    found = [show(one).difference for one in log_dir.partitions]
+    differences = [one for one in found if one is not None]
+    text = summary(differences)
+    assert text is not None
+    assert "\n" not in text
+    assert f"{len(differences) - 1} other partitions" in text
+    assert "cut 7 logs and drop 56 records" in text
