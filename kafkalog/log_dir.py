@@ -86,6 +86,12 @@ class Segment:
         """Whether this is the segment a broker appends to."""
         return self.next_base_offset is None
 
+    @property
+    def files(self) -> list[FileEntry]:
+        """Its log, then the indexes that are there."""
+        indexes = (self.offset_index, self.time_index, self.transaction_index)
+        return [self.log, *(entry for entry in indexes if entry is not None)]
+
 
 @dataclass(frozen=True)
 class PartitionDir:

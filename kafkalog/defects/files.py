@@ -25,6 +25,10 @@ REFERENCES: Final = (
               "The log directory is taken offline.", "Look at permissions and the disk.",
               arises="Permissions, a bad sector of the disk, a link that leads nowhere, a "
                      "directory in the place of a file."),
+    Reference("git-lfs-pointer", _D, "Files are Git LFS pointers: text of three lines in the place "
+              "of the contents.", "It takes the text for what should be there, and does not start "
+              "or cuts the logs.", "Get the contents with `git lfs pull`, then check again.",
+              arises="A clone or an archive of a repository without its Git LFS objects."),
     Reference("leftover-file", _N, "A file of a deletion or a cleaning that was not finished.",
               "Removed or finished at the next start.",
               "`kafkalog recover` shows what becomes of it.",
