@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog import places
 from kafkalog.check.index_files import ENTRY_SIZES
+from kafkalog.check.lfs_pointers import pointer_defect, pointers_among
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.summary import Summary
 from kafkalog.defects import make_defect
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.check.batch_checks import CheckedPartition
-    from kafkalog.check.elsewhere import Elsewhere, Walked
+    from kafkalog.check.elsewhere import Elsewhere, Walked, Watch
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.check.moments import SeenPartition
-    from kafkalog.check.walk import Stretches, Walk, Watch
+    from kafkalog.check.walk import Stretches, Walk
     from kafkalog.configs import LogDirConfigs, TopicConfigs
     from kafkalog.recovery import NextStart
 
@@ -78,6 +79,7 @@ class Verification:
         self._watch = watch
         self._stretches = stretches
         self._elsewhere = elsewhere
+        self._pointers: list[FileEntry] = []  # of Git LFS, in the target that is checked
         self._log_dirs: list[CheckedLogDir] = []
         self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
@@ -129,12 +131,15 @@ class Verification:
     def _checks(self, target: LogDir | PartitionDir | FileEntry) -> Generator[Defect, None, None]:
         from kafkalog.check.contained import contained_all
 
-        if isinstance(target, FileEntry):
+        if isinstance(target, FileEntry) and pointers_among([target]):
+            yield pointer_defect(target.path, [target])
+        elif isinstance(target, FileEntry):
             yield from contained_all(target.path, "The checks", self._single_file, target)
         elif isinstance(target, PartitionDir):
             from kafkalog.check.identity import around
 
             walked_alone = yield from self._contained_partition(target)
+            yield from self._told_pointers(target.path)
             if target.path not in self.put_off:
                 self._partitions.append(around(walked_alone))
         else:
@@ -144,11 +149,14 @@ class Verification:
             from kafkalog.check.registry import LOG_DIR_CHECKS
 
             before = self.summary.grave
+            self._pointers += pointers_among(target.files)
+            has_pointers = bool(self._pointers)
             yield from self._judged(target.path, target, lambda: look_at_log_dir(target), _top)
             of_files = self.summary.grave - before
             walked: list[CheckedPartition] = []
             for partition in self.schedule.in_order(target.partitions):
                 walked += [(yield from self._contained_partition(partition))]
+            yield from self._told_pointers(target.path)
             if not self.put_off.isdisjoint(partition.path for partition in target.partitions):
                 return
             in_partitions = self.summary.grave
@@ -157,7 +165,7 @@ class Verification:
             named = [(check.__name__, partial(_of_log_dir, check)) for check in LOG_DIR_CHECKS]
             yield from judged_together([checked], named)
             self._log_dirs.append(checked)
-            is_explained = self.summary.grave - in_partitions + of_files > 0
+            is_explained = has_pointers or self.summary.grave - in_partitions + of_files > 0
             for start in log_dir_starts(target):
                 if start.is_remarkable:
                     self.next_starts.append(start)
@@ -220,6 +228,11 @@ class Verification:
         from kafkalog.check.contained import FAILED, contained
 
         failed = CheckedPartition(directory)
+        pointers = pointers_among(directory.files)
+        if pointers:
+            self._pointers += pointers
+            failed.is_judged = False
+            return failed
         checks = contained(self._partition(directory), directory.path, "The checks", failed)
         is_judged = True
         while True:
@@ -231,6 +244,12 @@ class Verification:
                 return partition
             is_judged &= defect.reference != FAILED
             yield defect
+
+    def _told_pointers(self, path: str) -> Iterator[Defect]:
+        """One finding about the Git LFS pointers that were met below a path."""
+        if self._pointers:
+            yield pointer_defect(path, self._pointers)
+            self._pointers = []
 
     def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
         from kafkalog.check.batch_checks import CheckedPartition
@@ -296,6 +315,7 @@ def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, N
             path = os.path.join(target.path, name)
             detail = "The name is none of a partition: a broker does not start on it."
             yield make_defect("directory-unknown", path, detail)
+    pointers = pointers_among(target.files)
     for entry in target.files:
-        if entry.name.kind != FileKind.UNKNOWN:
+        if entry.name.kind != FileKind.UNKNOWN and entry not in pointers:
             yield from contained_all(entry.path, "The check", walk.file, entry)

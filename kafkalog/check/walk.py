@@ -7,10 +7,11 @@ every record.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from kafkalog.check.elsewhere import closed_cleanly
 from kafkalog.check.index_files import ENTRY_SIZES, index_alone, size_is_multiple
-from kafkalog.check.schedule import Reading
+from kafkalog.check.schedule import Reading, lowest_level
 from kafkalog.check.small_files import READERS
 from kafkalog.check.summary import Summary
 from kafkalog.defects import REFERENCES, make_defect
@@ -18,14 +19,14 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.model import Defect, Level
 from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.source import Source
-from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
+    from kafkalog.check.elsewhere import Watch
     from kafkalog.check.schedule import Schedule
-    from kafkalog.columnar.headers import Look, Stretch
+    from kafkalog.columnar.headers import Stretch
     from kafkalog.configs import TopicConfigs
     from kafkalog.log_dir import FileEntry, PartitionDir, Segment
     from kafkalog.recovery import NextStart
@@ -33,17 +34,6 @@ if TYPE_CHECKING:
     Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
 
 T = TypeVar("T")
-
-
-class Watch(Protocol):
-    """Whoever has a use for the batches that are read anyway."""
-
-    @property
-    def look(self) -> Look | None:
-        """As that of `header_stretches`."""
-
-    def take(self, path: str, stretch: Stretch) -> None:
-        """The next batches of a log, after what is wrong with them was told."""
 
 
 class Walk:
@@ -83,10 +73,10 @@ class Walk:
     def lone_segment(self, directory: PartitionDir, segment: Segment) -> Iterator[Defect]:
         """A segment on its own."""
         if not self.schedule.has_time_for(segment.log.size_bytes):
-            self._put_off(segment.log.path, _segment_files(segment), 1)
+            self._put_off(segment.log.path, segment.files, 1)
             return
         reading = Reading(segment, self.schedule.level_of(segment))
-        yield from self._segment(segment, reading.level, was_closed=_was_closed(directory))
+        yield from self._segment(segment, reading.level, was_closed=closed_cleanly(directory))
         self.schedule.segment_read(reading)
 
     def partition(
@@ -104,11 +94,11 @@ class Walk:
             return partition
         before = self.summary.grave
         readings = self.schedule.readings(directory, afresh=afresh)
-        lowest = _lowest_level(readings, self.level)
+        lowest = lowest_level(readings, self.level)
         start = PartitionStart(partition, lowest)
         checks = [*partition_checks(partition, lowest), start]
         in_segments: set[str] = set()
-        was_closed, is_walked = _was_closed(directory), True
+        was_closed, is_walked = closed_cleanly(directory), True
         for number, reading in enumerate(readings):
             if reading.is_due and self.schedule.is_over():
                 left = [entry for entry in directory.files if entry.path not in in_segments]
@@ -119,7 +109,7 @@ class Walk:
             end = yield from contained(walk, segment.log.path, "The walk over the batches", None)
             is_walked &= end is not None
             partition.end_offset = max(partition.end_offset, end or 0)
-            in_segments |= {entry.path for entry in _segment_files(segment)}
+            in_segments |= {entry.path for entry in segment.files}
             self.schedule.segment_read(reading)
         for check in checks if is_walked else ():
             yield from check.end()
@@ -196,7 +186,7 @@ class Walk:
         """One live segment: its files alone, then its indexes against its log; where it ends."""
         from kafkalog.check.batch_checks import CheckedLog
 
-        entries = _segment_files(segment)
+        entries = segment.files
         self.summary.files += len(entries)
         self.summary.bytes_expected += sum(entry.size_bytes for entry in entries)
         log = CheckedLog(
@@ -260,22 +250,6 @@ class Walk:
         self.summary.bytes_checked += size_bytes
         if self._progress is not None:
             self._progress(size_bytes)
-
-
-def _was_closed(directory: PartitionDir) -> bool:
-    """Whether the broker closed the log; one that is being deleted it does not."""
-    is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
-    return is_hosted and UnifiedLog(directory).was_closed
-
-
-def _lowest_level(readings: Sequence[Reading], asked: Level) -> Level:
-    """The level that all segments of a partition are read at, or above it."""
-    return min((reading.level for reading in readings), key=list(Level).index, default=asked)
-
-
-def _segment_files(segment: Segment) -> list[FileEntry]:
-    indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
-    return [segment.log, *(entry for entry in indexes if entry is not None)]
 
 
 def _file_defect(entry: FileEntry, error: KafkaLogError) -> Defect:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar
 
@@ -63,6 +63,10 @@ class View(Generic[T]):
     columns: tuple[Column[T], ...]
     row: Callable[[T], Row]
     names: tuple[str, ...] = ()
+
+    def preceded(self, column: Column[T]) -> View[T]:
+        """Return the same view with one more column, the first."""
+        return replace(self, columns=(column, *self.columns))
 
 
 class Block(Protocol):
