@@ -67,7 +67,7 @@ class Job:
             time.sleep(0.005)
 
     def end(self) -> tuple[int, str]:
-        """Exit status and stdout; else it says where configs are not from, and what a start cuts."""
+        """Exit status and stdout; it may say where configs are not from, and what a start cuts."""
         stdout, stderr = self.process.communicate(timeout=180)
         known = ("note: ", "warning: ")
         assert all(line.startswith(known) for line in stderr.splitlines()), stderr
