@@ -217,7 +217,7 @@ def _recovered(partition: PartitionDir) -> Shown:
     shown = _shown(partition, predicted.actions, start.contents, predicted)
     aborted = tuple(
         (parse_file_name(name).offset or 0, tuple(_aborted(data)))
-        for name, data in written.items()
+        for name, data in sorted(written.items())
         if name in start.contents
     )
     return replace(shown, partition=replace(shown.partition, aborted=aborted))
