@@ -96,12 +96,22 @@ class Verification:
         self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
 
-    def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
-        """Every defect of a log directory, a partition directory or a file.
+    def verify(self, *targets: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+        """Yield every defect of the targets: of each one, and of all of them together.
 
         Raises:
-            NotFoundError, UnreadableError, NotAKafkaFileError: the target itself cannot be opened.
+            NotFoundError, UnreadableError, NotAKafkaFileError: a target itself cannot be opened.
                 What cannot be read inside it is a defect.
+        """
+        for target in targets:
+            yield from self.check(target)
+        yield from self.check_together()
+
+    def check(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+        """Yield the defects of one target; `check_together` after the last one yields the rest.
+
+        Raises:
+            NotFoundError, UnreadableError, NotAKafkaFileError: as `verify`.
         """
         if not isinstance(target, LogDir | PartitionDir | FileEntry):
             target = open_path(str(target))
@@ -122,11 +132,8 @@ class Verification:
             self.summary.defects[defect.severity] += 1
             yield defect
 
-    def end(self) -> Iterator[Defect]:
-        """What shows when all targets have been seen; call it after the last one.
-
-        The log directories against each other, and whether the run has checked all it should.
-        """
+    def check_together(self) -> Iterator[Defect]:
+        """Compare the targets with each other; report bytes that the run should have checked."""
         from kafkalog.check.contained import contained_all
         from kafkalog.check.next_start import with_strays
         from kafkalog.check.registry import COPY_CHECKS, TOGETHER_CHECKS

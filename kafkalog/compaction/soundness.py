@@ -107,7 +107,7 @@ def require_sound(
         ),
     )
     watch = _Watch(candidate, building)
-    for defect in Verification(Level.DEEP, progress, watch=watch).verify(partition):
+    for defect in Verification(Level.DEEP, progress, watch=watch).check(partition):
         if defect.severity == Severity.DAMAGE:
             raise CorruptDataError(
                 defect.detail,

@@ -228,7 +228,7 @@ def _check(
     with report:
         for target in facts.schedule.targets:
             try:
-                for defect in run.verify(target):
+                for defect in run.check(target):
                     report.finding(defect)
                     outcome.count(defect, facts.failing)
             except KafkaLogError as error:
@@ -237,7 +237,7 @@ def _check(
                 raise
             except Exception as raised:  # noqa: BLE001 # a failure of ours: the report says so
                 outcome.error(as_internal_error(raised, target.path))
-        for defect in run.end():
+        for defect in run.check_together():
             report.finding(defect)
             outcome.count(defect, facts.failing)
         facts.ended_ms = time.time_ns() // 1_000_000
