@@ -85,14 +85,14 @@ the rows are batches.
 
 ## Checks
 
-`Verification.verify` yields defects as it goes; `end` closes the run, `summary` counts.
+`Verification.verify` takes all targets of a run and yields defects as it goes; `summary` counts.
 
 ```pycon
 >>> run = kafkalog.Verification()
 >>> [defect.reference for defect in run.verify("examples/log-dir")]
 []
->>> list(run.end()), run.summary.files, run.summary.batches
-([], 62, 179)
+>>> run.summary.files, run.summary.batches
+(62, 179)
 ```
 
 ## Retention and rolls

@@ -84,9 +84,9 @@ query = (
 A stream follows logs that grow, those of topics that come later among them. For each topic id and
 partition it notes the next offset and the leader epoch of the record before that, so that a query
 which is started again goes on exactly there, whatever was written, rolled, compacted or moved to
-another log directory meanwhile. A batch that is only half on disk comes when it is whole. With
-`read_committed` a stream ends at the last stable offset, else at the high watermark, which a broker
-notes every five seconds.
+another log directory meanwhile. With `replicas=all` each directory's copy is followed by itself. A
+batch that is only half on disk comes when it is whole. With `read_committed` a stream ends at the
+last stable offset, else at the high watermark, which a broker notes every five seconds.
 
 These are losses, which end the query unless `failOnDataLoss` is `false`: records were deleted
 before they were read; a partition is gone; a topic was deleted and made again, whose new records

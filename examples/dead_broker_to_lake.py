@@ -23,7 +23,7 @@ from kafkalog.tables import Request
 LOG_DIR = sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).parent / "log-dir")
 
 verification = Verification(Level.DEEP)
-defects = [*verification.verify(LOG_DIR), *verification.end()]
+defects = list(verification.verify(LOG_DIR))
 summary = verification.summary
 print(f"{summary.records} records in {summary.batches} batches, {len(defects)} defects")
 

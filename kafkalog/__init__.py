@@ -9,7 +9,7 @@
     log = kafkalog.UnifiedLog("orders-0")
     found = kafkalog.lookup_timestamp(log, 1_700_000_000_000)
 
-    for defect in kafkalog.Verification().verify("/var/lib/kafka"):
+    for defect in kafkalog.Verification().verify("/disk1/kafka", "/disk2/kafka"):
         print(defect.severity, defect.reference, defect.path)
 
 Names are loaded when they are first used, so that importing the package costs nothing.

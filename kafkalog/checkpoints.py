@@ -16,7 +16,7 @@ from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.model import CheckpointEntry, EpochEntry
 from kafkalog.names import OFFSET_CHECKPOINTS
 from kafkalog.parsing import parse
-from kafkalog.source import read_file
+from kafkalog.source import read_file, reading_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -104,13 +104,22 @@ def _trimmed(fields: list[str]) -> list[str]:
 
 def _number(text: str, path: str, bits: int = 64) -> int:
     """An int or a long as Java parses it."""
-    digits = text[1:] if text[:1] in ("-", "+") else text
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
-        raise _malformed(path, f"{text!r} is not a number.")
-    number = int(text)
-    if not -(1 << bits - 1) <= number < 1 << bits - 1:
-        raise _malformed(path, f"{text} does not fit into {bits} bits.")
+    number = java_number(text, bits)
+    if number is None:
+        raise _malformed(path, f"{text!r} is no number of {bits} bits.")
     return number
+
+
+def java_number(text: str, bits: int) -> int | None:
+    """Return what `Integer.parseInt` or `Long.parseLong` makes of a text; None if they throw.
+
+    They take the decimal digits of any script, as far as one `char` holds them.
+    """
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not digits.isdecimal() or max(digits) > "\uffff" or len(digits.lstrip("0")) > 19:
+        return None
+    number = int(digits) if text[0] != "-" else -int(digits)
+    return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
 
 
 def _malformed(path: str, message: str) -> CorruptDataError:
@@ -132,7 +141,8 @@ def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> 
     path = os.path.join(log_dir, name)
     try:
         status = places.stat(path)
-    except OSError:
+    except OSError as error:
+        reading_error(error, path)  # announced
         return None
     version = status.st_ino, status.st_mtime_ns, status.st_size
     return _entries(path, version).get((topic, partition))

@@ -86,6 +86,12 @@ class Segment:
         """Whether this is the segment a broker appends to."""
         return self.next_base_offset is None
 
+    @property
+    def files(self) -> list[FileEntry]:
+        """Its log, then the indexes that are there."""
+        indexes = (self.offset_index, self.time_index, self.transaction_index)
+        return [self.log, *(entry for entry in indexes if entry is not None)]
+
 
 @dataclass(frozen=True)
 class PartitionDir:
@@ -273,11 +279,11 @@ def open_partition(path: str) -> PartitionDir:
     found = open_path(path)
     if isinstance(found, PartitionDir):
         return found
-    kind = "a log directory" if isinstance(found, LogDir) else "a file"
-    raise NotAKafkaFileError(
-        f"This is {kind}, not a partition directory.",
+    one_log(found)
+    raise UsageError(
+        "This is a file, not a partition directory.",
         path=path,
-        hint="Give a partition directory, such as orders-0.",
+        hint="Give the partition directory that it lies in.",
     )
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkalog import places
-from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.defects import REFERENCES, make_defect
+from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.framing import align, scan_batches
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, one_log, open_path
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, LogView, Record
@@ -175,7 +175,7 @@ def crc_defects(batch: Batch) -> Iterator[Defect]:
 def defect_of(error: KafkaLogError, batch: Batch) -> Defect:
     """The defect for a batch that could not be decoded."""
     return make_defect(
-        error.reference,
+        error.reference if error.reference in REFERENCES else "file-unreadable",
         batch.path,
         error.message,
         position=batch.position,
@@ -230,6 +230,8 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
     """What is to be read for a selection; a plan is taken as it is. Raises as `read_records`."""
     if isinstance(path, ReadPlan):
         return path
+    if selection.from_position is not None and selection.from_position < 0:
+        raise UsageError("No position of a file is negative.")
     if not isinstance(path, PartitionDir | FileEntry | Shown):
         target = one_log(open_path(str(path)))
         path = show(target, selection.view) if isinstance(target, PartitionDir) else target

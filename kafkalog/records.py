@@ -8,19 +8,41 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from formats import constants as c
 from kafkalog.checksums import crc32
 from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
-from kafkalog.errors import CorruptDataError
+from kafkalog.errors import CorruptDataError, LimitExceededError
 from kafkalog.model import Batch, Header, Record, TimestampType, increment_sequence, wrap_int64
 from kafkalog.parsing import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kafkalog.source import Readable
+
+
+RECORDS_HELD_MAX: Final = 1 << 21
+"""How many records of one batch are held at a time, where that is needed."""
+_MESSAGES_KEPT_MAX: Final = 1 << 20  # bytes; of a larger set each message is parsed twice
+
+
+def require_few_records(count: int) -> None:
+    """Raise `LimitExceededError` if a batch has too many records to hold them all."""
+    if count > RECORDS_HELD_MAX:
+        raise LimitExceededError(
+            f"A batch has {count} records; at most {RECORDS_HELD_MAX} can be held at a time."
+        )
+
+
+def hold_records(source: Readable, batch: Batch) -> list[Record]:
+    """Return all records of a batch; raises as `decode_records` and `require_few_records`."""
+    require_few_records(batch.count)
+    found = list(islice(decode_records(source, batch), RECORDS_HELD_MAX + 1))
+    require_few_records(len(found))
+    return found
 
 
 def decode_records(
@@ -52,8 +74,11 @@ def resolve_batch(
     """
     if batch.magic >= 2 or not batch.compression:
         return batch
-    offsets = [record.offset for record in decode_records(source, batch, size_max=size_max)]
-    return dataclasses.replace(batch, base_offset=offsets[0], count=len(offsets))
+    first = count = 0
+    for record in decode_records(source, batch, size_max=size_max):
+        first = record.offset if not count else first
+        count += 1
+    return dataclasses.replace(batch, base_offset=first, count=count)
 
 
 def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
@@ -63,6 +88,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         raise _corrupt("records-count-invalid", batch, f"The batch says {batch.count} records.")
     if batch.count == 0:
         return
+    _require_room(batch, size_max)
     from formats.record import Record as RecordSchema
 
     body = source.read(
@@ -108,6 +134,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
 def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
     from formats.message_set import Message
 
+    _require_room(batch, size_max)
     body = source.read(batch.position, batch.size_bytes)
     wrapper = _parse(Message, io.BytesIO(body), batch, "The message")
     if not batch.compression:
@@ -118,10 +145,19 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
         raise _corrupt("unknown-codec", batch, f"Magic {batch.magic} knows no zstd.")
     if wrapper.value is None:
         raise _corrupt("message-set-invalid", batch, "A compressed message has no value.")
-    inner = _inner_messages(batch, _decompress(batch, wrapper.value, size_max))
+    body = _decompress(batch, wrapper.value, size_max)
+    wrapper = None
+    found = _inner_messages(batch, body)
+    inner: Iterable[Any]
+    if len(body) <= _MESSAGES_KEPT_MAX:
+        inner = kept = list(found)
+        last = kept[-1].offset
+    else:  # nothing is given before all of it is known to be sound
+        for message in found:
+            last = message.offset
+        inner = _inner_messages(batch, body)
     base = 0
     if batch.magic == 1:
-        last = inner[-1].offset
         if batch.last_offset and batch.last_offset < last:
             raise _corrupt(
                 "message-set-invalid",
@@ -133,12 +169,19 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
         yield _message_record(batch, message, wrap_int64(base + message.offset))
 
 
-def _inner_messages(batch: Batch, body: bytes) -> list[Any]:
+def _require_room(batch: Batch, size_max: int) -> None:
+    """Raise `LimitExceededError` if the batch is too large as it is stored."""
+    if batch.size_bytes > size_max:
+        raise LimitExceededError(
+            f"The batch has {batch.size_bytes} bytes, more than the limit of {size_max}."
+        )
+
+
+def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
     """The messages of a decompressed set; an incomplete last one is dropped, as by Kafka."""
     from formats.message_set import Message
 
-    messages = []
-    position = 0
+    count = position = 0
     while len(body) - position >= c.LOG_OVERHEAD:
         size = int.from_bytes(body[position + 8 : position + 12], "big", signed=True)
         if size < c.MESSAGE_V0_LENGTH_MIN:
@@ -150,11 +193,11 @@ def _inner_messages(batch: Batch, body: bytes) -> list[Any]:
         if message.attributes.compression:
             raise _corrupt("message-set-invalid", batch, "An inner message is compressed itself.")
         message.computed_crc = crc32(body[position + c.MAGIC_POSITION : end])
-        messages.append(message)
+        yield message
+        count += 1
         position = end
-    if not messages:
+    if not count:
         raise _corrupt("message-set-invalid", batch, "A compressed message holds no messages.")
-    return messages
 
 
 def _message_record(batch: Batch, message: Any, offset: int) -> Record:
@@ -187,7 +230,9 @@ def _parse(schema: Any, stream: io.BytesIO, batch: Batch, what: str) -> Any:
     from construct import ConstructError
 
     try:
-        return schema.parse_stream(stream)
+        # Without a root a context of construct's refers to itself, and so keeps a large record
+        # until there is a garbage collection.
+        return schema.parse_stream(stream, _root=None)
     except ConstructError as error:
         message = f"{what} cannot be parsed: {reason(error)}."
         raise _corrupt("record-malformed", batch, message) from error

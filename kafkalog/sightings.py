@@ -12,12 +12,13 @@ import os
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog import places
 from kafkalog.checksums import crc32c
 from kafkalog.errors import KafkaLogError, UnreadableError
+from kafkalog.log_dir import list_partition
 from kafkalog.metadata_files import read_properties, read_topic_id
 from kafkalog.source import Source
 
@@ -42,6 +43,7 @@ class Sighting:
         directory: of the partition, absolute.
         ids: those of the cluster, the node, the directory and the topic, as name and value.
         last_log: name of the last log, and its size; None without a log.
+        closed_logs: checksum of the names and sizes of the logs before it.
         at_ms: when it was seen. What the disk says it changed later was changed by a living broker.
         path: the file, None where the sighting is of the directory alone.
         size_bytes: of the file.
@@ -53,6 +55,7 @@ class Sighting:
     directory: str
     ids: tuple[tuple[str, str], ...]
     last_log: tuple[str, int] | None
+    closed_logs: int
     at_ms: int
     path: str | None = None
     size_bytes: int = 0
@@ -76,13 +79,14 @@ class Sighting:
         if partition.segments:
             log = partition.segments[-1].log
             last_log = (log.name.name, log.size_bytes)
-        return cls(directory, ids_of(directory), last_log, at_ms)
+        return cls(directory, ids_of(directory), last_log, _closed_logs(partition, last_log), at_ms)
 
     def of_part(self, source: Source, start: int, end: int) -> Self:
         """See a part of a file of the directory; the source is open on it."""
-        return type(self)(
-            self.directory, self.ids, self.last_log, self.at_ms, source.path, source.file_bytes,
-            start, end, *_samples(source, start, end),
+        first, last = _samples(source, start, end)
+        return replace(
+            self, path=source.path, size_bytes=source.size_bytes, start=start, end=end,
+            first=first, last=last,
         )  # fmt: skip
 
     @classmethod
@@ -136,9 +140,13 @@ class Sighting:
         return f"{name} has {found} bytes instead of {size}" if found < size else None
 
     def _changed_file(self) -> str | None:
-        """Say what is wrong with the part of the file: what was seen must still be there."""
+        """Say what is wrong with the part of the file: what was seen must still be there.
+
+        Of a directory: what is wrong with its closed segments.
+        """
         if self.path is None:
-            return None
+            closed = _closed_logs(list_partition(self.directory), self.last_log)
+            return None if closed == self.closed_logs else "its segments have other sizes"
         name = os.path.basename(self.path)
         size = _size_of(self.path)
         if size is None:
@@ -160,6 +168,14 @@ class Sighting:
                 if status.st_ctime_ns // 1_000_000 >= self.at_ms - _CLOCK_SLACK_MS:
                     return True
         return False
+
+
+def _closed_logs(partition: PartitionDir, last_log: tuple[str, int] | None) -> int:
+    """Compute a checksum of the names and sizes of the logs before the last that was seen."""
+    logs = [segment.log for segment in partition.segments]
+    before = "" if last_log is None else last_log[0]
+    lines = [f"{log.name.name} {log.size_bytes}\n" for log in logs if log.name.name < before]
+    return crc32c("".join(lines).encode())
 
 
 def now_ms() -> int:

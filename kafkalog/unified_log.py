@@ -225,10 +225,17 @@ class UnifiedLog:
     def aborted_transactions(self) -> list[AbortedTransaction]:
         """What the transaction indexes of all segments list, in log order."""
         found: list[AbortedTransaction] = []
-        rebuilt = dict(self.partition.aborted)
+        rebuilt = self.partition.aborted
         for segment in self.segments:
-            if segment.base_offset in rebuilt:
-                found.extend(rebuilt[segment.base_offset])
+            end = segment.next_base_offset
+            # A start may split a segment: then there are several.
+            lists = [
+                listed
+                for base, listed in rebuilt
+                if segment.base_offset <= base and (end is None or base < end)
+            ]
+            if lists:
+                found.extend(one for listed in lists for one in listed)
             elif segment.transaction_index is not None:
                 found.extend(read_aborted_transactions(segment.transaction_index.path))
         return found

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
@@ -28,7 +29,7 @@ from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import parse_aborted_transaction
-from kafkalog.log_dir import PartitionDir, Segment
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list_partition
 from kafkalog.model import LogView
 from kafkalog.names import (
     CLEAN_SHUTDOWN,
@@ -43,10 +44,11 @@ from kafkalog.source import Source
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kafkalog.configs.sources import LogDirConfigs
     from kafkalog.log_dir import FileEntry
     from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.directory import Content
-    from kafkalog.recovery.model import Action, PredictedStart
+    from kafkalog.recovery.model import Action, PredictedStart, StartConfig
 
 _INDEXES: Final = (".index", ".timeindex", ".txnindex")
 
@@ -206,7 +208,7 @@ def _recovered(partition: PartitionDir) -> Shown:
         if name.endswith(".txnindex"):
             written[name] = data
 
-    start = StartInProgress(partition, tell=keep)
+    start = StartInProgress(partition, config=start_config_of(partition), tell=keep)
     predicted = start.end()
     if predicted.refusal is not None:
         refusal = predicted.refusal
@@ -215,10 +217,34 @@ def _recovered(partition: PartitionDir) -> Shown:
     shown = _shown(partition, predicted.actions, start.contents, predicted)
     aborted = tuple(
         (parse_file_name(name).offset or 0, tuple(_aborted(data)))
-        for name, data in written.items()
+        for name, data in sorted(written.items())
         if name in start.contents
     )
     return replace(shown, partition=replace(shown.partition, aborted=aborted))
+
+
+def start_config_of(partition: PartitionDir) -> StartConfig | None:
+    """Return the configs of a topic that a start depends on, by the metadata log beside it."""
+    from kafkalog.recovery.start_configs import start_config
+
+    log_dir = os.path.dirname(places.absolute(partition.path))
+    try:
+        metadata = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA_TOPIC}-0")).files
+    except KafkaLogError:
+        return None
+    try:
+        configs = _configs_in(log_dir, metadata).of_topic(partition.topic)
+        return start_config(partition, configs)[0]
+    except KafkaLogError:
+        return None  # `verify` says what is wrong with it
+
+
+@lru_cache(4)
+def _configs_in(log_dir: str, _metadata: tuple[FileEntry, ...]) -> LogDirConfigs:
+    """The configs in a log directory, read once for all its partitions."""
+    from kafkalog.configs import ConfigSources
+
+    return ConfigSources().in_log_dir(log_dir)
 
 
 def _aborted(data: bytes) -> Iterator[AbortedTransaction]:

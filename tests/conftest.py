@@ -86,7 +86,7 @@ def spark() -> Iterator[SparkSession]:
 
     conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.maxResultSize": "32m", **QUICK}
     with pytest.MonkeyPatch.context() as patched:
-        # Spark looks through installed packages for data sources, but not through editable ones.
+        # Workers import the functions of the tests.
         patched.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
         with spark_session("local[2]", conf) as session:
             yield session

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog import inventory, lookup
+from kafkalog.audit import audit_compaction
 from kafkalog.check.verify import Verification
 from kafkalog.checkpoints import read_leader_epochs, read_number_pairs, read_offset_checkpoint
 from kafkalog.configs import ConfigSources
@@ -120,7 +121,7 @@ def verify_at_every_level(path: Path) -> list[Defect]:
     for level in Level:
         with suppress(KafkaLogError):
             run = Verification(level)
-            found += [*run.verify(path), *run.end()]
+            found += list(run.verify(path))
     return found
 
 
@@ -135,6 +136,16 @@ def simulate_in_every_way(path: Path) -> None:
                 simulate_retention(partition, configs, now_ms)
         with suppress(KafkaLogError):
             simulate_roll(partition, [roll_settings(configs)[0]])
+
+
+def audit_in_every_way(path: Path) -> None:
+    """A log beside itself, up to its end and in its middle."""
+    with suppress(KafkaLogError):
+        partition = open_partition(str(path))
+        log = UnifiedLog(partition)
+        for offset in (log.log_end_offset, (log.log_start_offset + log.log_end_offset) // 2):
+            with suppress(KafkaLogError):
+                audit_compaction(partition, partition, now_ms=1 << 50, cleaner_offset=offset)
 
 
 def list_in_every_way(path: Path) -> None:
@@ -154,6 +165,7 @@ def sweep(path: Path) -> None:
     read_log_in_every_way(path)
     look_up_in_every_way(path)
     simulate_in_every_way(path)
+    audit_in_every_way(path)
 
 
 def command_lines(directory: Path, files: Iterable[Path]) -> list[list[object]]:

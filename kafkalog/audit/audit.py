@@ -12,7 +12,7 @@ from kafkalog.audit.log_walk import Transactions
 from kafkalog.audit.model import Bounds
 from kafkalog.audit.stale import find_stale
 from kafkalog.columnar import rule
-from kafkalog.errors import UsageError
+from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
@@ -121,8 +121,11 @@ def _proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) -
     size = sum(segment.log.size_bytes for segment in log.segments)
     if not rule.is_worth_it(size):
         return None
-    if original is not None and next(changed_marks(log, original), None) is not None:
-        return None
+    try:
+        if original is not None and next(changed_marks(log, original), None) is not None:
+            return None
+    except KafkaLogError:
+        return None  # the reference says what is damaged first
     from kafkalog.audit.proof import proved_keys
 
     return proved_keys(log, original, bounds)

@@ -44,15 +44,17 @@ def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator
     rest = walk(after)
     following = next(rest, None)
     for walked in walk(original):
-        matching: list[Walked] = []
+        is_judged = walked.batch.last_offset >= after.log_start_offset
+        has_match = False
         while following is not None and following.batch.base_offset <= walked.batch.last_offset:
-            if following.batch.base_offset < walked.batch.base_offset:
+            if following.batch.base_offset < walked.batch.base_offset or (has_match and is_judged):
                 yield judge.added(following)
-            else:
-                matching.append(following)
+            elif is_judged:
+                has_match = True
+                yield from judge.batch(walked, following)
             following = next(rest, None)
-        if walked.batch.last_offset >= after.log_start_offset:
-            yield from judge.batch(walked, matching)
+        if is_judged and not has_match:
+            yield from judge.batch(walked, None)
     while following is not None:
         yield judge.added(following)
         following = next(rest, None)
@@ -61,12 +63,10 @@ def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator
 def _latest(log: UnifiedLog, bounds: Bounds, transactions: Transactions) -> LatestOffsets:
     """The latest committed record of each key below the cleaner offset."""
     found = LatestOffsets()
-    for walked in walk(log):
-        if walked.batch.base_offset >= bounds.cleaner_offset:
-            break
+    for walked in walk(log, bounds.cleaner_offset):
         if walked.batch.is_control or transactions.is_aborted(walked.batch):
             continue
-        for record in walked.records:
+        for record in walked.records():
             if record.key is not None and record.offset < bounds.cleaner_offset:
                 found.put(record.key, record.offset)
     return found
@@ -115,11 +115,8 @@ class _Judge:
         detail = f"A batch of offsets {batch.base_offset} to {batch.last_offset} was not there"
         return Finding(Reason.RECORD_ADDED, detail, batch.path, batch.position, batch.base_offset)
 
-    def batch(self, before: Walked, after: list[Walked]) -> Iterator[Finding]:
+    def batch(self, before: Walked, left: Walked | None) -> Iterator[Finding]:
         """A batch of the original, and what is left of it."""
-        for extra in after[1:]:
-            yield self.added(extra)
-        left = after[0] if after else None
         if left is not None:
             yield from _changed_batch(before.batch, left.batch)
         elif before.batch.base_offset in self.last_batches:
@@ -129,8 +126,10 @@ class _Judge:
                 "its epoch and sequence go with it",
                 before.batch,
             )
-        kept = {record.offset: record for record in left.records} if left is not None else {}
-        for record in before.records:
+        held = left.held_records() if left is not None else []
+        kept = {record.offset: record for record in held}
+        del held
+        for record in before.records():
             now = kept.pop(record.offset, None)
             if now is None:
                 yield from self._dropped(before.batch, record)

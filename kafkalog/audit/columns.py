@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kafkalog.audit.log_walk import Transactions
+from kafkalog.audit.log_walk import Transactions, segments_below
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar.chunks import ChunkReader, Rows, Workspace
 from kafkalog.columnar.hash_kernels import hash_keys
 from kafkalog.columnar.key_map import Keys
 from kafkalog.columnar.record_facts import MARKER_TYPE, UNREADABLE, markers_of_chunk
+from kafkalog.records import RECORDS_HELD_MAX
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     Table = NDArray[np.int64]
 
 _ROWS_AT_ONCE: Final = 8192
-_ROWS_MANY: Final = 1 << 18  # so many records of one chunk: smaller chunks will do
+_ROWS_MANY: Final = 1 << 18  # how many records a piece has, if they are not of one batch
 _ABORT: Final = 0
 
 
@@ -88,6 +89,8 @@ class Columns:
         """
         found = Transactions()
         for chunk in _chunks(log, Workspace(0)):
+            if chunk.bad_checksums():
+                raise NotPlain
             headers = chunk.headers
             markers = markers_of_chunk(chunk)[MARKER_TYPE]
             if (markers == UNREADABLE).any():
@@ -96,29 +99,47 @@ class Columns:
                 found.add(chunk.batch(i), is_abort=int(markers[i]) == _ABORT)
         return found
 
-    def pieces(self, log: UnifiedLog, keys: KeyMap | None = None) -> Iterator[Piece]:
+    def pieces(
+        self, log: UnifiedLog, keys: KeyMap | None = None, below: int | None = None
+    ) -> Iterator[Piece]:
         """All batches and records of a log, checksums compared; `keys` hashes their keys.
+
+        Segments that begin at the offset `below` or above are left out.
 
         Raises:
             NotPlain: it is for the reference.
 
         Cost:
-            Memory for a chunk, some 2 MB and what is decompressed of it.
+            Memory for a chunk, some 2 MB and the largest batch decompressed, and 200 bytes for each
+            of a quarter of a million records.
         """
-        for chunk in _chunks(log, Workspace(_ROWS_AT_ONCE)):
+        for chunk in _chunks(log, Workspace(_ROWS_AT_ONCE), below):
             if chunk.bad_checksums():
                 raise NotPlain
-            records, hashes = [], []
-            for rows in chunk.decode(np.ones(chunk.count, np.bool_)):
-                assert isinstance(rows, Rows), "no batch is left to the reference decoder"
-                records.append(self._records(rows))
-                if keys is not None:
-                    hashes.append(keys.keys(rows))
-            yield Piece(
-                chunk.headers.copy(),
-                np.concatenate(records, axis=1),
-                Keys.joined(hashes) if hashes else None,
-            )
+            counts = chunk.headers[k.COUNT].clip(0)
+            if (counts > RECORDS_HELD_MAX).any():
+                raise NotPlain
+            ends = np.cumsum(counts)
+            first = 0
+            while first < chunk.count:
+                before = int(ends[first - 1]) if first else 0
+                last = max(first + 1, int(np.searchsorted(ends, before + _ROWS_MANY, "right")))
+                yield self._piece(chunk, first, last, keys)
+                first = last
+
+    def _piece(self, chunk: Chunk, first: int, last: int, keys: KeyMap | None) -> Piece:
+        wanted = np.zeros(chunk.count, np.bool_)
+        wanted[first:last] = True
+        records, hashes = [np.empty((RECORD_FIELDS, 0), np.int64)], []
+        for rows in chunk.decode(wanted):
+            assert isinstance(rows, Rows), "no batch is left to the reference decoder"
+            records.append(self._records(rows))
+            if keys is not None:
+                hashes.append(keys.keys(rows))
+        joint = np.concatenate(records, axis=1)
+        joint[BATCH] -= first
+        headers = chunk.headers[:, first:last].copy()
+        return Piece(headers, joint, None if keys is None else Keys.joined(hashes))
 
     def _records(self, rows: Rows) -> Table:
         if rows.failures:
@@ -149,14 +170,13 @@ def _content_ends(rows: Rows) -> Table:
     return ends
 
 
-def _chunks(log: UnifiedLog, space: Workspace) -> Iterator[Chunk]:
-    for segment in log.segments:
+def _chunks(log: UnifiedLog, space: Workspace, below: int | None = None) -> Iterator[Chunk]:
+    for segment in segments_below(log, below):
         with Source(segment.log.path) as source:
             reader = ChunkReader(source, 0, source.size_bytes)
             while reader.position < reader.end:
                 chunk = reader.read(space)
                 if chunk is None or (chunk.headers[k.MAGIC] < 2).any():
                     raise NotPlain
-                if chunk.headers[k.COUNT].sum() > _ROWS_MANY:
-                    reader.shrink()
                 yield chunk
+                space.release()

@@ -14,35 +14,50 @@ from kafkalog.control_records import control_record
 from kafkalog.errors import CorruptDataError
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect
-from kafkalog.records import decode_records, resolve_batch
+from kafkalog.records import decode_records, hold_records, resolve_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.audit.model import Bounds
+    from kafkalog.log_dir import Segment
     from kafkalog.model import Record
+    from kafkalog.source import Source
     from kafkalog.unified_log import UnifiedLog
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """A batch with its records."""
+    """A batch; its records can be read until the next batch is asked for."""
 
     batch: Batch
-    records: tuple[Record, ...]
+    _source: Source
+    _framed: Batch
+
+    def records(self) -> Iterator[Record]:
+        """Decode the records; raises as `decode_records`."""
+        return decode_records(self._source, self._framed)
+
+    def held_records(self) -> list[Record]:
+        """Decode all records; raises as `hold_records`."""
+        return hold_records(self._source, self._framed)
 
 
-def walk(log: UnifiedLog) -> Iterator[Walked]:
+def walk(log: UnifiedLog, below: int | None = None) -> Iterator[Walked]:
     """The batches of a log in order; base offsets of magic 0 and 1 are resolved.
 
+    Args:
+        log: the log.
+        below: leaves out the segments that begin at this offset or above.
+
     Raises:
-        CorruptDataError: a batch is damaged, or cannot be decoded.
-        LimitExceededError: a batch is too large when decompressed.
+        CorruptDataError: a batch is damaged, or a message of magic 0 or 1 cannot be decoded.
+        LimitExceededError: such a message is too large when decompressed.
 
     Cost:
-        Memory for one batch.
+        Memory for the header of a batch.
     """
-    for segment in log.segments:
+    for segment in segments_below(log, below):
         with log.open_segment(segment) as opened:
             for found in scan_batches(opened.source, check_crc=True):
                 if isinstance(found, Defect):
@@ -59,8 +74,12 @@ def walk(log: UnifiedLog) -> Iterator[Walked]:
                         path=found.path,
                         position=found.position,
                     )
-                batch = resolve_batch(opened.source, found)
-                yield Walked(batch, tuple(decode_records(opened.source, found)))
+                yield Walked(resolve_batch(opened.source, found), opened.source, found)
+
+
+def segments_below(log: UnifiedLog, offset: int | None) -> list[Segment]:
+    """Return the segments that begin below an offset, all for None: a cleaner reads no others."""
+    return [one for one in log.segments if offset is None or one.base_offset < offset]
 
 
 def record_at(log: UnifiedLog, offset: int) -> Record | None:
@@ -158,6 +177,5 @@ class Transactions:
 
 
 def _is_abort(walked: Walked) -> bool:
-    if not walked.batch.is_control or not walked.records:
-        return False
-    return control_record(walked.records[0]).type_name == "ABORT"
+    first = next(walked.records(), None) if walked.batch.is_control else None
+    return first is not None and control_record(first).type_name == "ABORT"

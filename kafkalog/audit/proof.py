@@ -62,9 +62,7 @@ def _distinct(columns: Columns, log: UnifiedLog, bounds: Bounds) -> int:
     """How many keys there are, none of them twice, none missing."""
     transactions = columns.transactions(log)
     found = KeyMap()
-    for piece in columns.pieces(log, found):
-        if int(piece.headers[k.BASE_OFFSET, 0]) >= bounds.cleaner_offset:
-            break
+    for piece in columns.pieces(log, found, bounds.cleaner_offset):
         judged = _is_mapped(piece, transactions, bounds)
         if not piece.records[col.HAS_KEY, judged].all():
             raise NotPlain
@@ -113,9 +111,7 @@ class _Comparison:
 
     def run(self) -> None:
         """Compare all of both."""
-        for piece in self._columns.pieces(self._original, self._map):
-            if int(piece.headers[k.BASE_OFFSET, 0]) >= self._bounds.cleaner_offset:
-                break
+        for piece in self._columns.pieces(self._original, self._map, self._bounds.cleaner_offset):
             assert piece.keys is not None, "they were asked for"
             piece.keys.leave_out(~_is_mapped(piece, self._transactions, self._bounds))
             self._map.put(piece.keys)

@@ -35,15 +35,13 @@ def find_stale(
     Raises:
         CorruptDataError, LimitExceededError: a batch is damaged.
     """
-    for walked in walk(log):
+    for walked in walk(log, bounds.cleaner_offset):
         batch = walked.batch
-        if batch.base_offset >= bounds.cleaner_offset:
-            return
         if batch.is_control or transactions.is_aborted(batch):
             continue
-        for record in walked.records:
+        for record in walked.records():
             if record.offset >= bounds.cleaner_offset:
-                break
+                continue
             if record.key is None:
                 yield Finding(
                     Reason.NO_KEY,

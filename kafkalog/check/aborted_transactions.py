@@ -48,6 +48,7 @@ class _Ended:
         is_known: whether a broker must have known the transaction.
         is_stale: whether something unknown lies inside the transaction.
         stable: the last stable offset behind the marker.
+        blind: how many things up to the marker say nothing.
     """
 
     number: Column
@@ -57,6 +58,7 @@ class _Ended:
     is_known: NDArray[np.bool_]
     is_stale: NDArray[np.bool_]
     stable: Column
+    blind: Column
 
 
 class AbortedTransactions:
@@ -153,7 +155,7 @@ class AbortedTransactions:
         odd = (entries[_PRODUCER_ID] != ended.producer_id[hits]) | (
             (entries[_FIRST] != first) & ~is_cut
         )
-        stable = ended.stable[hits]
+        stable, blind = ended.stable[hits], ended.blind[hits]
         odd |= entries[_STABLE] != stable
         for i in np.flatnonzero(odd).tolist():
             entry, number = int(at[hits][i]), int(ended.number[hits][i])
@@ -163,7 +165,7 @@ class AbortedTransactions:
                 yield number, self._wrong(entry, "producer", int(entries[_PRODUCER_ID, i]), whose)
             elif entries[_FIRST, i] != first[i] and not is_cut[i]:
                 yield number, self._wrong(entry, "first offset", int(entries[_FIRST, i]), first[i])
-            elif found == wanted or self._timeline.blind:
+            elif found == wanted or blind[i]:
                 continue
             elif found > wanted == offset[i] + 1:
                 self._waiting.append((found, entry, int(offset[i])))
@@ -277,4 +279,5 @@ def _ended(passage: Passage, firsts: Column, ends: Column) -> _Ended:
         is_seen & ~is_stale,
         is_stale,
         np.where(open_first < offset, open_first, offset + 1),
+        rows[r.BLIND],
     )

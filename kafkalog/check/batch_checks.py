@@ -62,7 +62,8 @@ class CheckedPartition:
         directory: its files.
         end_offset: the offset behind all batches that were walked over so far.
         configs: those of its topic; None where they cannot be read.
-        is_judged: whether no check of it failed; otherwise its end proves nothing.
+        is_judged: whether its batches were checked, and no check failed; otherwise its end proves
+            nothing.
     """
 
     directory: PartitionDir

@@ -80,7 +80,7 @@ def checkpoints_fit_logs(
 
 
 def _log(partition: CheckedPartition) -> _Log | None:
-    """None where no segment could be listed, or a check of ours failed."""
+    """None where no segment could be listed, or the batches were not judged."""
     segments = partition.directory.segments
     if not segments or not partition.is_judged:
         return None

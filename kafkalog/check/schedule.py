@@ -186,3 +186,8 @@ def _logs_of(target: Target) -> Iterator[str]:
             yield segment.log.path
     elif (target.name.kind, target.name.state) == (FileKind.LOG, FileState.LIVE):
         yield target.path
+
+
+def lowest_level(readings: Sequence[Reading], asked: Level) -> Level:
+    """The level that all segments of a partition are read at, or above it."""
+    return min((reading.level for reading in readings), key=list(Level).index, default=asked)

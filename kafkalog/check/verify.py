@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog import places
+from kafkalog.check.elsewhere import closed_cleanly
 from kafkalog.check.index_files import ENTRY_SIZES, index_alone, size_is_multiple
-from kafkalog.check.schedule import Reading, Schedule
+from kafkalog.check.lfs_pointers import pointer_defect, pointers_among
+from kafkalog.check.schedule import Reading, Schedule, lowest_level
 from kafkalog.check.small_files import READERS
 from kafkalog.check.summary import Summary
 from kafkalog.defects import REFERENCES, make_defect
@@ -21,33 +23,21 @@ from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, Segment, open_path
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.names import REMOTE_INDEX_CACHE, DirectoryState, FileKind, FileState
 from kafkalog.source import Source
-from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
-    from kafkalog.check.elsewhere import Elsewhere, Walked
+    from kafkalog.check.elsewhere import Elsewhere, Walked, Watch
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.columnar.headers import Look, Stretch
+    from kafkalog.columnar.headers import Stretch
     from kafkalog.configs import LogDirConfigs, TopicConfigs
     from kafkalog.recovery import NextStart
 
     Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
 
 T = TypeVar("T")
-
-
-class Watch(Protocol):
-    """Whoever has a use for the batches that are read anyway."""
-
-    @property
-    def look(self) -> Look | None:
-        """As that of `header_stretches`."""
-
-    def take(self, path: str, stretch: Stretch) -> None:
-        """The next batches of a log, after what is wrong with them was told."""
 
 
 class Verification:
@@ -92,16 +82,27 @@ class Verification:
         self._watch = watch
         self._stretches = stretches or self._read
         self._elsewhere = elsewhere
+        self._pointers: list[FileEntry] = []  # of Git LFS, in the target that is checked
         self._log_dirs: list[CheckedLogDir] = []
         self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
 
-    def verify(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
-        """Every defect of a log directory, a partition directory or a file.
+    def verify(self, *targets: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+        """Yield every defect of the targets: of each one, and of all of them together.
 
         Raises:
-            NotFoundError, UnreadableError, NotAKafkaFileError: the target itself cannot be opened.
+            NotFoundError, UnreadableError, NotAKafkaFileError: a target itself cannot be opened.
                 What cannot be read inside it is a defect.
+        """
+        for target in targets:
+            yield from self.check(target)
+        yield from self.check_together()
+
+    def check(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+        """Yield the defects of one target; `check_together` after the last one yields the rest.
+
+        Raises:
+            NotFoundError, UnreadableError, NotAKafkaFileError: as `verify`.
         """
         if not isinstance(target, LogDir | PartitionDir | FileEntry):
             target = open_path(str(target))
@@ -122,11 +123,8 @@ class Verification:
             self.summary.defects[defect.severity] += 1
             yield defect
 
-    def end(self) -> Iterator[Defect]:
-        """What shows when all targets have been seen; call it after the last one.
-
-        The log directories against each other, and whether the run has checked all it should.
-        """
+    def check_together(self) -> Iterator[Defect]:
+        """Compare the targets with each other; report bytes that the run should have checked."""
         from kafkalog.check.contained import contained_all
         from kafkalog.check.next_start import with_strays
         from kafkalog.check.registry import COPY_CHECKS, TOGETHER_CHECKS
@@ -151,12 +149,15 @@ class Verification:
     def _checks(self, target: LogDir | PartitionDir | FileEntry) -> Generator[Defect, None, None]:
         from kafkalog.check.contained import contained_all
 
-        if isinstance(target, FileEntry):
+        if isinstance(target, FileEntry) and pointers_among([target]):
+            yield pointer_defect(target.path, [target])
+        elif isinstance(target, FileEntry):
             yield from contained_all(target.path, "The checks", self._single_file, target)
         elif isinstance(target, PartitionDir):
             from kafkalog.check.identity import around
 
             walked_alone = yield from self._contained_partition(target)
+            yield from self._told_pointers(target.path)
             if target.path not in self.put_off:
                 self._partitions.append(around(walked_alone))
         else:
@@ -169,16 +170,18 @@ class Verification:
                 yield make_defect("file-unreadable", path, error.message)
             for name in target.others:
                 if name != REMOTE_INDEX_CACHE:
-                    path = os.path.join(target.path, name)
                     detail = "The name is none of a partition: a broker does not start on it."
-                    yield make_defect("directory-unknown", path, detail)
+                    yield make_defect("directory-unknown", os.path.join(target.path, name), detail)
+            self._pointers += pointers_among(target.files)
+            has_pointers = bool(self._pointers)
             for entry in target.files:
-                if entry.name.kind != FileKind.UNKNOWN:
+                if entry.name.kind != FileKind.UNKNOWN and entry not in self._pointers:
                     yield from contained_all(entry.path, "The check", self._file, entry)
             of_files = self._grave - before
             walked: list[CheckedPartition] = []
             for partition in self.schedule.in_order(target.partitions):
                 walked += [(yield from self._contained_partition(partition))]
+            yield from self._told_pointers(target.path)
             if not self.put_off.isdisjoint(partition.path for partition in target.partitions):
                 return
             in_partitions = self._grave
@@ -186,7 +189,7 @@ class Verification:
                 what = f"The check {check.__name__}"
                 yield from contained_all(target.path, what, check, target, walked)
             self._log_dirs.append(CheckedLogDir(target, walked))
-            is_explained = self._grave - in_partitions + of_files > 0
+            is_explained = has_pointers or self._grave - in_partitions + of_files > 0
             for start in log_dir_starts(target):
                 yield from self._next_start(start, is_explained=is_explained)
 
@@ -196,7 +199,7 @@ class Verification:
         if entry.name.kind in kinds and entry.name.state == FileState.LIVE:
             parent = open_path(os.path.dirname(places.absolute(entry.path)))
             if isinstance(parent, PartitionDir):
-                was_closed = _was_closed(parent)
+                was_closed = closed_cleanly(parent)
                 for segment in parent.segments:
                     if segment.base_offset == entry.name.offset:
                         yield from self._lone_segment(segment, was_closed=was_closed)
@@ -205,7 +208,7 @@ class Verification:
 
     def _lone_segment(self, segment: Segment, *, was_closed: bool) -> Iterator[Defect]:
         if not self.schedule.has_time_for(segment.log.size_bytes):
-            self._put_off(segment.log.path, _segment_files(segment), 1)
+            self._put_off(segment.log.path, segment.files, 1)
             return
         reading = Reading(segment, self.schedule.level_of(segment))
         yield from self._segment(segment, reading.level, was_closed=was_closed)
@@ -219,6 +222,11 @@ class Verification:
         from kafkalog.check.contained import FAILED, contained
 
         failed = CheckedPartition(directory)
+        pointers = pointers_among(directory.files)
+        if pointers:
+            self._pointers += pointers
+            failed.is_judged = False
+            return failed
         checks = contained(self._partition(directory), directory.path, "The checks", failed)
         is_judged = True
         while True:
@@ -230,6 +238,12 @@ class Verification:
                 return partition
             is_judged &= defect.reference != FAILED
             yield defect
+
+    def _told_pointers(self, path: str) -> Iterator[Defect]:
+        """One finding about the Git LFS pointers that were met below a path."""
+        if self._pointers:
+            yield pointer_defect(path, self._pointers)
+            self._pointers = []
 
     def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
         from kafkalog.check.batch_checks import CheckedPartition
@@ -248,11 +262,11 @@ class Verification:
             self._put_off(directory.path, directory.files, len(directory.segments))
             return partition
         readings = self.schedule.readings(directory)
-        lowest = _lowest_level(readings, self.level)
+        lowest = lowest_level(readings, self.level)
         start = PartitionStart(partition, lowest)
         checks = [*partition_checks(partition, lowest), start]
         in_segments: set[str] = set()
-        was_closed, is_walked = _was_closed(directory), True
+        was_closed, is_walked = closed_cleanly(directory), True
         for number, reading in enumerate(readings):
             if reading.is_due and self.schedule.is_over():
                 left = [entry for entry in directory.files if entry.path not in in_segments]
@@ -263,7 +277,7 @@ class Verification:
             end = yield from contained(walk, segment.log.path, "The walk over the batches", None)
             is_walked &= end is not None
             partition.end_offset = max(partition.end_offset, end or 0)
-            in_segments |= {entry.path for entry in _segment_files(segment)}
+            in_segments |= {entry.path for entry in segment.files}
             self.schedule.segment_read(reading)
         for check in checks if is_walked else ():
             yield from check.end()
@@ -365,7 +379,7 @@ class Verification:
         """One live segment: its files alone, then its indexes against its log; where it ends."""
         from kafkalog.check.batch_checks import CheckedLog
 
-        entries = _segment_files(segment)
+        entries = segment.files
         self.summary.files += len(entries)
         self.summary.bytes_expected += sum(entry.size_bytes for entry in entries)
         log = CheckedLog(
@@ -429,22 +443,6 @@ class Verification:
         self.summary.bytes_checked += size_bytes
         if self._progress is not None:
             self._progress(size_bytes)
-
-
-def _was_closed(directory: PartitionDir) -> bool:
-    """Whether the broker closed the log; one that is being deleted it does not."""
-    is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
-    return is_hosted and UnifiedLog(directory).was_closed
-
-
-def _lowest_level(readings: Sequence[Reading], asked: Level) -> Level:
-    """The level that all segments of a partition are read at, or above it."""
-    return min((reading.level for reading in readings), key=list(Level).index, default=asked)
-
-
-def _segment_files(segment: Segment) -> list[FileEntry]:
-    indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
-    return [segment.log, *(entry for entry in indexes if entry is not None)]
 
 
 def _file_defect(entry: FileEntry, error: KafkaLogError) -> Defect:

@@ -6,6 +6,7 @@ outlives the buffers it was decoded in.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from kafkalog.columnar.arrow import (
     table_of,
     table_of_arrays,
 )
+from kafkalog.columnar.budget import SIZE_AT_ONCE
 from kafkalog.columnar.stages import Part
 from kafkalog.model import TimestampType
 
@@ -72,6 +74,10 @@ class Columns:
 
     def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
         """See `stages.RecordFormat`."""
+        for first, last in ranges_of(rows):
+            yield self._part(replace(rows, table=rows.table[:, first:last]), judged)
+
+    def _part(self, rows: Rows, judged: Judged) -> Part:
         headers = judged.chunk.headers
         count = rows.table.shape[1]
         arrays = [
@@ -80,7 +86,7 @@ class Columns:
             else _column(name, rows, headers)
             for name in self._schema.names
         ]
-        yield _part(table_of_arrays(arrays, count, self._schema))
+        return _part(table_of_arrays(arrays, count, self._schema))
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:  # noqa: ARG002
         """See `stages.RecordFormat`."""
@@ -114,6 +120,20 @@ class Columns:
 
     def release(self, content: Any) -> None:
         """See `stages.Format`."""
+
+
+def ranges_of(rows: Rows) -> Iterator[tuple[int, int]]:
+    """Cut rows where their keys and values become many bytes; one range at least."""
+    count = rows.table.shape[1]
+    sizes = rows.table[k.KEY_SIZE].clip(0) + rows.table[k.VALUE_SIZE].clip(0)
+    ends = np.cumsum(sizes)
+    first = before = 0
+    while True:
+        last = min(int(np.searchsorted(ends, before + SIZE_AT_ONCE)) + 1, count)
+        yield first, last
+        if last == count:
+            return
+        first, before = last, int(ends[last - 1])
 
 
 def _part(table: Any) -> Part:

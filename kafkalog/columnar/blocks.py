@@ -114,6 +114,7 @@ class TextFormat:
                 return
             done = row
             state[STATE_SIZE] = 0
+            del out  # a part holds it, or it was too small
             out = self._take(size)
 
     def _lines(self, lines: list[bytes]) -> Part:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -17,8 +18,9 @@ from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress_to
 from kafkalog.codecs.output import OutputInPlace
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import legacy_kernels as old
+from kafkalog.columnar.budget import LARGE_SIZE
 from kafkalog.columnar.header_table import batch_at
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import BytesUnreadableError, KafkaLogError, LimitExceededError
 from kafkalog.records import decode_records
 
 if TYPE_CHECKING:
@@ -39,6 +41,13 @@ _ARENA_KEPT_MAX: Final = 1 << 23
 _ROWS_KEPT_MAX: Final = 1 << 17
 
 
+class Turn(Enum):
+    """What a chunk gives instead of rows."""
+
+    WAIT = auto()
+    """A large batch comes next: go on, with `waits` unset, when the chunk is the first in line."""
+
+
 class Workspace:
     """Buffers for one chunk: its bytes and what is decompressed behind them, headers, rows."""
 
@@ -54,6 +63,11 @@ class Workspace:
             grown = np.empty(max(size, 2 * keep), np.uint8)
             grown[:keep] = self.arena[:keep]
             self.arena = grown
+
+    def release(self) -> None:
+        """Give back what a huge batch needed."""
+        if len(self.arena) > _ARENA_KEPT_MAX:
+            self.arena = np.empty(CHUNK_SIZE_MIN, np.uint8)
 
     def table(self, count: int) -> NDArray[np.int64]:
         """Room for `count` rows at least; used again unless that is very much."""
@@ -112,13 +126,17 @@ class Rows:
 
 @dataclass(slots=True)
 class Chunk:
-    """`count` whole batches of magic 0 to 2 from `position` on."""
+    """`count` whole batches of magic 0 to 2 from `position` on.
+
+    Where it `waits`, others are decoded at the same time: large batches are for later.
+    """
 
     path: str
     position: int
     size_bytes: int
     count: int
     workspace: Workspace
+    waits: bool = False
 
     @property
     def headers(self) -> NDArray[np.int64]:
@@ -151,12 +169,19 @@ class Chunk:
         k.crc_ranges(self.workspace.arena, starts, ends, legacy, sums)
         return np.flatnonzero(sums != headers[k.CRC]).tolist()
 
+    def unpack(self, start: int, end: int, codec: int, at: int, *, magic: int) -> int | None:
+        """Decompress as `Workspace.unpack`; None where the batch is large and has to wait."""
+        if not self.waits:
+            limit = DECOMPRESSED_SIZE_MAX
+            return self.workspace.unpack(start, end, codec, at, magic=magic, limit=limit)
+        try:
+            return self.workspace.unpack(start, end, codec, at, magic=magic, limit=LARGE_SIZE)
+        except LimitExceededError:
+            return None
+
     def decode(
-        self,
-        wanted: NDArray[np.bool_],
-        left_over: NDArray[np.bool_] | None = None,
-        size_max: int = DECOMPRESSED_SIZE_MAX,
-    ) -> Iterator[Rows | int]:
+        self, wanted: NDArray[np.bool_], left_over: NDArray[np.bool_] | None = None
+    ) -> Iterator[Rows | int | Turn]:
         """The rows of the wanted batches; instead of one of the left over, its ordinal."""
         headers = self.headers
         legacy = headers[k.MAGIC] < 2
@@ -186,15 +211,19 @@ class Chunk:
                 codec = codecs[i] & c.COMPRESSION_MASK
                 if magics[i] < 2 and (start < 0 or codec == c.ZSTD):
                     raise self.refusal(i)
-                end = self.workspace.unpack(
-                    start, end, codec, fill, magic=magics[i], limit=size_max
-                )
+                unpacked = self.unpack(start, end, codec, fill, magic=magics[i])
+                if unpacked is None:
+                    yield from self._decode_range(done, i, starts, ends, errors)
+                    done, fill = i, self.size_bytes
+                    yield Turn.WAIT
+                    unpacked = self.unpack(start, end, codec, fill, magic=magics[i])
+                    assert unpacked is not None, "its turn has come"
             except KafkaLogError as error:
                 errors[i] = error
                 starts[i] = -1
                 continue
-            starts[i], ends[i] = fill, end
-            fill = end
+            starts[i], ends[i] = fill, unpacked
+            fill = unpacked
             if fill - self.size_bytes >= _DECOMPRESSED_AT_ONCE:
                 yield from self._decode_range(done, i + 1, starts, ends, errors)
                 done, fill = i + 1, self.size_bytes
@@ -270,7 +299,13 @@ class ChunkReader:
         size = min(self._size, left)
         while True:
             workspace.reserve(size)
-            self._source.read_into(self.position, workspace.arena.data[:size])
+            try:
+                self._source.read_into(self.position, workspace.arena.data[:size])
+            except BytesUnreadableError:
+                if size <= CHUNK_SIZE_MIN:
+                    return None
+                size = self._size = CHUNK_SIZE_MIN
+                continue
             count, used, why = k.scan_headers(
                 workspace.arena, 0, size, self.position, left, workspace.headers
             )

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from formats import constants as c
-from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, compress
+from kafkalog.codecs import compress
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import rewrite_kernels as r
-from kafkalog.columnar.chunks import Rows
+from kafkalog.columnar.chunks import Rows, Turn
+from kafkalog.records import require_few_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +111,7 @@ class Rule(NamedTuple):
     new_horizon_ms: int
 
 
-def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened]:
+def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened | Turn]:
     """The batches of a chunk in pieces of bounded size; those not wanted have no records.
 
     Raises:
@@ -122,13 +123,19 @@ def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened]:
     ends = starts + headers[k.SIZE] - c.RECORD_BATCH_OVERHEAD
     starts[~wanted] = -1
     first, fill = 0, chunk.size_bytes
-    space = chunk.workspace
     packed = np.flatnonzero(wanted & (codecs > 0) & (headers[k.COUNT] > 0))
     places = zip(*(column[packed].tolist() for column in (starts, ends, codecs)), strict=True)
     for i, (start, end, codec) in zip(packed.tolist(), places, strict=True):
-        starts[i] = fill
-        fill = space.unpack(start, end, codec, fill, magic=2, limit=DECOMPRESSED_SIZE_MAX)
-        ends[i] = fill
+        unpacked = chunk.unpack(start, end, codec, fill, magic=2)
+        if unpacked is None:
+            if first < i:
+                yield _rows(chunk, first, i, starts, ends)
+            first, fill = i, chunk.size_bytes
+            yield Turn.WAIT
+            unpacked = chunk.unpack(start, end, codec, fill, magic=2)
+            assert unpacked is not None, "its turn has come"
+        starts[i], ends[i] = fill, unpacked
+        fill = unpacked
         if fill - chunk.size_bytes >= _UNPACKED_AT_ONCE:
             yield _rows(chunk, first, i + 1, starts, ends)
             first, fill = i + 1, chunk.size_bytes
@@ -138,7 +145,9 @@ def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened]:
 
 def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Opened:
     headers = chunk.headers
-    size = int(headers[k.COUNT, first:last][starts[first:last] >= 0].clip(0).sum())
+    counts = headers[k.COUNT, first:last][starts[first:last] >= 0].clip(0)
+    require_few_records(int(counts.max(initial=0)))
+    size = int(counts.sum())
     rows = chunk.workspace.table(size + 1)
     codes = np.zeros(chunk.count, np.int64)
     state = np.array((first, -1, 0), np.int64)

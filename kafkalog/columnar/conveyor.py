@@ -7,15 +7,19 @@ is under way, and so the memory, is bounded whatever the chunks grow into.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.columnar.chunks import Chunk, ChunkReader, Workspace
+from kafkalog.columnar.budget import IN_FLIGHT_MAX
+from kafkalog.columnar.chunks import Chunk, ChunkReader, Turn, Workspace
 from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future, ThreadPoolExecutor
+
+    from kafkalog.columnar.budget import Turnstile
 
 _OUTPUT_AT_ONCE: Final = 1 << 24
 # A chunk that becomes more than this is followed by smaller ones: all threads stay busy.
@@ -24,11 +28,15 @@ _OUTPUT_OF_CHUNK: Final = 1 << 24
 
 @dataclass(slots=True)
 class Result:
-    """Some steps of a chunk's work, and whether they were the last: all are done, or one failed."""
+    """Some steps of a chunk's work, and whether they were the last: all are done, or one failed.
+
+    A chunk that `waits` has a large batch, which is for when it is the first in line.
+    """
 
     steps: list[Any]
     size_bytes: int
     is_last: bool
+    waits: bool = False
     error: KafkaLogError | None = None
 
 
@@ -49,6 +57,7 @@ class Lanes:
     depth: int
     rows_max: int
     spaces: list[Workspace]
+    turnstile: Turnstile | None = None
 
     def space(self) -> Workspace:
         """A workspace."""
@@ -99,10 +108,19 @@ class Conveyor:
         Raises:
             KafkaLogError: one of the steps did.
         """
+        with ExitStack() as stack:
+            yield from self._results(task, stack)
+        self.free(task)
+
+    def _results(self, task: Task, stack: ExitStack) -> Iterator[Any]:
         result = task.future.result()
         produced = 0
         while True:
             produced += result.size_bytes
+            if result.waits:
+                task.chunk.waits = False
+                if self._lanes.turnstile is not None:
+                    stack.enter_context(self._lanes.turnstile.passed())
             # The next steps are done while these are used.
             following = None if result.is_last else self._lanes.pool.submit(_advance, task.steps)
             try:
@@ -117,10 +135,10 @@ class Conveyor:
             raise result.error
         if produced > _OUTPUT_OF_CHUNK:
             self.reader.shrink()
-        self.free(task)
 
     def free(self, task: Task) -> None:
         """Give the workspace of a task back that nothing is done with any more."""
+        task.chunk.workspace.release()
         self._lanes.spaces.append(task.chunk.workspace)
 
     def resume(self, position: int) -> None:
@@ -140,7 +158,10 @@ class Conveyor:
     def _fill(self) -> None:
         reader, lanes = self.reader, self._lanes
         while (
-            len(self._tasks) < lanes.depth and not self._is_blocked and reader.position < reader.end
+            len(self._tasks) < lanes.depth
+            and not self._is_blocked
+            and reader.position < reader.end
+            and sum(task.chunk.size_bytes for task in self._tasks) < IN_FLIGHT_MAX
         ):
             space = lanes.space()
             try:
@@ -158,6 +179,7 @@ class Conveyor:
                 lanes.spaces.append(space)
                 self._is_blocked = True
                 return
+            chunk.waits = True
             steps = self._steps(chunk)
             self._tasks.append(Task(chunk, steps, lanes.pool.submit(_advance, steps)))
 
@@ -167,6 +189,9 @@ def _advance(steps: Iterator[Any]) -> Result:
     result = Result([], 0, is_last=False)
     try:
         for step in steps:
+            if step is Turn.WAIT:
+                result.waits = True
+                return result
             result.steps.append(step)
             result.size_bytes += getattr(step, "size_bytes", 0)
             if result.size_bytes >= _OUTPUT_AT_ONCE:

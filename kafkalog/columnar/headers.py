@@ -17,6 +17,7 @@ import numpy as np
 
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar import record_facts, rule
+from kafkalog.columnar.budget import IN_FLIGHT_MAX
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import Frames, read_batch, scan_batches
 from kafkalog.model import Batch, Defect, Level
@@ -316,14 +317,26 @@ class _Walk:
             if not self._tasks:
                 return
             chunk, future = self._tasks.popleft()
-            found = future.result()
+            found = self._judged(chunk, future)
             bad = np.flatnonzero(~found.crc_valid)
             if len(bad):
                 if bad[0]:
                     yield found.part(0, int(bad[0]))
                 return
             yield found
-            self._spaces.append(chunk.workspace)
+            self._free(chunk)
+
+    def _judged(self, chunk: Chunk, future: Future[Stretch]) -> Stretch:
+        """The batches of the chunk that is the first in line."""
+        try:
+            return future.result()
+        except record_facts.OutOfTurnError:
+            chunk.waits = False
+            return _judge(chunk, self._level, self._look)
+
+    def _free(self, chunk: Chunk) -> None:
+        chunk.workspace.release()
+        self._spaces.append(chunk.workspace)
 
     def _odd(self, batch: Batch) -> Stretch:
         return _stretch_of(self._source, [batch], self._level)
@@ -333,7 +346,7 @@ class _Walk:
         for chunk, future in self._tasks:
             if not future.cancel():
                 future.exception()
-            self._spaces.append(chunk.workspace)
+            self._free(chunk)
         self._tasks.clear()
 
     def _fill(self) -> None:
@@ -344,6 +357,7 @@ class _Walk:
             len(self._tasks) < self._depth
             and not (self._is_odd or self._is_failing)
             and reader.position < reader.end
+            and sum(chunk.size_bytes for chunk, _ in self._tasks) < IN_FLIGHT_MAX
         ):
             space = (
                 self._spaces.pop()
@@ -359,11 +373,12 @@ class _Walk:
                 self._spaces.append(space)
                 self._is_odd = True
                 return
+            chunk.waits = True
             self._tasks.append((chunk, self._pool.submit(_judge, chunk, self._level, self._look)))
 
     def _finish(self, chunk: Chunk, future: Future[Stretch]) -> Iterator[Stretch | Defect]:
         """The batches of a chunk, up to the first that is none after all."""
-        found = future.result()
+        found = self._judged(chunk, future)
         wrong: Defect | KafkaLogError | None = None
         for ordinal in np.flatnonzero(~found.crc_valid).tolist():
             again = self._look_again(int(chunk.headers[h.POSITION, ordinal]))
@@ -374,7 +389,7 @@ class _Walk:
                 break
         if found.count:
             yield found
-        self._spaces.append(chunk.workspace)
+        self._free(chunk)
         if isinstance(wrong, KafkaLogError):
             raise wrong
         if wrong is not None:

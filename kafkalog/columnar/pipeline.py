@@ -24,6 +24,7 @@ from kafkalog.segment import OpenSegment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog.columnar.budget import Turnstile
     from kafkalog.columnar.conveyor import Task
     from kafkalog.columnar.stages import Format, Work
     from kafkalog.reader import Readable, ReadPlan, Selection
@@ -48,13 +49,19 @@ def read_contents(
 
 
 def scan_parts(
-    plan: ReadPlan, work: Work, progress: Callable[[int], None], threads: int | None = None
+    plan: ReadPlan,
+    work: Work,
+    progress: Callable[[int], None],
+    threads: int | None = None,
+    turnstile: Turnstile | None = None,
 ) -> Iterator[Part]:
     """All parts of a plan, in order, up to its limit; each is used before the next is asked for.
 
-    `progress` is called with numbers of bytes as they are read.
+    `progress` is called with numbers of bytes as they are read. Scans that share a turnstile hold
+    large batches one after the other.
     """
-    return limited(_all_parts(plan, work, progress, threads or default_threads()), plan, work)
+    found = _all_parts(plan, work, progress, threads or default_threads(), turnstile)
+    return limited(found, plan, work)
 
 
 def contents(parts: Iterator[Part], form: Format) -> Iterator[Any]:
@@ -96,10 +103,14 @@ def limited(parts: Iterator[Part], plan: ReadPlan, work: Work) -> Iterator[Part]
 
 
 def _all_parts(
-    plan: ReadPlan, work: Work, progress: Callable[[int], None], threads: int
+    plan: ReadPlan,
+    work: Work,
+    progress: Callable[[int], None],
+    threads: int,
+    turnstile: Turnstile | None,
 ) -> Iterator[Part]:
     with ThreadPoolExecutor(threads, "kafkalog") as pool:
-        lanes = Lanes(pool, threads + 1, work.format.rows_max, [])
+        lanes = Lanes(pool, threads + 1, work.format.rows_max, [], turnstile)
         for segment in plan.segments:
             with OpenSegment(segment) as opened:
                 one = _SegmentScan(opened, plan, work, progress, lanes)
@@ -165,6 +176,7 @@ class _SegmentScan:
                 chunk.cut(ordinal)
                 self._conveyor.resume(wrong.position or 0)
                 if chunk.count:
+                    chunk.waits = False
                     yield from islice(self._work.steps(chunk), 1, None)
                 self._progress(chunk.size_bytes)
                 self._conveyor.free(task)

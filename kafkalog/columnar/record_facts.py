@@ -44,6 +44,10 @@ UNREADABLE: Final = -3
 """In the row MARKER_TYPE: a control batch whose record cannot be read."""
 
 
+class OutOfTurnError(Exception):
+    """A large batch has to wait until its chunk is the first in line."""
+
+
 def markers_of(source: Readable, batches: Sequence[Batch]) -> Table:
     """What the control batches among some batches say: table of MARKER_FIELDS rows."""
     table = _no_markers(len(batches))
@@ -111,9 +115,12 @@ def facts_of_chunk(
     """As `facts_of`, by the kernels; `bad` are the ordinals of wrong checksums.
 
     `look` is called with the records as they are decoded.
+
+    Raises:
+        OutOfTurnError: the chunk waits, and has a large batch: ask again in its turn.
     """
     from kafkalog.columnar import fact_kernels as fk
-    from kafkalog.columnar.chunks import Rows
+    from kafkalog.columnar.chunks import Rows, Turn
 
     table = _no_facts(chunk.count)
     wanted = np.ones(chunk.count, np.bool_)
@@ -121,6 +128,8 @@ def facts_of_chunk(
     table[FOUND, wanted] = 0
     refusals: Refusals = []
     for rows in chunk.decode(wanted):
+        if isinstance(rows, Turn):
+            raise OutOfTurnError
         assert isinstance(rows, Rows), "no batch is left to the reference decoder"
         fk.gather_facts(rows.table, rows.table.shape[1], table)
         if look is not None:

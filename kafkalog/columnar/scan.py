@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.columnar import rule
+from kafkalog.columnar.budget import SIZE_AT_ONCE, record_size
 from kafkalog.errors import UsageError
-from kafkalog.model import Defect
+from kafkalog.model import Defect, Record
 from kafkalog.reader import (
     EVERYTHING,
     plan_reading,
@@ -18,6 +19,7 @@ from kafkalog.reader import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kafkalog.columnar.budget import Turnstile
     from kafkalog.columnar.stages import Part
     from kafkalog.reader import Readable, ReadPlan, Selection
 
@@ -32,6 +34,7 @@ def scan(
     threads: int | None = None,
     defects: Callable[[Defect], object] | None = None,
     progress: Callable[[int], None] | None = None,
+    turnstile: Turnstile | None = None,
 ) -> Iterator[Any]:
     """The records of a partition directory or a log file as `pyarrow.RecordBatch`es.
 
@@ -47,6 +50,7 @@ def scan(
         threads: how many decode; as many as there are processors, up to 8, where None.
         defects: is called with each defect, in order.
         progress: is called with numbers of bytes as they are read.
+        turnstile: scans that share it hold large batches one after the other.
 
     Raises:
         UnsupportedError: pyarrow is missing.
@@ -76,7 +80,7 @@ def scan(
 
     form = Columns(schema, batch_rows, _paths(plan))
     work = BatchWork(plan, form) if batches else RecordWork(plan, form)
-    return _told(scan_parts(plan, work, done, threads), told)
+    return _told(scan_parts(plan, work, done, threads, turnstile), told)
 
 
 def _told(parts: Iterator[Part], defects: Callable[[Defect], object]) -> Iterator[Any]:
@@ -99,14 +103,16 @@ def _by_reference(
 
     paths = Paths(_paths(plan))
     rows: list[Any] = []
+    size = 0
     for value in found:
         if isinstance(value, Defect):
             defects(value)
             continue
         rows.append(value)
-        if len(rows) == batch_rows:
+        size += record_size(value) if isinstance(value, Record) else 0
+        if len(rows) == batch_rows or size >= SIZE_AT_ONCE:
             yield table_of(rows, schema, paths)
-            rows = []
+            rows, size = [], 0
     if rows:
         yield table_of(rows, schema, paths)
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.columnar import kernels as k
+from kafkalog.columnar.budget import SIZE_AT_ONCE, record_size
+from kafkalog.columnar.chunks import Turn
 from kafkalog.columnar.selecting import wanted_batches, wanted_rows
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import read_batch
@@ -114,8 +116,11 @@ class Work(Protocol):
     def format(self) -> Format:
         """What is made of them."""
 
-    def steps(self, chunk: Chunk) -> Iterator[list[int] | Part]:
-        """First the ordinals of batches with wrong checksums, then the parts of a chunk."""
+    def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
+        """First the ordinals of batches with wrong checksums, then the parts of a chunk.
+
+        Large batches wait for their turn, if the chunk does.
+        """
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
         """The parts of a batch that the reference scanner read and judged."""
@@ -128,7 +133,7 @@ class RecordWork:
     plan: ReadPlan
     format: RecordFormat
 
-    def steps(self, chunk: Chunk) -> Iterator[list[int] | Part]:
+    def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
         """See `Work`."""
         bad = chunk.bad_checksums()
         yield bad
@@ -138,7 +143,12 @@ class RecordWork:
         if self.plan.selection.sound:
             wanted[bad] = False
         for rows in chunk.decode(wanted, self.format.left_over(chunk.headers)):
+            if isinstance(rows, Turn):
+                yield rows
+                continue
             if isinstance(rows, int):
+                if chunk.waits:
+                    yield Turn.WAIT  # the reference decoder holds all of a batch
                 yield from self.of_batch(chunk, judged.batch(rows))
                 continue
             chosen = wanted_rows(rows, self.plan.selection)
@@ -156,11 +166,13 @@ class RecordWork:
         begins, is_over = True, False
         while not is_over:
             records: list[Record] = []
+            size = 0
             try:
                 for record in found:
                     if record_matches(record, self.plan.selection):
                         records.append(record)
-                        if len(records) == self.format.rows_max:
+                        size += record_size(record)
+                        if len(records) == self.format.rows_max or size >= SIZE_AT_ONCE:
                             break
                 else:
                     is_over = True
@@ -180,7 +192,7 @@ class BatchWork:
     plan: ReadPlan
     format: BatchFormat
 
-    def steps(self, chunk: Chunk) -> Iterator[list[int] | Part]:
+    def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
         """See `Work`."""
         bad = chunk.bad_checksums()
         yield bad
@@ -198,6 +210,8 @@ class BatchWork:
                     chunk, int(headers[k.POSITION, i]), chunk.position + chunk.size_bytes
                 )
                 assert isinstance(found, Batch), "the chunk holds whole batches"
+                if chunk.waits:
+                    yield Turn.WAIT
                 yield from self.of_batch(chunk, replace(found, crc_valid=bool(judged.valid[i])))
             first = i + 1
 

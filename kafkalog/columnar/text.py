@@ -12,7 +12,7 @@ from formats import constants as c
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import text_kernels as t
 from kafkalog.columnar.blocks import Text, TextFormat, whole
-from kafkalog.columnar.chunks import Chunk, ChunkReader, Rows
+from kafkalog.columnar.chunks import Chunk, ChunkReader, Rows, Turn
 from kafkalog.columnar.conveyor import Conveyor, Lanes
 from kafkalog.columnar.restored import record_of
 from kafkalog.columnar.stages import OFFSET_LIMIT, Judged, Part, defects_of, judge
@@ -220,13 +220,16 @@ def dump_lines(
             conveyor.stop()
 
 
-def _steps(chunk: Chunk, form: KafkaText, *, deep: bool) -> Iterator[Lines | _Undone]:
+def _steps(chunk: Chunk, form: KafkaText, *, deep: bool) -> Iterator[Lines | _Undone | Turn]:
     bad = chunk.bad_checksums()
     judged = judge(chunk, bad)
     left_over = _left_over(chunk.headers)
     everything = np.ones(chunk.count, np.bool_)
     rows_of = chunk.decode(everything, left_over) if deep else _bare(chunk, left_over)
     for rows in rows_of:
+        if isinstance(rows, Turn):
+            yield rows
+            continue
         if isinstance(rows, int):
             yield _Undone(chunk.batch(rows))
             continue

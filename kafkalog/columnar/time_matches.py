@@ -11,7 +11,7 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.columnar import kernels as k
-from kafkalog.columnar.chunks import ChunkReader, Workspace
+from kafkalog.columnar.chunks import ChunkReader, Rows, Workspace
 from kafkalog.columnar.index_columns import offset_columns, time_columns
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import read_batch
@@ -236,9 +236,7 @@ def _largest_timestamps(
     filled, odd = np.zeros(chunk.count, np.bool_), np.zeros(chunk.count, np.bool_)
     if wanted.any():
         for rows in chunk.decode(wanted):
-            if isinstance(rows, int):
-                odd[rows] = True
-                continue
+            assert isinstance(rows, Rows), "no batch is left over, and none waits"
             odd[[failure.ordinal for failure in rows.failures]] = True
             ordinals = rows.table[k.ORDINAL]
             if len(ordinals):

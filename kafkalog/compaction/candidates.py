@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.compaction.cleanable import compaction_delay_ms, find_cleanable
 from kafkalog.compaction.model import Candidate, CompactionConfig, Skip
-from kafkalog.configs.sources import OPTION_SOURCE
 from kafkalog.errors import UsageError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.marks import Mark, Marks
@@ -31,11 +30,11 @@ _ASKED: Final = (
     "max.compaction.lag.ms",
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
+    "producer.id.expiration.ms",
     "remote.storage.enable",
     "segment.bytes",
     "segment.index.bytes",
 )
-_EXPIRATION: Final = "producer.id.expiration.ms"
 
 
 def find_candidate(
@@ -116,7 +115,6 @@ def filthiest_first(candidates: Iterable[Candidate], *, take_all: bool) -> list[
 def _config_of(configs: TopicConfigs, request: CompactionRequest) -> CompactionConfig:
     ratio = configs["min.cleanable.dirty.ratio"].value
     assert isinstance(ratio, float), "it is a double"
-    expiration = configs[_EXPIRATION]
     config = CompactionConfig(
         segment_bytes=configs.number("segment.bytes"),
         segment_index_bytes=configs.number("segment.index.bytes"),
@@ -124,10 +122,7 @@ def _config_of(configs: TopicConfigs, request: CompactionRequest) -> CompactionC
         delete_retention_ms=configs.number("delete.retention.ms"),
         min_compaction_lag_ms=configs.number("min.compaction.lag.ms"),
         min_cleanable_dirty_ratio=ratio,
-        # A producer that is forgotten too early breaks its sequences: not by a file's word alone.
-        producer_id_expiration_ms=(
-            configs.number(_EXPIRATION) if expiration.source == OPTION_SOURCE else None
-        ),
+        producer_id_expiration_ms=configs.number("producer.id.expiration.ms"),
         map_memory=request.map_memory,
         load_factor=request.load_factor,
     )
@@ -140,9 +135,7 @@ def _config_of(configs: TopicConfigs, request: CompactionRequest) -> CompactionC
 
 
 def _used(configs: TopicConfigs) -> tuple[ConfigValue, ...]:
-    given = configs[_EXPIRATION]
-    used = tuple(configs[name] for name in _ASKED)
-    return (*used, given) if given.source == OPTION_SOURCE else used
+    return tuple(configs[name] for name in _ASKED)
 
 
 def _skip_by_name(partition: PartitionDir) -> Skip | None:

@@ -15,7 +15,7 @@ from kafkalog.compaction.offset_map import OffsetMap, build_map
 from kafkalog.compaction.rewriting import emptied, rewritten
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.model import Batch
-from kafkalog.records import decode_records
+from kafkalog.records import decode_records, hold_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -141,9 +141,9 @@ class Pass:
             drop_all = is_discardable and horizon is not None and horizon <= self._now_ms
         stays_empty = self._is_last_of_producer(batch) or batch.next_offset == self._upper
         if drop_all and not stays_empty:
-            self._drop_all(batch, len(list(decode_records(source, batch))))
+            self._drop_all(batch, sum(1 for _ in decode_records(source, batch)))
             return b""
-        records = list(decode_records(source, batch))
+        records = hold_records(source, batch)
         kept = []
         self.tally.records_read += len(records)
         for record in records:

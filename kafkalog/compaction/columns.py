@@ -15,7 +15,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import rewrite_kernels as r
-from kafkalog.columnar.chunks import ChunkReader
+from kafkalog.columnar.chunks import ChunkReader, Turn
 from kafkalog.columnar.compacting import Buffers, Fate, Rule, opened, rewrite
 from kafkalog.columnar.conveyor import Conveyor, Lanes
 from kafkalog.columnar.rule import default_threads
@@ -136,7 +136,7 @@ class ColumnPass:
             finally:
                 conveyor.stop()
 
-    def _work(self, chunk: Chunk) -> Iterator[_Piece]:
+    def _work(self, chunk: Chunk) -> Iterator[_Piece | Turn]:
         """What is done with a chunk; chunks come in order, the work on them need not."""
         headers = chunk.headers
         discardable = discardable_among(self._transactions, chunk, headers, chunk.path)
@@ -144,10 +144,13 @@ class ColumnPass:
         start, self._passed = self._passed, self._passed + int(headers[k.COUNT].sum())
         return self._pieces(chunk, fate, start)
 
-    def _pieces(self, chunk: Chunk, fate: Fate, start: int) -> Iterator[_Piece]:
+    def _pieces(self, chunk: Chunk, fate: Fate, start: int) -> Iterator[_Piece | Turn]:
         """The new batches of a chunk, whose first record has this number; in any thread."""
         starts = np.cumsum(chunk.headers[k.COUNT]) - chunk.headers[k.COUNT] + start
         for part in opened(chunk, ~fate.drop_all | fate.stays):
+            if isinstance(part, Turn):
+                yield part
+                continue
             counters = np.zeros(r.COUNTERS, np.int64)
             data = rewrite(
                 part,

@@ -32,7 +32,7 @@ class CompactionConfig:
         delete_retention_ms: `delete.retention.ms` of the topic.
         min_compaction_lag_ms: `min.compaction.lag.ms` of the topic.
         min_cleanable_dirty_ratio: `min.cleanable.dirty.ratio` of the topic.
-        producer_id_expiration_ms: `producer.id.expiration.ms` of the broker; None: none expires.
+        producer_id_expiration_ms: `producer.id.expiration.ms` of the broker.
         map_memory: bytes of the offset map, 24 a slot; None: as many as are needed.
         load_factor: `log.cleaner.io.buffer.load.factor`, up to where the map is filled.
     """
@@ -43,7 +43,7 @@ class CompactionConfig:
     delete_retention_ms: int = 86_400_000
     min_compaction_lag_ms: int = 0
     min_cleanable_dirty_ratio: float = 0.5
-    producer_id_expiration_ms: int | None = None
+    producer_id_expiration_ms: int = 86_400_000
     map_memory: int | None = None
     load_factor: float = 0.9
 

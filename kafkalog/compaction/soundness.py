@@ -10,7 +10,6 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from formats.constants import INT64_MAX
 from kafkalog.check.verify import Verification
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar.chunks import BATCH_SIZE_MAX
@@ -95,19 +94,18 @@ def require_sound(
             messages of magic 0 or 1 and they are not allowed.
     """
     partition, config = candidate.partition, candidate.config
-    expiration = config.producer_id_expiration_ms
     predicted = predict_start(
         partition,
         mode_to_judge_by(log_dir_around(partition)),
         config=StartConfig(
             config.index_interval_bytes,
             max(config.segment_index_bytes, *_index_sizes(partition)),
-            INT64_MAX if expiration is None else expiration,
+            config.producer_id_expiration_ms,
             request.now_ms,
         ),
     )
     watch = _Watch(candidate, building)
-    for defect in Verification(Level.DEEP, progress, watch=watch).verify(partition):
+    for defect in Verification(Level.DEEP, progress, watch=watch).check(partition):
         if defect.severity == Severity.DAMAGE:
             raise CorruptDataError(
                 defect.detail,

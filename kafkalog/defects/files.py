@@ -25,6 +25,10 @@ REFERENCES: Final = (
               "The log directory is taken offline.", "Look at permissions and the disk.",
               arises="Permissions, a bad sector of the disk, a link that leads nowhere, a "
                      "directory in the place of a file."),
+    Reference("git-lfs-pointer", _D, "Files are Git LFS pointers: text of three lines in the place "
+              "of the contents.", "It takes the text for what should be there, and does not start "
+              "or cuts the logs.", "Get the contents with `git lfs pull`, then check again.",
+              arises="A clone or an archive of a repository without its Git LFS objects."),
     Reference("leftover-file", _N, "A file of a deletion or a cleaning that was not finished.",
               "Removed or finished at the next start.",
               "`kafkalog recover` shows what becomes of it.",
@@ -62,6 +66,13 @@ REFERENCES: Final = (
               "rise in epoch and offset, or are negative.", "Entries that do not fit the later "
               "ones are dropped; with a negative number the broker does not start.",
               _RESTORE_EPOCHS, arises="The disk, or an editor: Kafka keeps the entries in order."),
+    Reference("bytes-unreadable", _D, "The disk does not give some bytes of a file.",
+              "Reading there fails; with the first such error it takes the log directory offline, "
+              "and its other partitions with it.", "Let the replica be fetched anew from "
+              "another. Without one image the disk, and let `kafkalog salvage` copy the batches "
+              "around the gap.",
+              arises="A bad sector, a controller or cable that fails, or the server of a network "
+              "file system that does not answer."),
     Reference("leader-epochs-contradict-log", _D, "A leader-epoch-checkpoint gives batches "
               "another leader epoch than they have, or lets an epoch begin inside a batch.",
               "Not noticed. Followers and consumers that ask where an epoch ends are answered "

@@ -147,8 +147,8 @@ class Part:
     def _add_keys(self) -> None:
         """Show the keys that wait to the sketches, each once with its count: that is faster."""
         counted = pc.value_counts(pa.chunked_array(self._waiting, pa.binary()).drop_null())
-        texts = [text_of(key) for key in counted.field("values").to_pylist()]
         self._waiting.clear()
+        texts = [text_of(key.as_py()) for key in counted.field("values")]
         self.keys.add(texts)
         self.frequent.add(zip(texts, counted.field("counts").to_pylist(), strict=True))
 

@@ -6,6 +6,7 @@ The sketches are those of Apache DataSketches: they can be merged, and say how w
 from __future__ import annotations
 
 import base64
+import hashlib
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.errors import UnsupportedError
@@ -25,6 +26,9 @@ except ImportError as missing:
 _LG_REGISTERS: Final = 14  # 16,384 registers in 8 KiB: a standard deviation of 0.8 %
 _LG_FREQUENT: Final = 12  # 3,072 keys at a time
 _DEVIATIONS: Final = 2
+KEY_SIZE_MAX: Final = 1024
+"""How much of a key is shown among the frequent ones."""
+_DIGEST_SIZE: Final = 16
 
 
 class DistinctCount:
@@ -65,7 +69,10 @@ class DistinctCount:
 
 
 class FrequentKeys:
-    """Which keys are frequent: all that make more than 1 record in 900. Some 100 KiB and keys."""
+    """Which keys are frequent: all that make more than 1 record in 900. Some 100 KiB and keys.
+
+    Of a key the first `KEY_SIZE_MAX` bytes are kept.
+    """
 
     def __init__(self, text: str | None = None) -> None:
         kind = datasketches.frequent_strings_sketch
@@ -98,10 +105,17 @@ class FrequentKeys:
 
 
 def text_of(key: bytes) -> str:
-    """A key as the sketches take it: they pass over texts that are empty."""
-    return "=" + key.decode("latin-1")
+    """Return a key as the sketches take it: they pass over texts that are empty.
+
+    Of a long key they get the beginning and a checksum, so that they stay small.
+    """
+    if len(key) <= KEY_SIZE_MAX:
+        return "=" + key.decode("latin-1")
+    digest = hashlib.blake2b(key, digest_size=_DIGEST_SIZE).digest()
+    return "#" + (digest + key[:KEY_SIZE_MAX]).decode("latin-1")
 
 
 def bytes_of(text: str) -> bytes:
-    """The key of a text."""
-    return text[1:].encode("latin-1")
+    """Return the key of a text, as far as it is there."""
+    data = text[1:].encode("latin-1")
+    return data if text.startswith("=") else data[_DIGEST_SIZE:]

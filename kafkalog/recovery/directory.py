@@ -168,7 +168,12 @@ def text_lines(path: str) -> list[str]:
     Raises:
         UnicodeDecodeError: it is not UTF-8.
     """
-    lines = re.split(r"\r\n|\r|\n", read_file(path).decode())
+    return lines_of(read_file(path).decode())
+
+
+def lines_of(text: str) -> list[str]:
+    """Split a text into lines, as Java's `readLine` ends them."""
+    lines = re.split(r"\r\n|\r|\n", text)
     return lines if lines[-1] else lines[:-1]
 
 

@@ -5,14 +5,12 @@ Follows `LeaderEpochFileCache` and `LeaderEpochCheckpointFile` of Kafka 4.3.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from kafkalog.checkpoints import read_leader_epochs
-from kafkalog.errors import CorruptDataError
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, EpochEntry
-from kafkalog.recovery.directory import LEADER_EPOCHS, LOG, SWAP, offset_from_name, text_lines
+from kafkalog.recovery.checkpoint_reading import checkpoint_lines
+from kafkalog.recovery.directory import LEADER_EPOCHS, LOG, SWAP, offset_from_name
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.source import Source, read_file
 
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
 
     from kafkalog.recovery.directory import Directory
     from kafkalog.recovery.model import Refusal
-
-_HEADER_LINES = 2
-_WHITE_SPACE = re.compile(r"[ \t\v\f]+")
 
 
 class LeaderEpochs:
@@ -52,8 +47,8 @@ class LeaderEpochs:
             return
         self._data = read_file(content.path)
         try:
-            for entry in _read(content.path):
-                self._assign(entry.epoch, entry.start_offset)
+            for _, epoch, start_offset in [*checkpoint_lines(content.path, LEADER_EPOCHS, 2)]:
+                self._assign(epoch, start_offset)
         except StartRefusedError as refused:
             if not rebuilds:
                 raise
@@ -166,37 +161,3 @@ def epochs_from_start(entries: Sequence[EpochEntry], start_offset: int) -> tuple
     below = [entry for entry in entries if entry.start_offset <= start_offset]
     left = tuple(entry for entry in entries if entry.start_offset > start_offset)
     return (EpochEntry(below[-1].epoch, start_offset), *left) if below else left
-
-
-def _read(path: str) -> list[EpochEntry]:
-    try:
-        return read_leader_epochs(path)
-    except CorruptDataError as error:
-        if (line := unparsable_line(path, 2)) is not None:
-            raise StartRefusedError(
-                "NumberFormatException", f'For input string in {LEADER_EPOCHS}: "{line}"'
-            ) from error
-        raise StartRefusedError(
-            "KafkaStorageException",
-            f"Error while reading checkpoint file {LEADER_EPOCHS}: {error.message}",
-            is_storage=True,
-        ) from error
-
-
-def unparsable_line(path: str, field_count: int) -> str | None:
-    """The line of a malformed checkpoint at which Kafka gives up because of a number.
-
-    The numbers of an entry it parses without a net; anything else, where this is None, is an I/O
-    error to it. The last two fields of a line are numbers.
-    """
-    try:
-        lines = text_lines(path)
-    except UnicodeDecodeError:
-        return None
-    for line in lines[_HEADER_LINES:]:
-        fields = _WHITE_SPACE.split(line.rstrip(" \t\v\f"))  # an empty first field counts in Java
-        if len(fields) != field_count:
-            return None
-        if not all(re.fullmatch(r"[+-]?[0-9]{1,18}", field) for field in fields[-2:]):
-            return line
-    return None

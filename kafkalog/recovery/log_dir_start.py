@@ -6,16 +6,23 @@ Follows `KafkaRaftServer.initializeLogDirs` and `LogManager.loadLogs` of Kafka 4
 from __future__ import annotations
 
 import os
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.checkpoints import read_offset_checkpoint
-from kafkalog.errors import CorruptDataError, KafkaLogError
+from kafkalog.errors import KafkaLogError
 from kafkalog.metadata_files import META_PROPERTIES, read_meta_properties
 from kafkalog.names import REMOTE_INDEX_CACHE, DirectoryState, FileKind
-from kafkalog.recovery.epochs import unparsable_line
+from kafkalog.recovery.checkpoint_reading import checkpoint_lines
 from kafkalog.recovery.hosting import read_hosting
-from kafkalog.recovery.model import Consequence, PredictedStart, Refusal, StartConfig, StartMode
+from kafkalog.recovery.model import (
+    Consequence,
+    PredictedStart,
+    Refusal,
+    StartConfig,
+    StartMode,
+    StartRefusedError,
+)
 from kafkalog.recovery.start import CHECKPOINTS, predict_start
 
 if TYPE_CHECKING:
@@ -111,11 +118,10 @@ def _checkpoint_refusals(log_dir: LogDir) -> Iterator[Refusal]:
             continue
         path = os.path.join(log_dir.path, name)
         try:
-            read_offset_checkpoint(path)
-        except CorruptDataError as error:
-            if unparsable_line(path, 3) is None:
-                message = f"Error while reading checkpoint file {name}: {error.message}"
-                yield Refusal("KafkaStorageException", message, Consequence.LOG_DIR_OFFLINE)
+            deque(checkpoint_lines(path, name, 3), 0)
+        except StartRefusedError as error:
+            if error.is_storage or error.error == "OutOfMemoryError":
+                yield error.refusal()
 
 
 def _name_refusals(log_dir: LogDir) -> Iterator[Refusal]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from kafkalog.checkpoints import java_number
 from kafkalog.metadata_files import uuid_bytes
 from kafkalog.recovery.directory import PARTITION_METADATA, text_lines
 from kafkalog.recovery.model import StartRefusedError
@@ -23,7 +24,8 @@ def check_partition_metadata(directory: Directory) -> None:
     except UnicodeDecodeError as error:
         raise _metadata_error("it is not UTF-8") from error
     version = _metadata_value(lines, 0)
-    if not re.fullmatch(r"\+?\d{1,9}", version):
+    number = java_number(version, 32)
+    if number is None or number < 0:
         raise _metadata_error(f"version {version!r}")
     topic_id = _metadata_value(lines, 1)
     decoded = uuid_bytes(topic_id)
@@ -39,7 +41,7 @@ def _metadata_value(lines: list[str], number: int) -> str:
         raise StartRefusedError(
             "NullPointerException", f"{PARTITION_METADATA} ends before line {number + 1}"
         )
-    fields = re.split(r":\s+", lines[number])
+    fields = re.split(r":[ \t\v\f]+", lines[number])
     if len(fields) != 2 or not fields[1]:
         raise _metadata_error(f"line {number + 1} is malformed")
     return fields[1]

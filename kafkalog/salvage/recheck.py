@@ -58,7 +58,7 @@ def findings(
     marker is lost. They are told under the final names.
     """
     run = Verification(Level.DEEP, progress)
-    for defect in (*run.verify(open_path(directory.place(place))), *run.end()):
+    for defect in run.verify(open_path(directory.place(place))):
         if defect.severity != Severity.NOTE:
             relative = os.path.relpath(defect.path, directory.building)
             yield replace(defect, path=os.path.join(directory.path, relative))

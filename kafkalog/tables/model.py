@@ -130,7 +130,7 @@ class Split:
         committed: whether only what was committed is wanted.
         aborted: the aborted transactions that can lie in it: producer id, first and last offset.
         first_offset: offset at which it begins; None where that is not known.
-        next_offset: offset at which the next one begins; None at the end of a log.
+        next_offset: offset at which the next one begins, or the log ended when it was planned.
         seen: what the planner saw of it; None in an object store.
         view: in which view the partition directory is looked at.
     """

@@ -11,6 +11,7 @@ import os
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kafkalog import places
@@ -284,6 +285,13 @@ class _LogSplits:
         )
         self._aborted = self._log.aborted_transactions() if self._committed else []
 
+    @cached_property
+    def _log_end(self) -> int | None:
+        """Where the log ends now; None where it cannot be told."""
+        with suppress(KafkaLogError):
+            return self._log.log_end_offset
+        return None
+
     def _partition_end(self, plain: Split) -> PartitionEnd:
         is_noted = self._log.checkpoint(HIGH_WATERMARKS) is not None
         watermark = self._log.high_watermark if is_noted else None
@@ -308,7 +316,7 @@ class _LogSplits:
                 )
                 offsets = [_offset_at(opened.source, position) for position in bounds[:-1]]
                 offsets[0] = segment.base_offset if start == 0 else offsets[0]
-                ends = [*offsets[1:], following]
+                ends = [*offsets[1:], self._log_end if following is None else following]
                 parts = zip(itertools.pairwise(bounds), offsets, ends, strict=True)
                 for (first, last), first_offset, next_offset in parts:
                     if last > first:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.columnar.budget import Turnstile
 from kafkalog.columnar.scan import scan
 from kafkalog.errors import CorruptDataError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.tables.model import Split
 
 ROWS_AT_ONCE: Final = 1 << 16
+_TURNSTILE: Final = Turnstile()  # tasks of one process hold large batches one after the other
 _TIMESTAMP_TYPES: Final = {"CreateTime": 0, "LogAppendTime": 1}
 _MILLISECONDS_MAX: Final = (1 << 63) // 1000 - 1
 _DECODED: Final = "decoded"
@@ -128,6 +130,7 @@ def _scan(
         batch_rows=ROWS_AT_ONCE,
         threads=threads,
         defects=defects,
+        turnstile=_TURNSTILE,
     )
 
 

@@ -75,7 +75,9 @@ def dump_segment(
     to_time: ToTimeOption = None,
     from_position: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Byte position to start at; the next batch is found."),
+        typer.Option(
+            min=0, metavar="N", help="Byte position to start at; the next batch is found."
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="So many rows of each PATH.")
@@ -138,7 +140,7 @@ def dump_segment(
     """
     from kafkalog.reader import Selection
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.dump import Dump, DumpStyle
+    from kafkalog_cli.render.dump import Dump, DumpStyle, labels_of
 
     _require_pair(form, to)
     zone = parse_zone("UTC" if utc else tz)
@@ -164,6 +166,7 @@ def dump_segment(
         view=view,
     )
     outcome = Outcome()
+    targets = outcome.open_all(paths)
     style = DumpStyle(
         form=form,
         records=records,
@@ -172,13 +175,14 @@ def dump_segment(
         exact=exact,
         decode=decode == Decode.AUTO,
         progress=not quiet,
+        labels=labels_of(targets),
     )
     with (
         Dump(selection, style, outcome)
         if to is None
         else _export(to, selection, style, outcome) as dump
     ):
-        for target in outcome.open_all(paths):
+        for target in targets:
             dump.show(target)
     return outcome.status
 

@@ -18,7 +18,7 @@ from kafkalog_cli.options import (
     ZoneOption,
     parse_zone,
 )
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.render.writer import Column, Format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,10 +56,17 @@ def ls(
     kafkalog ls --segments /var/lib/kafka/orders-0
     kafkalog ls --files --format ndjson /var/lib/kafka
     """
-    from kafkalog.inventory import list_files, list_log_dirs, list_partitions, list_segments
+    from kafkalog.inventory import (
+        list_files,
+        list_log_dirs,
+        list_partitions,
+        list_segments,
+        partitions_of,
+    )
     from kafkalog.log_dir import FileEntry
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.listing import (
+        directory_of,
         file_view,
         log_dir_heading,
         log_dir_row,
@@ -83,6 +90,11 @@ def ls(
     if sort != SortKey.NAME:
         fact = attrgetter("size_bytes" if sort == SortKey.SIZE else "mtime_ms")
         rows = sorted(rows, key=fact, reverse=True)
+    if not files and len({directory_of(one.path) for one in partitions_of(targets)}) > 1:
+        depth = 2 if segments else 1
+        columns = columns.preceded(
+            Column("DIRECTORY", lambda row: directory_of(row.path, depth), fold=True)
+        )
     with Writer(columns, form, outcome.defect) as writer:
         for log_dir in list_log_dirs(targets):
             if form == Format.TABLE:

@@ -24,10 +24,10 @@ from kafkalog_cli.render.dump_views import (
     side_file_content,
 )
 from kafkalog_cli.render.progress import byte_progress
-from kafkalog_cli.render.writer import Format, View, Writer
+from kafkalog_cli.render.writer import Column, Format, View, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import tzinfo
     from types import TracebackType
 
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 class DumpStyle:
     """How a dump is written.
 
-    `records` is None where format and file decide between records and batches.
+    `records` is None where format and file decide between records and batches. `labels` says by
+    the path of a target what tables call it, where they show several.
     """
 
     form: str
@@ -54,6 +55,7 @@ class DumpStyle:
     exact: bool
     decode: bool
     progress: bool
+    labels: Mapping[str, str]
 
 
 class Dump:
@@ -66,6 +68,7 @@ class Dump:
         self._writers = ExitStack()
         self._writer: Writer[Any] | None = None
         self._view_name = ""
+        self._label: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +85,7 @@ class Dump:
         """Show one target; what is wrong with it is reported, not raised."""
         try:
             target = one_log(target)
+            self._label = self.style.labels.get(target.path)
             logs = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
             if isinstance(target, FileEntry) and target.name.kind not in logs:
                 self._side_file(target)
@@ -209,6 +213,9 @@ class Dump:
 
     def _open(self, name: str, view: View[Any]) -> Writer[Any]:
         """The writer, which is kept while the kind of row stays the same."""
+        label = self._label
+        if label is not None:
+            view = view.preceded(Column("LOG", lambda _: label, fold=True))
         if self._writer is None or (self._view_name != name and self.style.form != Format.JSON):
             self._writers.close()
             self._writer = Writer(view, Format(self.style.form), self.outcome.defect)
@@ -216,6 +223,14 @@ class Dump:
         self._writer.view = view
         self._view_name = name
         return self._writer
+
+
+def labels_of(targets: Sequence[LogDir | PartitionDir | FileEntry]) -> dict[str, str]:
+    """Name several targets by path: as short as tells them apart; empty for one alone."""
+    if len(targets) < 2:
+        return {}
+    names = {one.path: os.path.basename(places.absolute(one.path)) for one in targets}
+    return names if len(set(names.values())) == len(names) else {path: path for path in names}
 
 
 def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,13 @@ def log_dir_heading(log_dir: LogDirRow) -> list[str]:
     if log_dir.others:
         lines.append(f"other directories: {', '.join(log_dir.others)}")
     return lines
+
+
+def directory_of(path: str, depth: int = 1) -> str:
+    """Return the directory so far above a path, as the path was given."""
+    for _ in range(depth):
+        path = os.path.dirname(path)
+    return path or "."
 
 
 def log_dir_row(log_dir: LogDirRow) -> Row:

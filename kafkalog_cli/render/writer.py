@@ -6,9 +6,9 @@ import csv
 import io
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar
 
 from kafkalog.errors import KafkaLogError
 from kafkalog_cli.render.rows import Row, defect_row
@@ -63,6 +63,10 @@ class View(Generic[T]):
     columns: tuple[Column[T], ...]
     row: Callable[[T], Row]
     names: tuple[str, ...] = ()
+
+    def preceded(self, column: Column[T]) -> View[T]:
+        """Return the same view with one more column, the first."""
+        return replace(self, columns=(column, *self.columns))
 
 
 class Block(Protocol):
@@ -252,9 +256,17 @@ def dumps(value: object) -> str:
     return text if text.isascii() and "\x7f" not in text else UNSAFE.sub(json_escape, text)
 
 
+# Control characters as in JSON; a quoted field may hold line ends and tabs.
+_CSV_ESCAPES: Final = {
+    code: f"\\u{code:04x}" for code in (*range(0x20), 0x7F) if chr(code) not in "\n\t"
+}
+
+
 def csv_cell(value: object) -> object:
     """A value as the `csv` module shall write it."""
     if isinstance(value, str):
+        if value.isascii():  # a value of control characters only is no rarity
+            return value.translate(_CSV_ESCAPES)
         return UNSAFE.sub(_csv_escape, value)
     if isinstance(value, list | dict):
         return dumps(value)

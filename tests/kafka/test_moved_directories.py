@@ -27,8 +27,7 @@ pytestmark = pytest.mark.kafka
 
 def verified(*log_dirs: Path) -> tuple[Verification, list[Defect]]:
     run = Verification(Level.DEEP)
-    found = [defect for log_dir in log_dirs for defect in run.verify(log_dir)]
-    return run, [*found, *run.end()]
+    return run, list(run.verify(*log_dirs))
 
 
 def without_metadata(root: Path, name: str) -> None:

@@ -161,3 +161,20 @@ def test_times_without_a_zone_are_those_of_the_zone_asked_for(
     assert [row["offset"] for row in below] == [
         row["offset"] for row in rows if row["timestamp"] < later
     ]
+
+
+def test_tables_of_several_logs_say_which(corpus_dir: Path, kafkalog: Any) -> None:
+    """By name where the names differ, else by path; one log alone needs no such column."""
+    root = corpus_dir / "kafka-4.3"
+    orders = [
+        root / name / "compact-live-0" for name in ("compact-0-before", "compact-1-first-pass")
+    ]
+    for logs, labels in (
+        ([root / "txn" / "txn-0", root / "txn" / "txn-1"], ["txn-0", "txn-1"]),
+        (orders, [str(one) for one in orders]),
+    ):
+        lines = kafkalog("dump-segment", *logs, "--limit", "1").stdout.decode().splitlines()
+        assert lines[0].startswith("LOG ")
+        assert [line.split()[0] for line in lines[1:]] == labels
+    alone = kafkalog("dump-segment", root / "txn" / "txn-0", "--limit", "1").stdout
+    assert alone.startswith(b"OFFSET")

@@ -105,3 +105,16 @@ def test_preallocated_room_in_indexes_is_no_size(
     assert segment["timeindex_size"] < 64 << 10
     files = {row["path"]: row for row in rows(kafkalog, "--files", partition)}
     assert files[str(last.with_suffix(".index"))]["size"] == 10 << 20
+
+
+def test_rows_of_several_log_directories_say_which(corpus_dir: Path, kafkalog: Any) -> None:
+    """JBOD: partitions and segments have the log directory in front; one alone has not."""
+    root = corpus_dir / "kafka-4.3" / "jbod-live"
+    for words in ((), ("--segments",)):
+        lines = (
+            kafkalog("ls", *words, root / "logs-a", root / "logs-b").stdout.decode().splitlines()
+        )
+        head = next(n for n, line in enumerate(lines) if line.startswith("DIRECTORY "))
+        found = {line.split()[0] for line in lines[head + 1 :]}
+        assert found == {str(root / "logs-a"), str(root / "logs-b")}
+    assert b"DIRECTORY" not in kafkalog("ls", root / "logs-a").stdout

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -165,6 +167,12 @@ def test_filters_of_queries_leave_files_unread(
     assert frame.where(frame.partition == 1).count() == 0
     with pytest.raises(PySparkException, match="does not match its checksum"):
         frame.where(frame["offset"] > 1500).collect()
+
+
+def test_a_path_that_is_not_there_is_named(spark: SparkSession) -> None:
+    """Absolute, as the driver takes it: over Spark Connect that is another process."""
+    with pytest.raises(PySparkException, match=re.escape(os.path.abspath("no/such/place"))):
+        spark.read.format("kafkalog").load("no/such/place").collect()
 
 
 def test_replicas_count_once_or_each(spark: SparkSession, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def sized(size_min: int, *, small: bool = False) -> Iterator[None]:
 
 def verdict(path: Path, level: Level) -> tuple[list[Defect], dict[str, Any]]:
     run = Verification(level)
-    found = [*run.verify(path), *run.end()]
+    found = list(run.verify(path))
     return found, vars(run.summary)
 
 

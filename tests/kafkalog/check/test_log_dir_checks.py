@@ -33,7 +33,7 @@ FIRST_DIRTY = "cleaner-offset-checkpoint"
 
 def verify(*targets: Path, level: Level = Level.QUICK) -> list[Defect]:
     run = Verification(level)
-    return [*(defect for target in targets for defect in run.verify(target)), *run.end()]
+    return list(run.verify(*targets))
 
 
 def names(*targets: Path) -> list[str]:

@@ -71,7 +71,7 @@ def txn(offset: int, sequence: int, **fields: int) -> bytes:
 
 def verify(target: Path, level: Level = Level.STANDARD) -> list[Defect]:
     run = Verification(level)
-    return [*run.verify(target), *run.end()]
+    return list(run.verify(target))
 
 
 def grave(defects: list[Defect]) -> list[str]:

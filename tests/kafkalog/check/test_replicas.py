@@ -88,7 +88,7 @@ def batches(**changed: tuple[int, int] | None) -> dict[int, tuple[int, int]]:
 
 def diverging(*targets: Path, reference: str = "replicas-diverge") -> list[Defect]:
     run = Verification()
-    found = [*(defect for target in targets for defect in run.verify(target)), *run.end()]
+    found = list(run.verify(*targets))
     return [defect for defect in found if defect.reference == reference]
 
 
@@ -181,7 +181,7 @@ def test_every_bit_outside_of_the_checksum_is_contradicted(tmp_path: Path):
     for bit in [*range(7 * 8, 8 * 8), *range(12 * 8, 16 * 8)]:
         (other / LOG).write_bytes(flip(data, at + bit))
         run = Verification()
-        found = [*run.verify(one), *run.verify(other), *run.end()]
+        found = list(run.verify(one, other))
         assert any("orders-0" in d.path and d.severity == "damage" for d in found), bit
 
 

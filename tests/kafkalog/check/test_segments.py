@@ -71,7 +71,7 @@ def plain() -> Segments:
 
 def findings(directory: Path, level: Level = Level.DEEP) -> list[Defect]:
     run = Verification(level)
-    return [*run.verify(directory), *run.end()]
+    return list(run.verify(directory))
 
 
 def segments_of(change: Callable[[Segments], object]) -> Callable[[Path], Path]:

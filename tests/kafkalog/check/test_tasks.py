@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -230,6 +231,55 @@ def test_what_a_worker_does_not_see_is_no_defect(tmp_path: Path, monkeypatch: py
     with pytest.raises(UnreadableError, match="does not see what is here") as raised:
         verdict([tmp_path], Level.QUICK, engine=JsonEngine(1))
     assert raised.value.path == str(tmp_path / "t-0")
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize("split_bytes", [1, 1 << 30])
+def test_a_lagging_copy_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split_bytes: int, is_last: bool
+):
+    """The same ids, an hour ago: its findings would be those of another moment."""
+    make_partition(tmp_path / "driver" / "t-0", 1)
+    (tmp_path / "driver" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    copy_tree(tmp_path / "driver", tmp_path / "worker")
+    logs = sorted((tmp_path / "worker" / "t-0").glob("*.log"))
+    changed = logs[-1 if is_last else 0]
+    changed.write_bytes(changed.read_bytes()[:-100])
+    time.sleep(0.05)
+    here = tmp_path / "here"
+    here.symlink_to(tmp_path / "driver")
+
+    def elsewhere(work):  # type: ignore[no-untyped-def]
+        def done(*given):  # type: ignore[no-untyped-def]
+            here.unlink(missing_ok=True)
+            here.symlink_to(tmp_path / "worker")
+            try:
+                yield from work(*given)
+            finally:
+                here.unlink()
+                here.symlink_to(tmp_path / "driver")
+
+        return done
+
+    for name in ("walk_partitions", "read_piece"):
+        monkeypatch.setattr(f"kafkalog.check.on_engine.{name}", elsewhere(getattr(tasks, name)))
+    with pytest.raises(UnreadableError, match=r"bytes instead of|have other sizes"):
+        verdict([here], Level.DEEP, engine=JsonEngine(1), split_bytes=split_bytes)
+
+
+def test_a_living_log_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It was cut, as of a follower, after the driver had listed it: it is judged as it is."""
+    path, sizes = make_partition(tmp_path / "t-0", 1)
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    walk = tasks.walk_partitions
+
+    def late(task, made):  # type: ignore[no-untyped-def]
+        os.truncate(path, sum(sizes[:-1]))
+        return walk(task, made)
+
+    monkeypatch.setattr("kafkalog.check.on_engine.walk_partitions", late)
+    found, _ = verdict([tmp_path / "t-0"], Level.DEEP, engine=JsonEngine(1), split_bytes=1 << 30)
+    assert found == verdict([tmp_path / "t-0"], Level.DEEP)[0]
 
 
 def test_a_partition_that_is_gone_is_told_of_as_without_tasks(

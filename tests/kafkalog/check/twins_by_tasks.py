@@ -58,6 +58,5 @@ def verdict(
         nullcontext() if engine is None else WalkedByTasks(engine, schedule, Manner(), split_bytes)
     ) as elsewhere:
         run = Verification(schedule=schedule, elsewhere=elsewhere)
-        found = [defect for target in targets for defect in run.verify(target)]
-        found += run.end()
+        found = list(run.verify(*targets))
     return found, (run.summary, run.next_starts)

@@ -67,8 +67,8 @@ class Cleaning:
         return CompactionRequest(**given | more)
 
     def candidate(self, log_dir: Path, request: CompactionRequest) -> Candidate:
-        """The partition with the configs of the scenario; producers expire, as they do in it."""
-        configs = self.facts["config"] | {"producer.id.expiration.ms": "86400000"}
+        """The partition with the configs of the scenario; the others are Kafka's defaults."""
+        configs = self.facts["config"]
         topic = ConfigSources(configs).in_log_dir(str(log_dir)).of_topic("orders")
         return find_candidate(open_partition(str(log_dir / PARTITION)), topic, request)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.errors import RefusedError
+from kafkalog.errors import RefusedError, UsageError
 from kafkalog.tables import Request, read_split
 from kafkalog.tables.model import Replicas, TableName
 from kafkalog.tables.schemas import table_schema
@@ -145,3 +145,34 @@ def test_a_position_never_goes_back(tmp_path: Path) -> None:
     watermarks.write_text("0\n1\norders 0 120\n")
     assert stream.take() == rows(100, 120)
     assert (partition / SECOND).exists()
+
+
+def test_a_partition_that_gets_a_topic_id_is_the_same(tmp_path: Path) -> None:
+    """As when a cluster of an old release is upgraded."""
+    partition = make_log(tmp_path)
+    (partition / "partition.metadata").unlink()
+    stream = Stream(tmp_path)
+    assert stream.take() == rows(0, 120)
+    (partition / "partition.metadata").write_text(TOPIC_ID)
+    write_log(partition, *batches(120, 1), name=f"{120:020}")
+    assert stream.take() == rows(120, 123)
+
+
+def test_a_checkpoint_of_another_release_is_refused(tmp_path: Path) -> None:
+    """It had offsets by path, without epochs."""
+    make_log(tmp_path)
+    stream = Stream(tmp_path)
+    stream.position = {str(tmp_path / "orders-0"): 60}  # type: ignore[dict-item]
+    with pytest.raises(UsageError, match="has no offset and epoch"):
+        stream.take()
+
+
+def test_a_stream_of_an_unknown_topic_does_not_begin(tmp_path: Path) -> None:
+    """One that is deleted later is a loss, which is another matter."""
+    make_log(tmp_path)
+    tail = Tail([str(tmp_path)], Request(required_topics=frozenset({"payments"})))
+    with pytest.raises(UsageError, match="No partition of the topic payments is here"):
+        tail.beginning()
+    with pytest.raises(UsageError, match="No partition of the topic payments is here"):
+        tail.end(is_first=True)
+    assert tail.end() == Tail([str(tmp_path)], Request()).end()

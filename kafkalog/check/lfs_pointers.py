@@ -1,0 +1,56 @@
+"""Git LFS pointers: the few lines that a checkout leaves in the place of a large file.
+
+Follows the specification of Git LFS, version 1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError
+from kafkalog.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kafkalog.log_dir import FileEntry
+    from kafkalog.model import Defect
+
+_POINTER: Final = re.compile(
+    rb"version https://[a-z.-]+/spec/v1\n(?:ext-\d-[^\n]*\n)*oid sha256:[0-9a-f]{64}\nsize \d+\n?"
+)
+_SIZES: Final = range(100, 1025)
+_NAMED_MAX: Final = 3
+
+
+def pointers_among(files: Iterable[FileEntry]) -> list[FileEntry]:
+    """The files that are pointers. Only those of a pointer's size are read."""
+    return [
+        entry
+        for entry in files
+        if entry.error is None and entry.size_bytes in _SIZES and _is_pointer(entry.path)
+    ]
+
+
+def _is_pointer(path: str) -> bool:
+    try:
+        with Source(path) as source:
+            return _POINTER.fullmatch(source.read(0, _SIZES.stop)) is not None
+    except KafkaLogError:
+        return False  # the finding about the file tells
+
+
+def pointer_defect(path: str, pointers: Sequence[FileEntry]) -> Defect:
+    """The one finding about all pointers below a path."""
+    names = [os.path.relpath(entry.path, path) for entry in pointers]
+    named = ", ".join(names[:_NAMED_MAX])
+    if len(names) > _NAMED_MAX:
+        named += f" and {len(names) - _NAMED_MAX} more"
+    detail = "The content of the file is not here."
+    if names != ["."]:
+        detail = f"The contents of {len(names)} files are not here ({named}): the partitions with "
+        detail += "such files are not judged."
+    return make_defect("git-lfs-pointer", path, detail)

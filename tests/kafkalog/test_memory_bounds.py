@@ -1,0 +1,168 @@
+"""The bounds that `docs/memory.md` states, held with bombs: the peak of whole processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkalog.codecs import compress
+from tests.builders import BASE_TIME, batch, message, record, write_log
+
+MIB = 1 << 20
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+SIZE = 32 * MIB
+BOMBS = 8
+DOCS = Path(__file__).parents[2] / "docs" / "memory.md"
+
+# Runs one command line, its output thrown away, and tells its status and the peak of its memory.
+RUN = r"""
+import json, os, re, sys
+from kafkalog_cli.main import run
+answer = os.dup(1)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+status = run(sys.argv[1:])
+sys.stdout.flush()
+peak = int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]) << 10
+os.write(answer, json.dumps([status, peak]).encode())
+"""
+
+
+def bound(command: str, largest: int) -> int:
+    """What the page says of a command, on a machine of so many processors."""
+    text = DOCS.read_text()
+    fixed, thread = re.findall(r"^    (\d+) MiB \+ (\d+) MiB for each thread", text, re.MULTILINE)[
+        0
+    ]
+    [factor] = [
+        int(row.split("|")[2]) for row in text.splitlines()
+        if row.startswith("|") and command in row.split("|")[1]
+    ]  # fmt: skip
+    threads = min(len(os.sched_getaffinity(0)), 8)
+    return (int(fixed) + threads * int(thread)) * MIB + factor * largest
+
+
+def peak_of(*line: object) -> tuple[int, int]:
+    """Status and peak of one command in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", RUN, *map(str, line)], capture_output=True, timeout=300,
+        check=True,
+    )  # fmt: skip
+    status, peak = json.loads(done.stdout)
+    return status, peak
+
+
+def a_log(directory: Path, codec: int, magic: int = 2, pieces: int = 1) -> Path:
+    """Eight batches of 32 MiB, each in a few kilobytes, and an active segment."""
+    value = bytes(SIZE // pieces)
+    if magic == 2:
+        body = b"".join(record(n, b"key %d" % n, value) for n in range(pieces))
+        packed = compress(body, codec)
+        one = [
+            batch(n * pieces, payload=packed, count=pieces, last_delta=pieces - 1, attributes=codec)
+            for n in range(BOMBS)
+        ]
+    else:
+        packed = compress(message(0, b"key", value, magic=magic), codec, magic=magic)
+        one = [message(n, None, packed, magic=magic, attributes=codec) for n in range(BOMBS)]
+    end = BOMBS * (pieces if magic == 2 else 1)
+    paths = [
+        write_log(directory / "t-0", *one),
+        write_log(directory / "t-0", batch(end, [record()]), name=f"{end:020d}"),
+    ]
+    for path in paths:  # indexes as a broker leaves them: nothing is to be rebuilt
+        path.with_suffix(".index").touch()
+        path.with_suffix(".timeindex").write_bytes(struct.pack(">qi", BASE_TIME, 0))
+    return directory / "t-0"
+
+
+COMMANDS = {
+    "`verify --level deep`": ("verify", "--level", "deep", "{partition}"),
+    "`dump-segment` as Kafka's text": ("dump-segment", "--format", "kafka", "{partition}"),
+    "`kafka-dump-log`": ("kafka-dump-log", "--print-data-log", "--files", "{log}"),
+    "`dump-segment` as table": ("dump-segment", "--format", "ndjson", "{partition}"),
+    "`dump-segment --format parquet`": (
+        "dump-segment", "--format", "parquet", "--to", "{to}", "{partition}",
+    ),
+    "`lookup-offset`": ("lookup-offset", "{partition}", "--timestamp", "1700000000000", "--show"),
+    "`export`": ("export", "--engine", "local", "--to", "{to}", "{partition}"),
+    "`profile`": ("profile", "--engine", "local", "{partition}"),
+    "`compact`": (
+        "compact", "--config", "cleanup.policy=compact", "--high-watermark", "end", "--to", "{to}",
+        "{partition}",
+    ),
+    "`audit-compaction`": (
+        "audit-compaction", "--cleaner-offset", "1", "--original", "{partition}", "{partition}",
+    ),
+    "`salvage`": ("salvage", "--to", "{to}", "{partition}"),
+    "`recover`": ("recover", "--from", "start", "{partition}"),
+}  # fmt: skip
+
+
+def line_of(command: str, partition: Path, to: Path) -> list[str]:
+    log = partition / f"{0:020d}.log"
+    return [word.format(partition=partition, log=log, to=to) for word in COMMANDS[command]]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_keeps_its_bound(tmp_path: Path, command: str) -> None:
+    """A quarter of a gigabyte in ten kilobytes: one batch of it is in memory at a time."""
+    partition = a_log(tmp_path / "data", ZSTD)
+    status, peak = peak_of(*line_of(command, partition, tmp_path / "to"))
+    assert status in {0, 1, 8, 9}
+    assert peak < bound(command, SIZE), peak >> 20
+
+
+@pytest.mark.parametrize(
+    ("codec", "magic", "pieces"),
+    [(GZIP, 2, 1), (SNAPPY, 2, 40), (LZ4, 2, 1), (GZIP, 1, 1), (SNAPPY, 0, 1), (LZ4, 1, 1)],
+)
+def test_every_codec_keeps_the_bound(tmp_path: Path, codec: int, magic: int, pieces: int) -> None:
+    """Batches and wrappers of old messages, in columns and by the reference decoder."""
+    partition = a_log(tmp_path / "data", codec, magic, pieces)
+    for command in ("`verify --level deep`", "`dump-segment --format parquet`"):
+        status, peak = peak_of(*line_of(command, partition, tmp_path / "to"))
+        assert status in {0, 1}
+        assert peak < bound(command, SIZE), (command, peak >> 20)
+
+
+def test_large_batches_of_a_large_log_come_one_after_another(tmp_path: Path) -> None:
+    """From 128 KiB on several threads decode, and tasks of an engine work side by side."""
+    partition = a_log(tmp_path / "data", ZSTD, pieces=1)
+    filler = batch(0, [record(0, b"k", os.urandom(1000))])
+    log = partition / f"{0:020d}.log"
+    log.write_bytes(filler * 300 + log.read_bytes())
+    for command in ("`verify --level deep`", "`profile`", "`export`"):
+        status, peak = peak_of(*line_of(command, partition, tmp_path / "to"))
+        assert status in {0, 1}
+        assert peak < bound(command, SIZE), (command, peak >> 20)
+
+
+def test_many_large_values_are_handed_on_by_bytes(tmp_path: Path) -> None:
+    """A part of a profile or an export holds no 65,536 values of a megabyte."""
+    values = [batch(n, [record(0, b"k%d" % n, bytes(MIB))]) for n in range(200)]
+    partition = write_log(tmp_path / "t-0", *values).parent
+    for number, command in enumerate(("`profile`", "`export`", "`dump-segment --format parquet`")):
+        status, peak = peak_of(*line_of(command, partition, tmp_path / str(number)))
+        assert status == 0
+        assert peak < bound(command, 16 * MIB), (command, peak >> 20)
+
+
+def test_a_batch_above_the_limit_is_refused_compressed_or_not(tmp_path: Path) -> None:
+    """600 MiB in a hole: it is read by nobody, and what follows is."""
+    path = write_log(tmp_path / "t-0", batch(0, [record(0, b"k", b"v")]))
+    size = 600 * MIB
+    with path.open("r+b") as file:
+        file.seek(8)
+        file.write((size - 12).to_bytes(4, "big"))
+        file.seek(size)
+        file.write(batch(1, [record(0, b"after")]))
+    status, peak = peak_of("dump-segment", path, "--format", "ndjson", "--records")
+    assert status == 7
+    assert peak < bound("`dump-segment` as table", 0)
