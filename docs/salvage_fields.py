@@ -64,7 +64,7 @@ SALVAGE_TYPES = {
             "size_lost": (INT, "bytes that are not in it"),
             "batches": (INT, "batches that were copied"),
             "records": (INT, "records that were copied"),
-            "crc32c": (maybe(INT), "CRC-32C of the log of the source; null in a dry run"),
+            "crc32c": (maybe(INT), "CRC-32C of the source's log; null unless all bytes were read"),
             "crc32c_copied": (maybe(INT), "CRC-32C of the new log; null in a dry run"),
         },
     ),

@@ -16,7 +16,7 @@ from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.model import CheckpointEntry, EpochEntry
 from kafkalog.names import OFFSET_CHECKPOINTS
 from kafkalog.parsing import parse
-from kafkalog.source import read_file
+from kafkalog.source import read_file, reading_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -141,7 +141,8 @@ def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> 
     path = os.path.join(log_dir, name)
     try:
         status = places.stat(path)
-    except OSError:
+    except OSError as error:
+        reading_error(error, path)  # announced
         return None
     version = status.st_ino, status.st_mtime_ns, status.st_size
     return _entries(path, version).get((topic, partition))

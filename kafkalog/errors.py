@@ -77,6 +77,16 @@ class UnreadableError(KafkaLogError):
     reference = "path-unreadable"
 
 
+class FileChangedError(UnreadableError):
+    """A file became shorter while it was being read: what was listed is not there any more."""
+
+
+class BytesUnreadableError(UnreadableError):
+    """The disk does not give some bytes of a file, though the file can be opened."""
+
+    reference = "bytes-unreadable"
+
+
 class NotAKafkaFileError(KafkaLogError):
     """The path is no file or directory that Kafka writes."""
 
@@ -98,7 +108,7 @@ class UnwritableError(KafkaLogError):
 
 
 class LogDirInUseError(KafkaLogError):
-    """A broker is running on the log directory; nothing was changed."""
+    """A broker, or another kafkalog, has the log directory; nothing was changed."""
 
     reference = "log-dir-in-use"
     exit_code = 4

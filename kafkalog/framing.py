@@ -10,11 +10,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from formats import constants as c
 from kafkalog.checksums import crc32, crc32c
 from kafkalog.defects import make_defect
+from kafkalog.errors import BytesUnreadableError
 from kafkalog.model import Batch, Defect, wrap_int64
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ _PLAUSIBLE = re.compile(
 )
 _CHUNK_SIZE_MIN = 1 << 12
 _CHUNK_SIZE_MAX = 1 << 20
+_BLOCK_SIZE = 1 << 12  # what a disk gives or does not give
 _CHECKSUM_BUDGET_FACTOR = 4
 _CANDIDATE_COST_BYTES = 256
 
@@ -154,6 +157,17 @@ class Frames:
 
     def at(self, position: int) -> Batch | Defect:
         """The batch that begins here, or the defect up to the place where reading resumes."""
+        try:
+            return self._at(position)
+        except BytesUnreadableError as error:
+            resumed = self._search.next_batch(position + 1)
+            detail = f"{error.message} The next batch is at position {resumed}."
+            if resumed >= self.end:
+                detail = f"{error.message} No batch follows."
+            size = resumed - position
+            return _damage("bytes-unreadable", self._source, position, size, detail)
+
+    def _at(self, position: int) -> Batch | Defect:
         found = read_batch(self._source, position, self.end)
         if isinstance(found, Batch):
             if self._check_crc:
@@ -210,22 +224,47 @@ class _Search:
             # What begins in a hole has at least its magic or its length behind it.
             position = max(position, self._source.next_data(position) - c.RECORD_BATCH_OVERHEAD)
             wanted = min(size + c.RECORD_BATCH_OVERHEAD, self._end - position)
-            chunk = self._source.read(position, wanted)
+            try:
+                chunk = self._source.read(position, wanted)
+            except BytesUnreadableError:
+                if size > _CHUNK_SIZE_MIN:
+                    size = max(size // 4, _CHUNK_SIZE_MIN)
+                    continue
+                chunk = self._rest_of_block(position)
+                if not chunk:
+                    position = self._source.next_readable(position)
+                    continue
+            step = min(size, len(chunk))
             for match in _PLAUSIBLE.finditer(chunk) if chunk.strip(b"\0") else ():
-                if match.start() >= size:
+                if match.start() >= step:
                     break
-                candidate = read_batch(self._source, position + match.start(), self._end)
-                self._budget -= _CANDIDATE_COST_BYTES
-                if isinstance(candidate, Batch) and _is_likely(self._source, candidate):
-                    self._budget -= candidate.size_bytes
-                    sound = self._budget >= 0 and crc_valid(self._source, candidate)
-                    if sound and (candidate.magic >= 2 or self._is_followed(candidate)):
-                        return candidate.position
+                if self._is_sound(position + match.start()):
+                    return position + match.start()
                 if self._budget < 0:
                     return self._end
-            position += size
+            position += step
             size = min(2 * size, _CHUNK_SIZE_MAX)
         return self._end
+
+    def _rest_of_block(self, position: int) -> bytes:
+        """The bytes up to the next block, which may be unreadable; none if these are."""
+        try:
+            return self._source.read(position, _BLOCK_SIZE - position % _BLOCK_SIZE)
+        except BytesUnreadableError:
+            return b""
+
+    def _is_sound(self, position: int) -> bool:
+        """Whether a sound batch begins where a header makes sense."""
+        self._budget -= _CANDIDATE_COST_BYTES
+        try:
+            candidate = read_batch(self._source, position, self._end)
+            if not isinstance(candidate, Batch) or not _is_likely(self._source, candidate):
+                return False
+            self._budget -= candidate.size_bytes
+            sound = self._budget >= 0 and crc_valid(self._source, candidate)
+            return sound and (candidate.magic >= 2 or self._is_followed(candidate))
+        except BytesUnreadableError:
+            return False
 
     def _is_followed(self, batch: Batch) -> bool:
         """Whether a message is not part of another: snappy leaves some of them as they are."""
@@ -241,13 +280,14 @@ def align(source: Source, position: int) -> int:
     A batch with a wrong checksum is taken for one if the next batch, or the end, follows it.
     """
     end = source.size_bytes
-    batch = read_batch(source, position, end)
-    if isinstance(batch, Batch) and _is_likely(source, batch):
-        follows = batch.end_position == end or isinstance(
-            read_batch(source, batch.end_position, end), Batch
-        )
-        if follows or crc_valid(source, batch):
-            return position
+    with suppress(BytesUnreadableError):
+        batch = read_batch(source, position, end)
+        if isinstance(batch, Batch) and _is_likely(source, batch):
+            follows = batch.end_position == end or isinstance(
+                read_batch(source, batch.end_position, end), Batch
+            )
+            if follows or crc_valid(source, batch):
+                return position
     return find_batch(source, position, end)
 
 

@@ -6,6 +6,7 @@ What is asked about a path of this machine is asked of `os`, without a detour. U
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Final
 
@@ -69,11 +70,23 @@ def stat(path: str) -> os.stat_result:
 def exists(path: str) -> bool:
     """Whether there is something of that name, be it a broken symbolic link.
 
+    A disk that does not say counts as a no, and is announced to `source.on_unreadable`.
+
     Raises:
         UnreadableError: the store does not say.
     """
     if not is_object(path):
-        return os.path.lexists(path)
+        try:
+            os.lstat(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                from kafkalog.source import reading_error
+
+                reading_error(error, path)  # announced
+            return False
+        except ValueError:
+            return False
+        return True
     try:
         stat(path)
     except FileNotFoundError:

@@ -13,9 +13,11 @@ import stat
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, cast
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
 
 from kafkalog.errors import (
+    BytesUnreadableError,
+    FileChangedError,
     NotAKafkaFileError,
     NotFoundError,
     UnreadableError,
@@ -25,13 +27,18 @@ from kafkalog.pace import Pace
 from kafkalog.places import is_object, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 WINDOW_SIZE_MIN = 4096
 WINDOW_SIZE_MAX = 1 << 20
 BLOCK_SIZE = 512  # of st_blocks, whatever the file system
 _PAGE_SIZE = 4096
+_BLOCKS_TRIED = 64
 _READ_SIZE = 1 << 18  # what is asked for at once where the page cache is left as it was
+
+
+on_unreadable: list[Callable[[UnreadableError], None]] = []
+"""Called, in any thread, with each failure to get at what is there, whoever goes on past it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +117,8 @@ class Source:
         NotAKafkaFileError: it is not a regular file.
     """
 
-    __slots__ = ("_fd", "_manner", "_window", "_window_position", "_window_size", "file_bytes",
-                 "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
+    __slots__ = ("_failed", "_fd", "_manner", "_window", "_window_position", "_window_size",
+                 "file_bytes", "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
 
     size_bytes: int
     file_bytes: int
@@ -132,6 +139,7 @@ class Source:
         self._window = b""
         self._window_position = 0
         self._window_size = WINDOW_SIZE_MIN
+        self._failed: set[int] = set()  # numbers of blocks that the disk does not give
         self._open()
         self.file_bytes = self.size_bytes
         if end is not None:
@@ -146,9 +154,12 @@ class Source:
             raise reading_error(error, path) from error
         except ValueError as error:
             raise NotFoundError("The path cannot name a file.", path=path) from error
-        status = os.fstat(self._fd)
         try:
+            status = os.fstat(self._fd)
             require_regular(path, status.st_mode)  # it may have been replaced since
+        except OSError as error:
+            self.close()
+            raise reading_error(error, path) from error
         except NotAKafkaFileError:
             self.close()
             raise
@@ -174,7 +185,8 @@ class Source:
         """Exactly `size` bytes from `position`, fewer only where the file ends.
 
         Raises:
-            UnreadableError: the disk failed, or the file became shorter since it was opened.
+            BytesUnreadableError: the disk does not give these bytes.
+            FileChangedError: the file became shorter since it was opened.
         """
         size = min(size, self.size_bytes - position)
         if size <= 0:
@@ -188,7 +200,10 @@ class Source:
         grown = min(self._window_size * 2, WINDOW_SIZE_MAX)
         self._window_size = grown if ahead and self._window else WINDOW_SIZE_MIN
         wanted = min(max(size, self._window_size), self.size_bytes - position)
-        self._window = self._pread(position, wanted)
+        try:
+            self._window = self._pread(position, wanted)
+        except BytesUnreadableError:  # perhaps behind what is asked for
+            return self._pread(position, size)
         self._window_position = position
         return self._window[:size]
 
@@ -196,7 +211,7 @@ class Source:
         """As `read`, of bytes that were there when the file was listed.
 
         Raises:
-            UnreadableError: also where the file became shorter since then.
+            FileChangedError: also where the file became shorter since then.
         """
         data = self.read(position, size)
         if len(data) < size:
@@ -205,6 +220,7 @@ class Source:
 
     def read_into(self, position: int, buffer: memoryview) -> None:
         """Fill the buffer from `position`; the file must have so many bytes. Raises as `read`."""
+        self._require_given(position, len(buffer))
         try:
             while len(buffer):
                 if self._manner.leaves_cache:
@@ -218,7 +234,7 @@ class Source:
                 if self._manner.pace is not None:
                     self._manner.pace.spend(count)
         except OSError as error:
-            raise reading_error(error, self.path) from error
+            raise self._not_given(error, position) from error
 
     def _read_block(self, position: int, buffer: memoryview) -> int:
         """Some bytes, of one block; pages that were not in the page cache are given back."""
@@ -264,15 +280,21 @@ class Source:
         except OSError as error:
             if error.errno != errno.ENXIO:
                 return position
-            if os.fstat(self._fd).st_size < self.size_bytes:
-                raise self._became_shorter(position) from error
-            return self.size_bytes
+        try:
+            size_bytes = os.fstat(self._fd).st_size
+        except OSError as error:
+            raise reading_error(error, self.path) from error
+        if size_bytes < self.size_bytes:
+            raise self._became_shorter(position)
+        return self.size_bytes
 
     def _pread(self, position: int, size: int) -> bytes:
         if self._manner != _AS_FAST_AS_IT_GOES:
             chunk = bytearray(size)
             self.read_into(position, memoryview(chunk))
             return bytes(chunk)
+        self._require_given(position, size)
+        data = b""
         try:
             data = os.pread(self._fd, size, position)
             while len(data) < size:
@@ -281,11 +303,67 @@ class Source:
                     raise self._became_shorter(position + len(data))
                 data += more
         except OSError as error:
-            raise reading_error(error, self.path) from error
+            raise self._not_given(error, position + len(data)) from error
         return data
 
-    def _became_shorter(self, position: int) -> UnreadableError:
-        return UnreadableError(
+    def next_readable(self, position: int) -> int:
+        """Return where the disk gives bytes again, after `position`, which it does not give.
+
+        Each try can take a drive half a minute. So behind `_BLOCKS_TRIED` that fail one after the
+        other the steps grow, and shrink again before the first that does not; what can be read
+        between two such places may be passed over.
+
+        Returns:
+            The beginning of a block; the size of the file if its last block fails too.
+        """
+        failed, step, tried = position - position % _PAGE_SIZE, _PAGE_SIZE, 0
+        last = (self.size_bytes - 1) // _PAGE_SIZE * _PAGE_SIZE
+        while failed < last:
+            given = min(failed + step, last)
+            if self._gives(given):
+                break
+            failed, tried = given, tried + 1
+            step = _PAGE_SIZE if tried < _BLOCKS_TRIED else 2 * step
+        else:
+            return self.size_bytes
+        while given - failed > _PAGE_SIZE:
+            middle = (failed + given) // 2 // _PAGE_SIZE * _PAGE_SIZE
+            if self._gives(middle):
+                given = middle
+            else:
+                failed = middle
+        return given
+
+    def _gives(self, position: int) -> bool:
+        try:
+            self._pread(position, min(_PAGE_SIZE, self.size_bytes - position))
+        except BytesUnreadableError:
+            return False
+        return True
+
+    def _require_given(self, position: int, size: int) -> None:
+        """Raise where a block of a range has failed before: no disk is asked again."""
+        end = position + size
+        for block in self._failed:
+            if block * _PAGE_SIZE < end and position < (block + 1) * _PAGE_SIZE:
+                raise self._not_given(OSError(errno.EIO, ""), max(block * _PAGE_SIZE, position))
+
+    def _not_given(self, error: OSError, position: int) -> BytesUnreadableError:
+        self._failed.add(position // _PAGE_SIZE)
+        unreadable = BytesUnreadableError(
+            f"The disk does not give what is at this position: {os.strerror(error.errno or 0)}.",
+            path=self.path,
+            position=position,
+            hint="Look at the system's log. If the disk fails, image it first, and work on that.",
+        )
+        return _announced(unreadable)
+
+    def has_changed(self) -> bool:
+        """Whether the file is longer or shorter now than it was when it was opened."""
+        return os.fstat(self._fd).st_size != self.file_bytes
+
+    def _became_shorter(self, position: int) -> FileChangedError:
+        return FileChangedError(
             "The file became shorter while it was being read.",
             path=self.path,
             position=position,
@@ -324,4 +402,13 @@ def reading_error(error: OSError, path: str) -> NotFoundError | UnreadableError:
         return NotFoundError("There is no such file or directory.", path=path)
     reason = os.strerror(error.errno) if error.errno else str(error)
     hint = "Read it as the user who runs the broker." if error.errno == errno.EACCES else None
-    return UnreadableError(f"It cannot be read: {reason}.", path=path, hint=hint)
+    return _announced(UnreadableError(f"It cannot be read: {reason}.", path=path, hint=hint))
+
+
+_Unreadable = TypeVar("_Unreadable", bound=UnreadableError)
+
+
+def _announced(error: _Unreadable) -> _Unreadable:
+    for hear in on_unreadable:
+        hear(error)
+    return error

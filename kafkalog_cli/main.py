@@ -47,14 +47,18 @@ def run(argv: list[str]) -> int:
     Data goes to `sys.stdout.buffer`, words to `sys.stderr`. Whatever is raised that is not meant to
     be ends with `INTERNAL_ERROR`, so that no script takes it for an answer.
     """
-    from kafkalog.errors import KafkaLogError, UnwritableError, as_internal_error
+    from kafkalog.errors import NOTHING_TO_DO, KafkaLogError, UnwritableError, as_internal_error
+    from kafkalog_cli.outcome import unread_places
     from kafkalog_cli.render import diagnostics
     from kafkalog_cli.standard_streams import OutputError
 
     diagnostics.shows_tracebacks = "--debug" in argv
     try:
-        status = _run_command(argv)
+        with unread_places() as unread:
+            status = _run_command(argv)
         sys.stdout.flush()
+        if status in (0, NOTHING_TO_DO) and unread:
+            raise unread.error()
     except KafkaLogError as error:
         diagnostics.show_error(error)
         return error.exit_code

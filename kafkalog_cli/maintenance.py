@@ -7,7 +7,7 @@ import sys
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import NotAKafkaFileError
+from kafkalog.errors import UsageError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
 from kafkalog.names import FileKind, FileState
 from kafkalog.places import require_local
@@ -109,13 +109,13 @@ def target_at(path: str, *, of_log: bool = False) -> LogDir | PartitionDir:
     if not isinstance(target, FileEntry):
         return target
     if not of_log:
-        raise NotAKafkaFileError(
+        raise UsageError(
             "This is a file, not a partition or log directory.",
             path=path,
             hint="All segments of a partition are looked at together.",
         )
     if (target.name.kind, target.name.state) != (FileKind.LOG, FileState.LIVE):
-        raise NotAKafkaFileError(
+        raise UsageError(
             "This is neither a directory nor the log of a segment.",
             path=path,
             hint="Give a log directory, a partition directory, or a .log file.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,59 @@ from kafkalog.errors import (
     PARTLY_DONE,
     KafkaLogError,
     LimitExceededError,
+    UnreadableError,
 )
 from kafkalog.model import Defect, Severity
+from kafkalog.source import on_unreadable
 from kafkalog_cli.render.diagnostics import show_defect, show_error, show_warning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
     from kafkalog.model import LogView
     from kafkalog.view import Difference, Shown
 
 _FAILING = tuple(severity for severity in Severity if severity != Severity.NOTE)
+
+
+class Unread:
+    """Files and directories that could not be got at, whoever went on past them."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str | None, UnreadableError] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._errors)
+
+    def add(self, error: UnreadableError) -> None:
+        """Remember the first failure of each path; in any thread."""
+        self._errors.setdefault(error.path, error)
+
+    def forget(self, path: str) -> None:
+        """A finding is about that path: it has been told."""
+        self._errors.pop(path, None)
+
+    def error(self) -> UnreadableError:
+        """The first failure; its note says how many more there are."""
+        first, *others = self._errors.values()
+        note = "What was printed is not all there is."
+        if others:
+            note = f"So are {len(others)} more paths. {note}"
+        return UnreadableError(
+            first.message, path=first.path, position=first.position, note=note, hint=first.hint
+        )
+
+
+@contextmanager
+def unread_places() -> Iterator[Unread]:
+    """What cannot be read in the block: no answer that lacks it may end with status 0."""
+    unread = Unread()
+    on_unreadable.append(unread.add)
+    try:
+        yield unread
+    finally:
+        on_unreadable.remove(unread.add)
 
 
 @dataclass
@@ -57,9 +99,9 @@ class Outcome:
 
     def shown(self, target: PartitionDir, view: LogView, *, fails: bool = True) -> Shown:
         """Make the view of a partition, and warn as `differs`."""
-        from kafkalog.view import show
+        from kafkalog.view import show_now
 
-        shown = show(target, view)
+        shown = show_now(target, view)
         self.differs([shown.difference], fails=fails)
         return shown
 

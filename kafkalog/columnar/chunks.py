@@ -20,7 +20,7 @@ from kafkalog.columnar import kernels as k
 from kafkalog.columnar import legacy_kernels as old
 from kafkalog.columnar.budget import LARGE_SIZE
 from kafkalog.columnar.header_table import batch_at
-from kafkalog.errors import KafkaLogError, LimitExceededError
+from kafkalog.errors import BytesUnreadableError, KafkaLogError, LimitExceededError
 from kafkalog.records import decode_records
 
 if TYPE_CHECKING:
@@ -299,7 +299,13 @@ class ChunkReader:
         size = min(self._size, left)
         while True:
             workspace.reserve(size)
-            self._source.read_into(self.position, workspace.arena.data[:size])
+            try:
+                self._source.read_into(self.position, workspace.arena.data[:size])
+            except BytesUnreadableError:
+                if size <= CHUNK_SIZE_MIN:
+                    return None
+                size = self._size = CHUNK_SIZE_MIN
+                continue
             count, used, why = k.scan_headers(
                 workspace.arena, 0, size, self.position, left, workspace.headers
             )

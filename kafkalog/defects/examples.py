@@ -39,6 +39,8 @@ EXAMPLES: Final[dict[str, str]] = {
     "1366218552. Computed crc: 3442462025",
     "checkpoint-malformed": "Line 8 has 1 fields, not 3.",
     "file-malformed": "Version 9 is unknown to Kafka 4.3.",
+    "bytes-unreadable": "The disk does not give what is at this position: Input/output error. "
+    "The next batch is at position 8192.",
     "file-unreadable": "This is a directory, not a regular file.",
     "leftover-file": "A file in state deleted.",
     "directory-unknown": "The name is none of a partition: a broker does not start on it.",

@@ -47,6 +47,10 @@ REFERENCES: Final = (
               "Nothing.",
               arises="Reading failed on the way: a file became shorter, or the disk failed; "
                      "the other findings say where."),
+    Reference("changed-while-reading", _N, "Files changed while they were read, so that they "
+              "could not be judged as they were at one moment.", "Nothing.",
+              "Check again when the broker is idle, or check a copy or a snapshot.",
+              arises="A broker runs on the directory: it appends, rolls, cleans and deletes."),
     Reference("check-failed", _W, "A check of kafkalog's own failed: what it was about is not "
               "judged. All the rest is.",
               "Nothing: this says nothing about the data.",
@@ -66,6 +70,13 @@ REFERENCES: Final = (
               "rise in epoch and offset, or are negative.", "Entries that do not fit the later "
               "ones are dropped; with a negative number the broker does not start.",
               _RESTORE_EPOCHS, arises="The disk, or an editor: Kafka keeps the entries in order."),
+    Reference("bytes-unreadable", _D, "The disk does not give some bytes of a file.",
+              "Reading there fails; with the first such error it takes the log directory offline, "
+              "and its other partitions with it.", "Let the replica be fetched anew from "
+              "another. Without one image the disk, and let `kafkalog salvage` copy the batches "
+              "around the gap.",
+              arises="A bad sector, a controller or cable that fails, or the server of a network "
+              "file system that does not answer."),
     Reference("leader-epochs-contradict-log", _D, "A leader-epoch-checkpoint gives batches "
               "another leader epoch than they have, or lets an epoch begin inside a batch.",
               "Not noticed. Followers and consumers that ask where an epoch ends are answered "

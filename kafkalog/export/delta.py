@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 _BY_PATH = ["topic", "partition"]
 
 
-def delta_schema(schema: Any) -> Any:
+def delta_schema(place: str, schema: Any) -> Any:
     """The schema of the table with these columns (`pyarrow.Schema`, topic and partition too).
 
     Raises:
-        UnsupportedError: `deltalake` is not installed, or Delta has no such type.
+        UnsupportedError: `deltalake` is not installed, it cannot name the directory, or Delta has
+            no such type.
     """
+    if _text(place) != place:
+        raise UnsupportedError(
+            "Delta has no names that are not UTF-8.", path=place, hint="Choose another directory."
+        )
     try:
         from deltalake import Schema
     except ImportError as error:
@@ -74,7 +79,7 @@ def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None
                 AddAction(
                     file,  # as it is: deltalake encodes it
                     part.size_bytes,
-                    {"topic": part.topic, "partition": str(part.partition)},
+                    {"topic": _text(part.topic), "partition": str(part.partition)},
                     os.stat(os.path.join(place, file)).st_mtime_ns // 1_000_000,
                     True,
                     json.dumps({"numRecords": part.rows}),
@@ -86,6 +91,11 @@ def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None
     except (DeltaError, OSError) as error:
         words = " ".join(str(error).split()).rstrip(".")
         raise UnwritableError(f"The Delta table cannot be made: {words}.", path=place) from error
+
+
+def _text(name: str) -> str:
+    """A name as readers take it from a directory: with what is no UTF-8 replaced."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _local(uris: Sequence[str]) -> list[str]:

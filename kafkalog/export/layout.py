@@ -6,6 +6,7 @@ table: Spark, Hive, DuckDB's and pyarrow's data sets.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -27,7 +28,7 @@ def entry_name(number: int) -> str:
 
 def directory_name(split: Split) -> str:
     """As Hive names partitions: what is special in names is escaped as in URLs."""
-    return f"topic={quote(split.topic, safe='')}/partition={split.partition}"
+    return f"topic={quote(os.fsencode(split.topic), safe='')}/partition={split.partition}"
 
 
 def file_name(splits: list[Split], replica: int | None, suffix: str) -> str:

@@ -99,7 +99,7 @@ class Export:
         self._refuse_what_is_not_ours()
         now = make_plan(self._asked, self.differences.append)
         if self._asked.table_format == TableFormat.DELTA:
-            self._delta = delta_schema(full_schema(self._asked, now.columns))
+            self._delta = delta_schema(self._target.shown, full_schema(self._asked, now.columns))
         with ExitStack() as held:
             held.enter_context(self._target.locked())
             self._take_up(now)

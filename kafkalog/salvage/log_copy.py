@@ -5,13 +5,14 @@ The bytes that are judged are still in memory when they are copied: a disk reads
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
 
 from kafkalog.checksums import crc32c
+from kafkalog.errors import BytesUnreadableError
 from kafkalog.names import FileKind, segment_file_name
 from kafkalog.salvage.model import CopiedRange, LostRange, SalvagedSegment
 from kafkalog.salvage.pieces import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalog.storage import NewDirectory
 
 _CHUNK: Final = 1 << 20
+_BLOCK: Final = 1 << 12  # what a disk gives or does not give
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class LogCopy:
         self._next_offset = log.base_offset
         self._written = self._batches = self._records = 0
         self._ends_in_loss = False
+        self._is_whole = True  # every byte could be read
 
     @property
     def next_offset(self) -> int:
@@ -130,7 +133,7 @@ class LogCopy:
             size_lost=size - self._written,
             batches=self._batches,
             records=self._records,
-            crc=None if self._directory is None else self._crc,
+            crc=None if self._directory is None or not self._is_whole else self._crc,
             crc_copied=None if self._directory is None else self._crc_copied,
         )
 
@@ -189,7 +192,9 @@ class LogCopy:
             return False
         first, last = self._next_offset, None if next_offset is None else next_offset - 1
         is_empty = last is not None and last < first
-        has_zeros = source.is_zero_from(lost.position)
+        has_zeros = False
+        with suppress(BytesUnreadableError):
+            has_zeros = source.is_zero_from(lost.position)
         if has_zeros and next_offset is None:
             is_empty = True  # preallocated: there is no sign of anything behind the last batch
         name = f"{self._place.lost}/{self._log.base_offset:020d}-{lost.position}-{lost.size_bytes}"
@@ -204,11 +209,28 @@ class LogCopy:
                 self._add_zeros(lost.size_bytes)
             else:
                 with self._directory.create(lost.file) as out:
-                    for chunk in _chunks(source, lost.position, lost.size_bytes):
+                    for chunk in self._around(source, lost.position, lost.size_bytes):
                         out.write(chunk)
                         self._crc = crc32c(chunk, self._crc)
         self._tell(lost)
         return not lost.is_padding
+
+    def _around(self, source: Source, position: int, size_bytes: int) -> Iterator[bytes]:
+        """The bytes of a range, zeros in place of those that the disk does not give."""
+        end, step = position + size_bytes, _CHUNK
+        while position < end:
+            size, rest = min(step, end - position), _BLOCK - position % _BLOCK
+            try:
+                chunk = source.read(position, size)
+                step = min(2 * step, _CHUNK)
+            except BytesUnreadableError:
+                if size > rest:
+                    step = max(size // 4, rest)
+                    continue
+                self._is_whole = False
+                chunk = bytes(min(source.next_readable(position), end) - position)
+            yield chunk
+            position += len(chunk)
 
     def _add_zeros(self, size_bytes: int) -> None:
         """The checksum goes on over zeros, which are not read from holes."""

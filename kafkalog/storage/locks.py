@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from typing import Self
+import struct
+from typing import Final, Self
 
 from kafkalog.broker_lock import LOCK_FILE, held_here
 from kafkalog.errors import DestinationExistsError, LogDirInUseError, UnreadableError
 from kafkalog.storage.ownership import take_after_directory
 from kafkalog.storage.system import NO_LOCKS, unwritable
+
+_FLOCK: Final = struct.Struct("hhqqi4x")  # `struct flock` of Linux, 64 bit: type, …, process
 
 
 class LogDirLock:
@@ -55,8 +58,9 @@ class LogDirLock:
                 reason = os.strerror(error.errno or 0)
                 raise UnreadableError(f"It cannot be opened: {reason}.", path=self.path) from error
             if self._writes or error.errno not in NO_LOCKS:
+                in_use = self._in_use(error)
                 self.__exit__()
-                raise self._in_use(error) from error
+                raise in_use from error
         return self
 
     def _take(self) -> bool:
@@ -90,17 +94,49 @@ class LogDirLock:
                 path=self.path,
                 hint="Work on a copy on another file system.",
             )
+        holder = self._holder()
+        if holder is not None and _is_ours(holder[1]):
+            return LogDirInUseError(
+                "Another kafkalog is working on this log directory.",
+                path=self.path,
+                note=f"Process {holder[0]} has the lock.",
+                hint="Wait until it has ended, or work on a copy.",
+            )
+        note = None
+        if holder is not None:
+            name = os.path.basename(holder[1][0]) if holder[1] else "another user's"
+            note = f"Process {holder[0]} ({name}) has the lock."
         return LogDirInUseError(
             "A broker is running on this log directory.",
             path=self.path,
+            note=note,
             hint="Stop the broker, or work on a copy.",
         )
+
+    def _holder(self) -> tuple[int, list[str]] | None:
+        """The process that has the lock and its command line; None if the system does not say."""
+        kind = fcntl.F_WRLCK if self._writes else fcntl.F_RDLCK
+        try:
+            asked = _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)
+            process = _FLOCK.unpack(fcntl.fcntl(self._file, fcntl.F_GETLK, asked))[-1]
+            if process <= 0:
+                return None  # it has ended, or lives where this process cannot see it
+            with open(f"/proc/{process}/cmdline", "rb") as file:
+                words = file.read(1 << 16).split(b"\0")[:-1]
+        except OSError:
+            return None
+        return process, [os.fsdecode(word) for word in words]
 
     def __exit__(self, *_: object) -> None:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
             held_here.discard(self._held)
+
+
+def _is_ours(words: list[str]) -> bool:
+    """Whether a command line is one of kafkalog: `kafkalog …` or `python …/kafkalog …`."""
+    return "kafkalog" in [os.path.basename(word) for word in words[:2]]
 
 
 def lock_directory(path: str) -> int:

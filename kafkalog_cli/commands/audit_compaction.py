@@ -80,6 +80,7 @@ def audit_compaction(
 
     from kafkalog.audit import audit_compaction as audit
     from kafkalog.log_dir import LogDir, open_partition, open_path
+    from kafkalog.unified_log import UnifiedLog
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render import audited as show
     from kafkalog_cli.render.diagnostics import show_note
@@ -99,14 +100,16 @@ def audit_compaction(
         if cleaner_offset is not None or first_dirty_offset is not None:
             raise UsageError("An offset that is given belongs to one partition.", path=path)
         found = list(_audits(target, original, judge, outcome))
-        if not found and not outcome.errors:
-            show_note(
-                f"{path}: cleaner-offset-checkpoint has no entry of its partitions, so none was "
-                "compacted; to audit one all the same, name it and give --cleaner-offset N"
-            )
     else:
+        partition = open_partition(path)
         before = open_partition(original) if original is not None else None
-        found = [judge(open_partition(path), before)]
+        is_noted = UnifiedLog(partition).checkpoint("cleaner-offset-checkpoint") is not None
+        found = [judge(partition, before)] if is_noted or cleaner_offset is not None else []
+    if not found and not outcome.errors:
+        show_note(
+            f"{path}: cleaner-offset-checkpoint has no entry of it, so it was not compacted; to "
+            "audit a partition all the same, name it and give --cleaner-offset N"
+        )
     if form == Format.TABLE and isinstance(target, LogDir):
         with Writer(show.audit_view(), form, outcome.defect) as writer:
             for one in found:
@@ -120,10 +123,11 @@ def audit_compaction(
                     writer.write_row(show.finding_row(finding, bytes_))
             if form in (Format.NDJSON, Format.JSON):
                 writer.write_row(show.audit_row(one))
-    if form == Format.TABLE and not isinstance(target, LogDir):
-        show.print_audit(found[0])
-    elif form == Format.TABLE and found:
-        show.print_audits(found)
+    if form == Format.TABLE and found:
+        if isinstance(target, LogDir):
+            show.print_audits(found)
+        else:
+            show.print_audit(found[0])
     outcome.fail_if(any(one.findings for one in found))
     return outcome.of_work(has_changed=False, is_concerned=bool(found))
 

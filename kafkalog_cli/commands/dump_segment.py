@@ -75,7 +75,9 @@ def dump_segment(
     to_time: ToTimeOption = None,
     from_position: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Byte position to start at; the next batch is found."),
+        typer.Option(
+            min=0, metavar="N", help="Byte position to start at; the next batch is found."
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="So many rows of each PATH.")

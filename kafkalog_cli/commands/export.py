@@ -86,7 +86,7 @@ def export(
         typer.Option(help="How they are compressed; without, Parquet has snappy, others none."),
     ] = None,
     row_group_rows: Annotated[
-        int | None, typer.Option(metavar="N", help="Most rows of a row group (131072).")
+        int | None, typer.Option(min=1, metavar="N", help="Most rows of a row group (131072).")
     ] = None,
     row_group_size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="A row group ends there (32MiB).")

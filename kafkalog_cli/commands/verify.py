@@ -222,15 +222,18 @@ def _check(
 ) -> None:
     """Check all targets and tell what is found."""
     from kafkalog.errors import KafkaLogError, as_internal_error
+    from kafkalog_cli.outcome import unread_places
     from kafkalog_cli.standard_streams import OutputError
 
     run = facts.verification
-    with report:
+    told: set[str] = set()
+    with report, unread_places() as unread:
         for target in facts.schedule.targets:
             try:
                 for defect in run.check(target):
                     report.finding(defect)
                     outcome.count(defect, facts.failing)
+                    told.add(defect.path)
             except KafkaLogError as error:
                 outcome.error(error)
             except OutputError:
@@ -240,6 +243,10 @@ def _check(
         for defect in run.check_together():
             report.finding(defect)
             outcome.count(defect, facts.failing)
+        for path in told:
+            unread.forget(path)
+        if unread and not outcome.errors:
+            outcome.error(unread.error())
         facts.ended_ms = time.time_ns() // 1_000_000
         facts.status = outcome.status
         if progress is not None:

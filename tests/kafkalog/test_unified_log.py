@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.errors import NotAKafkaFileError, NotFoundError
+from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.log_dir import open_partition
 from kafkalog.lookup import lookup_special
 from kafkalog.marks import Marks
@@ -170,7 +170,7 @@ def test_only_partition_directories_are_logs(tmp_path: Path):
     """Not a file, not a log directory, not nothing."""
     path = write_log(tmp_path / "t-0", batch(0, [record()]))
     for wrong in (path, tmp_path):
-        with pytest.raises(NotAKafkaFileError):
+        with pytest.raises(UsageError):
             UnifiedLog(str(wrong))
     with pytest.raises(NotFoundError):
         UnifiedLog(str(tmp_path / "t-1"))

@@ -89,9 +89,9 @@ def test_a_log_directory(corpus_dir: Path, tmp_path: Path, kafkalog: Run) -> Non
 def test_bad_targets(corpus_dir: Path, kafkalog: Run) -> None:
     """Without a checkpoint nothing says what was compacted, nor whether anything was."""
     root = corpus_dir / "compaction" / "binary_keys"
-    for path, status in ((root / "before" / "orders-0", 2), (root / "before", 9)):
+    for path in (root / "before" / "orders-0", root / "before"):
         result = kafkalog("audit-compaction", path)
-        assert result.status == status
+        assert result.status == 9
         assert "--cleaner-offset" in result.stderr
     assert kafkalog("audit-compaction", root / "after", "--cleaner-offset", "5").status == 2
     given = ("--cleaner-offset", "1000000")

@@ -1,0 +1,207 @@
+"""A bad sector costs the batches that lie on it: it is a finding, and reading goes on after it."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.check.verify import Verification
+from kafkalog.columnar import rule
+from kafkalog.framing import scan_batches
+from kafkalog.log_dir import open_partition
+from kafkalog.model import Batch, Defect, Level
+from kafkalog.reader import EVERYTHING, read_records
+from kafkalog.source import Source
+from tests.bad_disk import SECTOR, BadDisk
+from tests.docs.console import ROOT
+from tests.kafka.conftest import SEED_VARIABLE
+from tests.sweeps import covers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+TRIES = 4
+NAME = f"{0:020d}.log"
+by_kernels = pytest.mark.parametrize("size_min", [0, 1 << 60], ids=["kernels", "reference"])
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of some hundred sectors: the batches of a broker, over and over."""
+    origin = ROOT / "examples" / "log-dir" / "orders-0"
+    target = tmp_path / "orders-0"
+    shutil.copytree(origin, target)
+    for path in target.iterdir():
+        if path.name != NAME:
+            path.unlink()
+    data = (target / NAME).read_bytes()
+    (target / NAME).write_bytes(data * (1 + 250_000 // len(data)))
+    return target / NAME
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> BadDisk:
+    return BadDisk(monkeypatch)
+
+
+def batches_of(path: Path) -> list[Batch]:
+    with Source(str(path)) as source:
+        return [found for found in scan_batches(source, check_crc=True) if isinstance(found, Batch)]
+
+
+def spoiled(rng: random.Random, size: int) -> list[int]:
+    """Some bad sectors, alone and in a row; sometimes the first or the last."""
+    sectors = -(-size // SECTOR)
+    starts = rng.sample(range(sectors), rng.randint(1, 4))
+    return sorted({s for start in starts for s in range(start, start + rng.choice((1, 1, 2, 12)))
+                   if s < sectors})  # fmt: skip
+
+
+def is_hit(batch: Batch, bad: list[int]) -> bool:
+    return any(batch.position < (s + 1) * SECTOR and s * SECTOR < batch.end_position for s in bad)
+
+
+@by_kernels
+def test_every_batch_beside_bad_sectors_is_read(
+    size_min: int, log: Path, disk: BadDisk, monkeypatch: pytest.MonkeyPatch,
+    tell: Callable[[str], None],
+):  # fmt: skip
+    """Each other batch is judged and counted; each bad byte lies in a finding."""
+    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    rng = random.Random(seed)
+    monkeypatch.setattr(rule, "FAST_SIZE_MIN", size_min)
+    whole = batches_of(log)
+    for number in range(TRIES):
+        bad = spoiled(rng, log.stat().st_size)
+        good = [batch for batch in whole if not is_hit(batch, bad)]
+        disk.spoil(log, bad)
+        with Source(str(log)) as source:
+            found = list(scan_batches(source, check_crc=True))
+            assert covers(found, source.size_bytes)
+        assert [one for one in found if isinstance(one, Batch)] == good, (seed, number)
+        for level in (Level.STANDARD, Level.DEEP):
+            run = Verification(level)
+            told = [one for one in run.verify(log.parent) if one.reference == "bytes-unreadable"]
+            assert run.summary.batches == len(good), (seed, number, level)
+            assert run.summary.bytes_expected <= run.summary.bytes_checked
+            for sector in bad:
+                assert any(covered(one, sector, log) for one in told), (seed, number, sector)
+        rows = list(read_records(open_partition(str(log.parent)), EVERYTHING))
+        counted = sum(not isinstance(one, Defect) for one in rows)
+        assert counted == sum(batch.count for batch in good), (seed, number)
+        assert {one.reference for one in rows if isinstance(one, Defect)} == {"bytes-unreadable"}
+    tell(f"{TRIES} logs with bad sectors, seed {seed}, {disk.failed} reads failed")
+    assert disk.failed > TRIES
+
+
+def covered(defect: Defect, sector: int, log: Path) -> bool:
+    """Whether the part of the file in a sector is in the defect's range, but for sound batches."""
+    end = min((sector + 1) * SECTOR, log.stat().st_size)
+    start = defect.position or 0
+    return start < end and sector * SECTOR < start + (defect.size_bytes or 0)
+
+
+def test_few_reads_fail_however_much_of_a_disk_is_gone(log: Path, disk: BadDisk):
+    """Each can take a drive half a minute: a sector is asked for once, and not every one."""
+    disk.spoil(log, [20, 60])
+    with Source(str(log)) as source:
+        list(scan_batches(source, check_crc=True))
+    assert disk.failed == 2
+    log.write_bytes(log.read_bytes() * 40)
+    sectors = log.stat().st_size // SECTOR
+    disk.spoil(log, range(3, sectors - 3))
+    with Source(str(log)) as source:
+        found = list(scan_batches(source, check_crc=True))
+    assert [type(one) for one in found].count(Defect) == 1
+    assert isinstance(found[-1], Batch)
+    assert disk.failed < 100
+
+
+@by_kernels
+@pytest.mark.parametrize("form", ["ndjson", "csv", "kafka", "table"])
+def test_a_dump_goes_on_after_a_bad_sector(
+    size_min: int, form: str, log: Path, disk: BadDisk, kafkalog: Run,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    """All lines of the sound batches, the finding, and status 1."""
+    monkeypatch.setattr(rule, "FAST_SIZE_MIN", size_min)
+    whole = batches_of(log)
+    bad = [7, 30]
+    good = [batch for batch in whole if not is_hit(batch, bad)]
+    disk.spoil(log, bad)
+    done = kafkalog("dump-segment", log, "--batches", "--format", form)
+    assert done.status == 1
+    assert "bytes-unreadable" in done.stdout.decode() + done.stderr
+    if form == "kafka":
+        assert done.stdout.count(b"baseOffset: ") == len(good)
+    if form == "csv":
+        assert done.stdout.count(b"\n") == 1 + len(good)
+    if form == "ndjson":
+        assert done.stdout.count(b'"type":"batch"') == len(good)
+
+
+def test_salvage_copies_around_a_bad_sector(
+    log: Path, disk: BadDisk, kafkalog: Run, tmp_path: Path
+):
+    """Sound batches are there byte for byte; in place of the sector lost+found has zeros."""
+    log.write_bytes((ROOT / "examples/log-dir/orders-0" / NAME).read_bytes())
+    data, whole = log.read_bytes(), batches_of(log)
+    bad = [1]
+    good = [batch for batch in whole if not is_hit(batch, bad)]
+    assert good
+    disk.spoil(log, bad)
+    to = tmp_path / "to"
+    done = kafkalog("salvage", log.parent, "--to", to, "--format", "ndjson")
+    assert done.status == 1, done
+    kept = b"".join(data[batch.position : batch.end_position] for batch in good)
+    assert (to / "log" / "orders-0" / NAME).read_bytes() == kept
+    [lost] = (to / "lost+found").rglob("*.bin")
+    start, size = map(int, lost.stem.split("-")[-2:])
+    wanted = bytearray(data)
+    wanted[SECTOR : 2 * SECTOR] = bytes(SECTOR)
+    assert lost.read_bytes() == wanted[start : start + size]
+    assert b'"crc32c":null' in done.stdout
+
+
+@pytest.mark.parametrize("form", ["table", "ndjson", "junit", "sarif", "prometheus"])
+def test_verify_reports_a_bad_sector_in_each_format(
+    form: str, log: Path, disk: BadDisk, kafkalog: Run
+):
+    """With its position; the report is whole."""
+    disk.spoil(log, [3])
+    done = kafkalog("verify", "--level", "deep", log, "--format", form)
+    assert done.status == 1
+    assert "internal-error" not in done.stderr
+    if form == "prometheus":
+        assert b"kafkalog_verify_exit_status 1\n" in done.stdout
+    else:
+        assert b"bytes-unreadable" in done.stdout
+
+
+def test_a_compaction_does_not_begin_on_a_bad_sector(log: Path, disk: BadDisk, kafkalog: Run):
+    """Batches that cannot be read would be gone."""
+    before = log.read_bytes()
+    (log.parent / f"{10**9:020d}.log").touch()
+    disk.spoil(log, [3])
+    options = (
+        "--config",
+        "cleanup.policy=compact",
+        "--high-watermark",
+        "end",
+        "--in-place",
+        "--yes",
+    )
+    done = kafkalog("compact", log.parent, *options)
+    assert done.status == 3, done
+    assert "bytes-unreadable" in done.stderr
+    disk.spoil(log, [])
+    assert log.read_bytes() == before

@@ -1,0 +1,83 @@
+"""Names that are no UTF-8: every command takes them, shows them escaped, and writes valid UTF-8."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.docs.console import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+COMPACTED = ("--all", "--config", "cleanup.policy=compact", "--now", "2024-01-01T01:00:00Z")
+LINES: tuple[tuple[str, ...], ...] = (
+    *(("ls", "{dir}", "--format", form) for form in ("table", "ndjson", "json", "csv")),
+    ("ls", "--files", "{dir}"), ("ls", "--segments", "{dir}", "--format", "ndjson"),
+    *(("dump-segment", "{one}", "--limit", "2", "--format", form)
+      for form in ("table", "ndjson", "json", "csv")),
+    *(("verify", "{dir}", "--format", form)
+      for form in ("table", "ndjson", "csv", "junit", "sarif", "prometheus")),
+    ("lookup-offset", "{one}", "17", "--explain"),
+    ("lookup-offset", "{one}", "17", "--format", "ndjson"),
+    ("profile", "{dir}", "--engine", "local", "--format", "ndjson"),
+    ("simulate-retention", "{dir}", "--format", "ndjson"), ("simulate-roll", "{one}"),
+    ("apply-retention", "{one}", "--high-watermark", "end", "--format", "ndjson"),
+    ("recover", "{dir}"),
+    ("recover", "{dir}", "--format", "ndjson"), ("rebuild-index", "{dir}", "--format", "ndjson"),
+    ("audit-compaction", "{one}", "--cleaner-offset", "20", "--format", "ndjson"),
+    ("compact", "{dir}", *COMPACTED, "--format", "ndjson"),
+    ("compact", "{dir}", *COMPACTED, "--to", "{to}-compacted"),
+    ("salvage", "{dir}", "--to", "{to}-salvaged", "--format", "ndjson"),
+    ("export", "{dir}", "--to", "{to}-exported", "--engine", "local", "--format", "ndjson"),
+    ("export", "{dir}", "--to", "{to}-lines", "--engine", "local", "--file-format", "ndjson"),
+    ("export", "{dir}", "--to", "{plain}", "--engine", "local", "--table-format", "delta"),
+    ("rebuild-index", "{dir}", "--config", "index.interval.bytes=100", "--in-place", "--yes",
+     "--backup", "{to}-backup"),
+    ("undo", "{to}-backup", "--in-place", "--yes"),
+)  # fmt: skip
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """A log directory, a partition and a file whose names hold bytes that no UTF-8 has."""
+    root = tmp_path / os.fsdecode(b"log\xffdir")
+    partition = root / os.fsdecode(b"ord\xfders-0")
+    shutil.copytree(ROOT / "examples" / "log-dir" / "orders-0", partition)
+    shutil.copy(ROOT / "examples" / "log-dir" / "meta.properties", root)
+    (root / ".kafka_cleanshutdown").write_text("{}")
+    (partition / os.fsdecode(b"b\xfead")).touch()
+    return root
+
+
+def test_every_command_takes_and_shows_them(log_dir: Path, tmp_path: Path, kafkalog: Run):
+    """The bytes stay what they are in names of files, and reach no terminal raw."""
+    to = tmp_path / os.fsdecode(b"t\xfco")
+    for line in LINES:
+        words = [
+            word.format(dir=log_dir, one=next(log_dir.glob("*-0")), to=to, plain=tmp_path / "delta")
+            for word in line
+        ]
+        done = kafkalog(*words)
+        assert done.status in (0, 1, 9), (line, done)
+        text = done.stdout.decode("utf-8", "strict")
+        assert not any(0xD800 <= ord(letter) <= 0xDFFF for letter in text + done.stderr), line
+        if "ndjson" in line[:-1] and "--file-format" not in line:
+            rows = [json.loads(row) for row in text.splitlines()]
+            assert rows or done.status == 9
+    done = kafkalog("export", log_dir, "--to", to, "--engine", "local", "--table-format", "delta")
+    assert done.status == 5  # deltalake cannot name it
+    names = {os.fsencode(path.name) for path in tmp_path.rglob("*")}
+    assert {b"t\xfco-exported", b"topic=ord%FDers", b"t\xfco-compacted"} <= names
+    manifest = next(tmp_path.glob("*-exported/_kafkalog/manifest.json")).read_bytes()
+    assert b"topic=ord%FDers" in manifest
+    json.loads(manifest.decode("utf-8", "strict"))

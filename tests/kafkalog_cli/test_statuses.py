@@ -1,0 +1,174 @@
+"""One situation has one exit status, whatever the command."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.docs.console import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+LOCAL = ("--engine", "local")
+MANY = {
+    "ls": (),
+    "verify": (),
+    "recover": (),
+    "rebuild-index": (),
+    "compact": (),
+    "apply-retention": (),
+    "simulate-retention": (),
+    "audit-compaction": (),
+    "profile": LOCAL,
+    "salvage": ("--to", "{to}"),
+    "export": (*LOCAL, "--to", "{to}"),
+}
+"""Commands that take a log directory or a partition, with what they need beside it."""
+ONE = {"dump-segment": (), "lookup-offset": ("0",), "simulate-roll": ()}
+"""Commands that take one partition."""
+LOCKING = ("recover", "rebuild-index", "compact", "apply-retention", "salvage")
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """One that a broker has closed."""
+    return shutil.copytree(ROOT / "examples" / "log-dir", tmp_path / "log-dir")
+
+
+def statuses(
+    kafkalog: Run, commands: dict[str, tuple[str, ...]], path: Path, to: Path
+) -> dict[str, int]:
+    """What each command ends with on a path."""
+    found = {}
+    for command, options in commands.items():
+        words = [word.format(to=to) for word in options]
+        done = kafkalog(command, path, *words)
+        assert "Traceback" not in done.stderr
+        assert (done.stderr != "") or done.status in (0, 9), (command, done)
+        found[command] = done.status
+    return found
+
+
+def all_of(commands: dict[str, tuple[str, ...]], status: int) -> dict[str, int]:
+    return dict.fromkeys(commands, status)
+
+
+def test_what_is_not_there_is_input_that_cannot_be_read(kafkalog: Run, tmp_path: Path):
+    every = MANY | ONE
+    assert statuses(kafkalog, every, tmp_path / "none", tmp_path / "to") == all_of(every, 3)
+
+
+def test_a_directory_of_something_else_is_input_that_cannot_be_read(kafkalog: Run, tmp_path: Path):
+    every = MANY | ONE
+    (tmp_path / "empty").mkdir()
+    assert statuses(kafkalog, every, tmp_path / "empty", tmp_path / "to") == all_of(every, 3)
+
+
+def test_a_log_directory_in_place_of_a_partition_is_a_usage_error(
+    kafkalog: Run, log_dir: Path, tmp_path: Path
+):
+    """It is a directory of Kafka's, and can be read."""
+    assert statuses(kafkalog, ONE, log_dir, tmp_path / "to") == all_of(ONE, 2)
+
+
+def test_an_index_in_place_of_a_directory_is_a_usage_error(
+    kafkalog: Run, log_dir: Path, tmp_path: Path
+):
+    """It is a file of Kafka's, and can be read."""
+    index = next(log_dir.glob("orders-0/*.index"))
+    commands = dict.fromkeys(
+        ("simulate-roll", "audit-compaction", "compact", "apply-retention", "recover",
+         "rebuild-index"), ()
+    )  # fmt: skip
+    commands["salvage"] = ("--to", "{to}")
+    assert statuses(kafkalog, commands, index, tmp_path / "to") == all_of(commands, 2)
+
+
+@pytest.mark.parametrize("words", [
+    ("dump-segment", "--from-position", "-5"),
+    ("dump-segment", "--limit", "-1"),
+    ("audit-compaction", "--cleaner-offset", "-1"),
+    ("apply-retention", "--log-start-offset", "-1"),
+    ("compact", "--up-to", "-1"),
+    ("export", "--row-group-rows", "-1", *LOCAL, "--to", "none"),
+    ("verify", "--threads", "0"),
+], ids=lambda words: " ".join(words[:2]))  # fmt: skip
+def test_a_number_out_of_range_is_a_usage_error(
+    words: tuple[str, ...], kafkalog: Run, log_dir: Path
+):
+    command, *options = words
+    assert kafkalog(command, log_dir / "orders-0", *options).status == 2
+
+
+def test_a_sound_directory_that_needs_nothing_has_one_status(
+    kafkalog: Run, log_dir: Path, tmp_path: Path
+):
+    """Nothing was compacted, nothing is to be compacted, the indexes are those of the log."""
+    partition = log_dir / "orders-0"
+    commands = dict.fromkeys(("audit-compaction", "rebuild-index"), ())
+    for path in (partition, log_dir):
+        assert statuses(kafkalog, commands, path, tmp_path / "to") == all_of(commands, 9)
+    assert statuses(kafkalog, {"compact": ()}, log_dir, tmp_path / "to") == {"compact": 9}
+
+
+HOLD = """
+import fcntl, sys, time
+with open(sys.argv[1], "r+b") as lock:
+    fcntl.lockf(lock, fcntl.LOCK_EX)
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(log_dir: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[int]:
+    """A process with the lock of the log directory; its id. The script has the name given."""
+    script = tmp_path / request.param
+    script.write_text(HOLD)
+    (log_dir / ".lock").touch()
+    with subprocess.Popen(
+        [sys.executable, script, log_dir / ".lock"], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.parametrize("holder", ["broker", "kafkalog"], indirect=True)
+def test_a_log_directory_in_use_is_refused_and_says_who_has_it(
+    holder: int, kafkalog: Run, log_dir: Path, tmp_path: Path, request: pytest.FixtureRequest
+):
+    """A plan as well; another kafkalog is not called a broker."""
+    by_us = "kafkalog" in request.node.callspec.id
+    for command in LOCKING:
+        options = [word.format(to=tmp_path / "to") for word in MANY[command]]
+        done = kafkalog(command, log_dir, *options)
+        assert done.status == 4, (command, done)
+        assert done.stderr.startswith("error: log-dir-in-use\n")
+        assert ("Another kafkalog is working" in done.stderr) == by_us
+        assert ("A broker is running" in done.stderr) != by_us
+        assert f"note: Process {holder} " in done.stderr
+
+
+def test_a_lock_of_this_process_is_no_other(log_dir: Path):
+    """POSIX asks about others alone: `struct flock` is read as the system writes it."""
+    from kafkalog.storage.locks import _FLOCK
+
+    (log_dir / ".lock").touch()
+    with (log_dir / ".lock").open("r+b") as file:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        answer = _FLOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    assert answer[0] == fcntl.F_UNLCK
