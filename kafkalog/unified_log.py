@@ -15,7 +15,7 @@ from kafkalog import places
 from kafkalog.checkpoints import checkpointed, read_leader_epochs
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
-from kafkalog.log_dir import open_partition
+from kafkalog.log_dir import list_partition, open_partition
 from kafkalog.model import Batch, Isolation
 from kafkalog.names import CLEAN_SHUTDOWN, DirectoryState, FileKind
 from kafkalog.producer_snapshot import read_producer_snapshot
@@ -74,6 +74,18 @@ class UnifiedLog:
         self._high_watermark = high_watermark
         self._log_start_offset = log_start_offset
         self._log_end_offset = log_end_offset
+
+    def listed_again(self) -> UnifiedLog:
+        """The same log as it is now, for the same questions. Raises as `list_partition`."""
+        from kafkalog.view import show
+
+        return UnifiedLog(
+            show(list_partition(self.partition.path)).partition,
+            high_watermark=self._high_watermark,
+            log_start_offset=self._log_start_offset,
+            log_end_offset=self._log_end_offset,
+            use_index=self.use_index,
+        )
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -225,10 +237,17 @@ class UnifiedLog:
     def aborted_transactions(self) -> list[AbortedTransaction]:
         """What the transaction indexes of all segments list, in log order."""
         found: list[AbortedTransaction] = []
-        rebuilt = dict(self.partition.aborted)
+        rebuilt = self.partition.aborted
         for segment in self.segments:
-            if segment.base_offset in rebuilt:
-                found.extend(rebuilt[segment.base_offset])
+            end = segment.next_base_offset
+            # A start may split a segment: then there are several.
+            lists = [
+                listed
+                for base, listed in rebuilt
+                if segment.base_offset <= base and (end is None or base < end)
+            ]
+            if lists:
+                found.extend(one for listed in lists for one in listed)
             elif segment.transaction_index is not None:
                 found.extend(read_aborted_transactions(segment.transaction_index.path))
         return found

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
@@ -28,7 +29,8 @@ from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import parse_aborted_transaction
-from kafkalog.log_dir import PartitionDir, Segment
+from kafkalog.living import CHANGES, answered
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list_partition
 from kafkalog.model import LogView
 from kafkalog.names import (
     CLEAN_SHUTDOWN,
@@ -43,10 +45,11 @@ from kafkalog.source import Source
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kafkalog.configs.sources import LogDirConfigs
     from kafkalog.log_dir import FileEntry
     from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.directory import Content
-    from kafkalog.recovery.model import Action, PredictedStart
+    from kafkalog.recovery.model import Action, PredictedStart, StartConfig
 
 _INDEXES: Final = (".index", ".timeindex", ".txnindex")
 
@@ -100,6 +103,9 @@ class Shown:
 def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
     """Make the view of a partition directory. Nothing is written.
 
+    Raises:
+        NotFoundError, FileChangedError: a broker has changed the files since they were listed.
+
     Cost:
         Nothing where the log was closed cleanly. Without the mark of that the reading of everything
         from the recovery point on, as `predict_start`; where only a swap was interrupted, of the
@@ -112,10 +118,19 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
     if view == LogView.STARTED:
         try:
             found = _started(partition)
+        except CHANGES:
+            raise  # of a new listing more is known
         except KafkaLogError as error:
             why = f"what a start would show is not known: {error.message}"
             found = _as_it_is(partition, why)
     return found or Shown(partition, partition.segments)
+
+
+def show_now(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
+    """As `show`; where files went away since the partition was listed, of a new listing."""
+    return answered(
+        lambda: show(partition, view), lambda: show(list_partition(partition.path), view)
+    )
 
 
 def state_of(path: str) -> str:
@@ -178,9 +193,13 @@ def _started(partition: PartitionDir) -> Shown | None:
     if is_closed and not (is_swapped or _needs_a_look(partition, log_dir)):
         return None
     has_top_files = any(places.exists(os.path.join(log_dir, name)) for name in TOP_FILES)
-    if has_top_files and not is_broker_running(log_dir):
+    is_running = is_broker_running(log_dir)
+    if has_top_files and not is_running:
         return _recovered(partition)
-    return _tidied(partition) if is_swapped else None
+    if not is_swapped:
+        return None
+    shown = _tidied(partition)
+    return replace(shown, difference=None) if is_running else shown  # it finishes that itself
 
 
 def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:
@@ -206,7 +225,7 @@ def _recovered(partition: PartitionDir) -> Shown:
         if name.endswith(".txnindex"):
             written[name] = data
 
-    start = StartInProgress(partition, tell=keep)
+    start = StartInProgress(partition, config=start_config_of(partition), tell=keep)
     predicted = start.end()
     if predicted.refusal is not None:
         refusal = predicted.refusal
@@ -215,10 +234,34 @@ def _recovered(partition: PartitionDir) -> Shown:
     shown = _shown(partition, predicted.actions, start.contents, predicted)
     aborted = tuple(
         (parse_file_name(name).offset or 0, tuple(_aborted(data)))
-        for name, data in written.items()
+        for name, data in sorted(written.items())
         if name in start.contents
     )
     return replace(shown, partition=replace(shown.partition, aborted=aborted))
+
+
+def start_config_of(partition: PartitionDir) -> StartConfig | None:
+    """Return the configs of a topic that a start depends on, by the metadata log beside it."""
+    from kafkalog.recovery.start_configs import start_config
+
+    log_dir = os.path.dirname(places.absolute(partition.path))
+    try:
+        metadata = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA_TOPIC}-0")).files
+    except KafkaLogError:
+        return None
+    try:
+        configs = _configs_in(log_dir, metadata).of_topic(partition.topic)
+        return start_config(partition, configs)[0]
+    except KafkaLogError:
+        return None  # `verify` says what is wrong with it
+
+
+@lru_cache(4)
+def _configs_in(log_dir: str, _metadata: tuple[FileEntry, ...]) -> LogDirConfigs:
+    """The configs in a log directory, read once for all its partitions."""
+    from kafkalog.configs import ConfigSources
+
+    return ConfigSources().in_log_dir(log_dir)
 
 
 def _aborted(data: bytes) -> Iterator[AbortedTransaction]:

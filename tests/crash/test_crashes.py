@@ -12,7 +12,16 @@ import pytest
 
 from tests.crash.commands import CLEANER_OFFSETS, COMMANDS, Command
 from tests.crash.disk import Recorder, Tree, crashes, put, tries_everything
-from tests.crash.served import copy_and_start, offset_in, start_of_ours, starts_of_kafka
+from tests.crash.readers import seen
+from tests.crash.served import (
+    CONFIG,
+    copy_and_start,
+    is_live,
+    offset_in,
+    partitions,
+    start_of_ours,
+    starts_of_kafka,
+)
 from tests.kafka.conftest import SEED_VARIABLE, harness
 
 if TYPE_CHECKING:
@@ -89,16 +98,31 @@ def test_a_start_as_predicted_finds_a_whole_log(
 @pytest.mark.usefixtures("harness")
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_kafkas_own_start_finds_a_whole_log(
-    command: Command, corpus_dir: Path, tmp_path: Path, tell: Callable[[str], None]
+    command: Command,
+    corpus_dir: Path,
+    tmp_path: Path,
+    tell: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The same states, loaded by Kafka 4.3 in one JVM."""
+    """The same states, loaded by Kafka 4.3 in one JVM; readers have shown the same before."""
     enumeration = Enumeration(command, corpus_dir, tmp_path, STATES_OF_KAFKA)
     log_dirs = [
         put(tree, tmp_path / "kafka" / str(number) / "log")
         for number, (_, tree) in enumerate(enumeration.trees)
     ]
     found: Counter[str] = Counter()
+    monkeypatch.setattr(
+        "kafkalog.view.start_config_of", lambda _: CONFIG
+    )  # as Kafka's loader has it
+    shown = [
+        {name: seen(log_dir / name) for name in partitions(log_dir) if is_live(name)}
+        for log_dir in log_dirs
+    ]
     answers = starts_of_kafka(log_dirs, tmp_path)
-    for (how, _), log_dir, got in zip(enumeration.trees, log_dirs, answers, strict=True):
+    for (how, _), log_dir, got, views in zip(
+        enumeration.trees, log_dirs, answers, shown, strict=True
+    ):
+        for name, view in views.items():
+            view.require(got[name], f"{enumeration.words}: {how}: {name}")
         found[enumeration.judge(how, log_dir, got)] += 1
     enumeration.conclude(found, "Kafka's start", tell)

@@ -1,0 +1,83 @@
+"""What each reader shows of a log directory in the view of a start, before there is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.columnar.scan import to_table
+from kafkalog.inventory import list_partitions, list_segments
+from kafkalog.log_dir import open_partition
+from kafkalog.lookup import lookup_special
+from kafkalog.model import Isolation, Record, Special
+from kafkalog.reader import read_records
+from kafkalog.tables import Request, TableName, plan_splits, read_split
+from kafkalog.tables.model import End
+from kafkalog.tables.schemas import table_schema
+from kafkalog.unified_log import UnifiedLog
+from kafkalog.view import show
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crash.served import Served
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What readers show of one partition."""
+
+    dumped: tuple[Any, ...]
+    scanned: tuple[tuple[int, bytes | None, bytes | None], ...]
+    exported: tuple[tuple[int, bytes | None, bytes | None], ...]
+    data: frozenset[int]
+    aborted: frozenset[tuple[int, int, int]]
+    listed: tuple[int | None, int | None]
+    found: tuple[int | None, int | None]
+    segments: int
+
+    def require(self, wanted: Served, words: str) -> None:
+        """Fail unless that is what the log serves once it is loaded."""
+        within = range(wanted.start, wanted.end)
+        assert tuple(one for one in self.dumped if one[0] in within) == wanted.records, words
+        assert all(one[0] < wanted.end for one in self.dumped), words
+        pairs = tuple((offset, key, value) for offset, _, key, value, _ in wanted.records)
+        assert tuple(one for one in self.scanned if one[0] in within) == pairs, words
+        assert self.exported == tuple(one for one in pairs if one[0] in self.data), words
+        # An entry below the log's start counts for nobody.
+        hidden = {entry for entry in self.aborted if entry[2] >= wanted.start}
+        assert hidden == wanted.aborted, words
+        assert self.found == (wanted.start, wanted.end), words
+        if self.segments:
+            assert self.listed == (wanted.start, wanted.end), words
+
+
+def seen(path: Path) -> Seen:
+    """Ask all readers about a partition directory; nothing is written."""
+    partition = open_partition(str(path))
+    shown = show(partition)
+    log = UnifiedLog(shown.partition)
+    dumped = [row for row in read_records(shown) if isinstance(row, Record)]
+    names = ("offset", "key", "value")
+    scanned = to_table(shown, columns=names).to_pylist()
+    schema = table_schema(TableName.RECORDS, names)
+    request = Request(isolation=Isolation.READ_UNCOMMITTED, end=End.LOG)
+    splits = plan_splits([str(path)], request, differences=lambda _: None)
+    exported = [row for split in splits for one in read_split(split, schema, defects=print)
+                for row in one.to_pylist()]  # fmt: skip
+    (listed,) = list_partitions([partition])
+    ends = (
+        lookup_special(log, Special.EARLIEST),
+        lookup_special(log, Special.LATEST, Isolation.LOG),
+    )
+    return Seen(
+        dumped=tuple((r.offset, r.timestamp, r.key, r.value, r.headers) for r in dumped),
+        scanned=tuple((row["offset"], row["key"], row["value"]) for row in scanned),
+        exported=tuple((row["offset"], row["key"], row["value"]) for row in exported),
+        data=frozenset(row.offset for row in dumped if not row.batch.is_control),
+        aborted=frozenset((e.producer_id, e.first_offset, e.last_offset)
+                          for e in log.aborted_transactions()),
+        listed=(listed.log_start_offset, listed.log_end_offset),
+        found=(ends[0].offset, ends[1].offset),
+        segments=len(list(list_segments([partition]))),
+    )  # fmt: skip
