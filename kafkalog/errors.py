@@ -77,6 +77,10 @@ class UnreadableError(KafkaLogError):
     reference = "path-unreadable"
 
 
+class FileChangedError(UnreadableError):
+    """A file became shorter while it was being read: what was listed is not there any more."""
+
+
 class BytesUnreadableError(UnreadableError):
     """The disk does not give some bytes of a file, though the file can be opened."""
 

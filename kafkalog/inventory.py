@@ -5,24 +5,35 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from kafkalog import places
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_remote_index_cache
+from kafkalog.living import CHANGES, answered
+from kafkalog.log_dir import (
+    FileEntry,
+    LogDir,
+    PartitionDir,
+    list_partition,
+    open_remote_index_cache,
+)
 from kafkalog.metadata_files import MetaProperties, read_meta_properties, read_topic_id
 from kafkalog.model import Defect, LogView, Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, REMOTE_INDEX_CACHE, FileKind, FileState
 from kafkalog.segment import OpenSegment
 from kafkalog.unified_log import UnifiedLog
-from kafkalog.view import show, state_of
+from kafkalog.view import Shown, show, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.view import Difference, Shown
+    from kafkalog.view import Difference
+
+    Errors = tuple[type[KafkaLogError], ...]
 
 Target = LogDir | PartitionDir | FileEntry
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,35 +165,66 @@ def list_partitions(
     is called with how these differ.
     """
     for partition in partitions_of(targets):
-        shown = _shown(partition, view, differences)
-        log = UnifiedLog(shown.partition)
-        has_log = bool(shown.segments) or shown.partition.loaded is not None
-        end = topic_id = None
-        with suppress(KafkaLogError):
-            end = log.log_end_offset if has_log else None
-        with suppress(KafkaLogError):
-            topic_id = read_topic_id(os.path.join(partition.path, "partition.metadata"))
-        odd: dict[str, int] = {}
-        for entry in partition.files:
-            if entry.error or entry.name.kind == FileKind.UNKNOWN:
-                odd["unknown"] = odd.get("unknown", 0) + 1
-            elif entry.name.state != FileState.LIVE:
-                odd[entry.name.state] = odd.get(entry.name.state, 0) + 1
-        yield PartitionRow(
-            path=partition.path,
-            topic=partition.topic,
-            partition=partition.partition,
-            state=partition.state,
-            topic_id=topic_id,
-            segment_count=len(shown.segments),
-            size_bytes=_used_bytes(partition),
-            mtime_ms=max((entry.mtime_ms for entry in partition.files), default=0),
-            log_start_offset=log.log_start_offset if has_log else None,
-            log_end_offset=end,
-            high_watermark=log.checkpoint("replication-offset-checkpoint"),
-            cleaner_offset=log.checkpoint("cleaner-offset-checkpoint"),
-            odd_files=odd,
-        )
+        yield from _living(partition, _partition_row, view, differences)
+
+
+def _living(
+    partition: PartitionDir,
+    rows: Callable[[PartitionDir, Shown, Errors], Iterator[T]],
+    view: LogView,
+    differences: Callable[[Difference], object],
+) -> list[T]:
+    """The rows of a partition; of a new listing where its files went away, none where all did.
+
+    `rows` is called with the errors that are not to be passed over.
+    """
+
+    def first(partition: PartitionDir = partition) -> list[T]:
+        return list(rows(partition, _shown(partition, view, differences), CHANGES))
+
+    try:
+        return answered(first, lambda: first(list_partition(partition.path)))
+    except CHANGES:
+        if not places.exists(partition.path):
+            return []
+        return list(rows(partition, Shown(partition, partition.segments), ()))
+
+
+def _partition_row(
+    partition: PartitionDir, shown: Shown, changes: Errors
+) -> Iterator[PartitionRow]:
+    log = UnifiedLog(shown.partition)
+    has_log = bool(shown.segments) or shown.partition.loaded is not None
+    topic_id = None
+    try:
+        end = log.log_end_offset if has_log else None
+    except changes:
+        raise  # of a new listing it is known
+    except KafkaLogError:
+        end = None
+    with suppress(KafkaLogError):
+        topic_id = read_topic_id(os.path.join(partition.path, "partition.metadata"))
+    odd: dict[str, int] = {}
+    for entry in partition.files:
+        if entry.error or entry.name.kind == FileKind.UNKNOWN:
+            odd["unknown"] = odd.get("unknown", 0) + 1
+        elif entry.name.state != FileState.LIVE:
+            odd[entry.name.state] = odd.get(entry.name.state, 0) + 1
+    yield PartitionRow(
+        path=partition.path,
+        topic=partition.topic,
+        partition=partition.partition,
+        state=partition.state,
+        topic_id=topic_id,
+        segment_count=len(shown.segments),
+        size_bytes=_used_bytes(partition),
+        mtime_ms=max((entry.mtime_ms for entry in partition.files), default=0),
+        log_start_offset=log.log_start_offset if has_log else None,
+        log_end_offset=end,
+        high_watermark=log.checkpoint("replication-offset-checkpoint"),
+        cleaner_offset=log.checkpoint("cleaner-offset-checkpoint"),
+        odd_files=odd,
+    )
 
 
 def _used_bytes(partition: PartitionDir) -> int:
@@ -208,28 +250,36 @@ def list_segments(
     `differences` is called with how views differ from files.
     """
     for partition in partitions_of(targets):
-        for segment in _shown(partition, view, differences).segments:
-            largest = None
-            with suppress(KafkaLogError), OpenSegment(segment) as opened:
-                is_stale = segment.time_index is not None and segment.time_index.is_stale
+        yield from _living(partition, _segment_rows, view, differences)
+
+
+def _segment_rows(partition: PartitionDir, shown: Shown, changes: Errors) -> Iterator[SegmentRow]:
+    for segment in shown.segments:
+        is_stale = segment.time_index is not None and segment.time_index.is_stale
+        try:
+            with OpenSegment(segment) as opened:
                 largest = opened.largest_timestamp(recovered=segment.is_active or is_stale)[0]
-            indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
-            sizes = [entry.used_bytes if entry else None for entry in indexes]
-            yield SegmentRow(
-                path=segment.log.path,
-                state=state_of(segment.log.path),
-                topic=partition.topic,
-                partition=partition.partition,
-                base_offset=segment.base_offset,
-                next_base_offset=segment.next_base_offset,
-                size_bytes=segment.log.size_bytes,
-                mtime_ms=segment.log.mtime_ms,
-                largest_timestamp=largest,
-                index_size_bytes=sizes[0],
-                timeindex_size_bytes=sizes[1],
-                txnindex_size_bytes=sizes[2],
-                is_active=segment.is_active,
-            )
+        except changes:
+            raise  # of a new listing it is known
+        except KafkaLogError:
+            largest = None
+        indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
+        sizes = [entry.used_bytes if entry else None for entry in indexes]
+        yield SegmentRow(
+            path=segment.log.path,
+            state=state_of(segment.log.path),
+            topic=partition.topic,
+            partition=partition.partition,
+            base_offset=segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            size_bytes=segment.log.size_bytes,
+            mtime_ms=segment.log.mtime_ms,
+            largest_timestamp=largest,
+            index_size_bytes=sizes[0],
+            timeindex_size_bytes=sizes[1],
+            txnindex_size_bytes=sizes[2],
+            is_active=segment.is_active,
+        )
 
 
 def list_files(targets: Iterable[Target]) -> Iterator[FileRow]:

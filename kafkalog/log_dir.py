@@ -13,7 +13,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kafkalog import places
-from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UsageError
+from kafkalog.errors import (
+    FileChangedError,
+    KafkaLogError,
+    NotAKafkaFileError,
+    NotFoundError,
+    UsageError,
+)
 from kafkalog.names import (
     REMOTE_INDEX_CACHE,
     DirectoryName,
@@ -31,6 +37,9 @@ if TYPE_CHECKING:
     from kafkalog.recovery.model import LoadedLog
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+_A_DIRECTORY = "a directory"
+_LISTINGS_MAX = 8
+_LASTING = (FileState.LIVE, FileState.SWAP)
 _TOP = (FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN)
 _CHILDREN_MAX = 1000  # looked at for a hint
 
@@ -46,6 +55,7 @@ class FileEntry:
         mtime_ms: when it was changed last.
         error: why nothing more is known about it.
         hole_bytes: how much of its length was never written and takes no room on the disk.
+        inode: tells it from a file that takes its name later; 0 where the place has no such number.
         end: the position from which on a view shows nothing of it; None: all of it is shown.
         is_stale: whether it is an index that a start would write with other bytes. An offset index
             is used all the same: what it says is looked at in the log.
@@ -57,6 +67,7 @@ class FileEntry:
     mtime_ms: int = 0
     error: str | None = None
     hole_bytes: int = 0
+    inode: int = 0
     end: int | None = None
     is_stale: bool = False
 
@@ -226,6 +237,8 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
         raise NotFoundError("The path cannot name a file.", path=path) from error
     if not stat.S_ISDIR(status.st_mode):
         entry = _file_entry(path, os.path.basename(path))
+        if entry is None:
+            raise NotFoundError("There is no such file or directory.", path=path)
         if entry.error is not None:
             raise NotAKafkaFileError(entry.error, path=path)
         if entry.name.kind == FileKind.UNKNOWN:
@@ -332,38 +345,60 @@ def _log_dir(path: str, files: tuple[FileEntry, ...], directories: tuple[str, ..
         try:
             partitions.append(list_partition(inner))
         except KafkaLogError as error:
-            errors[inner] = error
+            if places.exists(inner):  # else a broker deleted or renamed it meanwhile
+                errors[inner] = error
     return LogDir(path, files, tuple(partitions), tuple(others), errors)
 
 
 def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
+    """The files and the directories in one, listed again where names changed meanwhile.
+
+    A broker renames files while they are listed: a swap that is met half-way would hide a segment.
+
+    Raises:
+        FileChangedError: each time something had gone before it was looked at.
+    """
+    whole: list[FileEntry] | None = None
+    names = _names(path)
+    for _ in range(_LISTINGS_MAX):
+        entries = [_file_entry(os.path.join(path, name), name) for name in names]
+        there = [entry for entry in entries if entry is not None]
+        gone = {*names} - {entry.name.name for entry in there}
+        # Who reads a log does not miss what was on its way out, or not finished.
+        if not any(parse_file_name(name).state in _LASTING for name in gone):
+            whole = there
+        before, names = names, _names(path)
+        if names == before:
+            break
+    if whole is None:
+        raise FileChangedError("Its files do not stay for long enough to be listed.", path=path)
+    files = tuple(entry for entry in whole if entry.error != _A_DIRECTORY)
+    return files, tuple(one.name.name for one in whole if one.error == _A_DIRECTORY)
+
+
+def _names(path: str) -> list[str]:
     try:
-        names = places.names(path)
+        return places.names(path)
     except OSError as error:
         raise reading_error(error, path) from error
-    files, directories = [], []
-    for name in names:
-        entry = _file_entry(os.path.join(path, name), name)
-        if entry.error == "a directory":
-            directories.append(name)
-        else:
-            files.append(entry)
-    return tuple(files), tuple(directories)
 
 
-def _file_entry(path: str, name: str) -> FileEntry:
+def _file_entry(path: str, name: str) -> FileEntry | None:
+    """What is at a path; None where nothing is there any more."""
     parsed = parse_file_name(name)
     try:
         status = places.stat(path)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not places.exists(path):
+            return None
         return FileEntry(path, parsed, error=reading_error(error, path).message)
     if stat.S_ISDIR(status.st_mode):
         if parsed.kind == FileKind.UNKNOWN:
-            return FileEntry(path, parsed, error="a directory")
+            return FileEntry(path, parsed, error=_A_DIRECTORY)
         return FileEntry(path, parsed, error="It is a directory, where a file should be.")
     if not stat.S_ISREG(status.st_mode):
         return FileEntry(path, parsed, error="It is not a regular file.")
     blocks = getattr(status, "st_blocks", None)  # objects of a store have none
     holes = 0 if blocks is None else max(status.st_size - blocks * BLOCK_SIZE, 0)
     mtime_ms = status.st_mtime_ns // 1_000_000
-    return FileEntry(path, parsed, status.st_size, mtime_ms, hole_bytes=holes)
+    return FileEntry(path, parsed, status.st_size, mtime_ms, hole_bytes=holes, inode=status.st_ino)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.framing import scan_batches
+from kafkalog.living import about_a_log
 from kafkalog.model import Batch, Isolation, Record, Special
 from kafkalog.records import decode_records, resolve_batch
 
@@ -104,6 +105,7 @@ class _Search:
         return next((record for record in records if record.offset >= offset), None)
 
 
+@about_a_log
 def lookup_offset(
     log: UnifiedLog, offset: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> Lookup:
@@ -164,6 +166,7 @@ def _first_record(search: _Search, offset: int, limit: int) -> Record | None:
     return None
 
 
+@about_a_log
 def lookup_timestamp(
     log: UnifiedLog, timestamp: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> Lookup:
@@ -195,6 +198,7 @@ def lookup_timestamp(
     return search.finish(replace(answer, reason="no segment reaches the timestamp"))
 
 
+@about_a_log
 def lookup_special(
     log: UnifiedLog, special: Special, isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> Lookup:

@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkalog import places
 from kafkalog.defects import REFERENCES, make_defect
-from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.errors import FileChangedError, KafkaLogError, UsageError
 from kafkalog.framing import align, scan_batches
-from kafkalog.log_dir import FileEntry, PartitionDir, Segment, one_log, open_path
+from kafkalog.living import CHANGES, LivingWalk, answered, is_being_written
+from kafkalog.log_dir import (
+    FileEntry,
+    PartitionDir,
+    Segment,
+    list_partition,
+    one_log,
+    open_path,
+)
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, LogView, Record
 from kafkalog.names import FileKind, FileState
 from kafkalog.records import decode_records, resolve_batch
@@ -25,7 +33,7 @@ from kafkalog.view import Difference, Shown, show
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from kafkalog.source import Source
@@ -102,7 +110,7 @@ def read_batches(
     rows = 0
     plan = plan_reading(path, selection)
     yield from untold_differences(path, plan)
-    for batch, opened in _selected(plan, progress):
+    for batch, opened in _selected(LivingWalk(plan), progress):
         if isinstance(batch, Batch):
             if batch.magic < 2 and batch.compression:
                 batch = _resolved(opened, batch)
@@ -133,20 +141,25 @@ def read_records(
     rows = 0
     plan = plan_reading(path, selection)
     yield from untold_differences(path, plan)
-    for batch, opened in _selected(plan, progress):
+    walk = LivingWalk(plan)
+    for batch, opened in _selected(walk, progress):
         if isinstance(batch, Defect):
             yield batch
             continue
         yield from crc_defects(batch)
         if plan.selection.sound and batch.crc_valid is False:
             continue
+        next_offset = batch.base_offset
         try:
             for record in decode_records(opened.source, batch):
-                if record_matches(record, plan.selection):
+                if record_matches(record, walk.plan.selection):
                     yield record
                     rows += 1
                     if rows == plan.selection.limit:
                         return
+                next_offset = record.offset + 1
+        except FileChangedError as error:
+            walk.interrupt(error, next_offset)
         except KafkaLogError as error:
             yield defect_of(error, batch)
 
@@ -200,18 +213,31 @@ class ReadPlan:
         selection: what is wanted; with `read_committed` within the bounds of such a consumer.
         aborted: the aborted transactions by producer, empty without `read_committed`.
         difference: how the view of the partition differs from its files, None where it does not.
+        again: makes the plan of a new listing, for what is left from an offset on; None where there
+            is nothing to list.
+        is_unchanged: whether positions in the selection are still those of the file; None where
+            nothing was planned by position.
     """
 
     segments: tuple[Segment, ...]
     selection: Selection
     aborted: dict[int, list[AbortedTransaction]]
     difference: Difference | None = None
+    again: Callable[[int | None], ReadPlan] | None = None
+    is_unchanged: Callable[[], bool] | None = None
 
     def counts(self, defect: Defect, source: Source) -> bool:
-        """Whether the defect is one: what `max_bytes` cuts off is not torn."""
+        """Whether the defect is one: what `max_bytes` cuts off is not torn, nor is an append."""
+        if defect.reference != "torn-tail":
+            return True
         end = self.selection.max_bytes
-        cut = end is not None and end < source.size_bytes
-        return not cut or defect.reference != "torn-tail"
+        if end is not None and end < source.size_bytes:
+            return False
+        return not is_being_written(source, os.path.dirname(os.path.dirname(source.path)))
+
+    def wanted(self, segments: Iterable[Segment]) -> tuple[Segment, ...]:
+        """Those segments that can hold wanted offsets."""
+        return tuple(segment for segment in segments if not _skips(segment, self.selection))
 
     def is_behind(self, batch: Batch) -> bool:
         """Whether the batch, and so all that follow, is behind the last offset wanted."""
@@ -232,9 +258,24 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
         return path
     if selection.from_position is not None and selection.from_position < 0:
         raise UsageError("No position of a file is negative.")
-    if not isinstance(path, PartitionDir | FileEntry | Shown):
-        target = one_log(open_path(str(path)))
-        path = show(target, selection.view) if isinstance(target, PartitionDir) else target
+    target = path
+    if not isinstance(target, PartitionDir | FileEntry | Shown):
+        target = one_log(open_path(str(target)))
+    if isinstance(target, FileEntry):
+        return _plan(target, selection)
+    listed = target.partition if isinstance(target, Shown) else target
+
+    def first() -> ReadPlan:
+        is_given = isinstance(path, PartitionDir | Shown)
+        return _plan(target if is_given else show(listed, selection.view), selection)
+
+    def again(_next_offset: int | None = None) -> ReadPlan:
+        return _plan(show(list_partition(listed.path), selection.view), selection)
+
+    return replace(answered(first, again), again=again)
+
+
+def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadPlan:
     segments, log = _segments(path)
     difference = path.difference if isinstance(path, Shown) else None
     if selection.limit == 0:
@@ -249,8 +290,8 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
         selection = replace(selection, from_offset=start, to_offset=end)
         for transaction in log.aborted_transactions():
             aborted.setdefault(transaction.producer_id, []).append(transaction)
-    wanted = tuple(segment for segment in segments if not _skips(segment, selection))
-    return ReadPlan(wanted, selection, aborted, difference)
+    plan = ReadPlan((), selection, aborted, difference)
+    return replace(plan, segments=plan.wanted(segments))
 
 
 def size_to_read(target: Readable, selection: Selection) -> int:
@@ -277,24 +318,36 @@ def size_to_read(target: Readable, selection: Selection) -> int:
 
 
 def _selected(
-    plan: ReadPlan, progress: Callable[[int], None] | None
+    walk: LivingWalk, progress: Callable[[int], None] | None
 ) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
     """Batches that can hold selected records, and all defects met on the way."""
-    for segment in plan.segments:
-        with OpenSegment(segment) as opened:
-            start = start_position(opened, plan.selection)
-            end = plan.selection.max_bytes
-            for found in scan_batches(opened.source, start, end, check_crc=True):
-                if progress is not None:
-                    progress(found.size_bytes or 0)
-                if isinstance(found, Defect):
-                    if plan.counts(found, opened.source):
-                        yield found, opened
-                    continue
-                if plan.is_behind(found):
-                    return
-                if plan.wants(found):
-                    yield found, opened
+    while (segment := walk.take()) is not None:
+        try:
+            with OpenSegment(segment) as opened:
+                yield from _selected_of(opened, walk, progress)
+        except CHANGES as error:
+            walk.go_on(error)
+
+
+def _selected_of(
+    opened: OpenSegment, walk: LivingWalk, progress: Callable[[int], None] | None
+) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
+    plan = walk.plan
+    walk.require_unchanged(opened.source)
+    start = start_position(opened, plan.selection)
+    for found in scan_batches(opened.source, start, plan.selection.max_bytes, check_crc=True):
+        if progress is not None:
+            progress(found.size_bytes or 0)
+        if isinstance(found, Defect):
+            if plan.counts(found, opened.source):
+                yield found, opened
+            continue
+        if plan.is_behind(found):
+            walk.stop()
+            return
+        if plan.wants(found):
+            yield found, opened
+        walk.check(found.next_offset)
 
 
 def _segments(target: PartitionDir | FileEntry | Shown) -> tuple[tuple[Segment, ...], UnifiedLog]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
 
 from kafkalog.errors import (
     BytesUnreadableError,
+    FileChangedError,
     NotAKafkaFileError,
     NotFoundError,
     UnreadableError,
@@ -185,7 +186,7 @@ class Source:
 
         Raises:
             BytesUnreadableError: the disk does not give these bytes.
-            UnreadableError: the file became shorter since it was opened.
+            FileChangedError: the file became shorter since it was opened.
         """
         size = min(size, self.size_bytes - position)
         if size <= 0:
@@ -210,7 +211,7 @@ class Source:
         """As `read`, of bytes that were there when the file was listed.
 
         Raises:
-            UnreadableError: also where the file became shorter since then.
+            FileChangedError: also where the file became shorter since then.
         """
         data = self.read(position, size)
         if len(data) < size:
@@ -357,8 +358,12 @@ class Source:
         )
         return _announced(unreadable)
 
-    def _became_shorter(self, position: int) -> UnreadableError:
-        return UnreadableError(
+    def has_changed(self) -> bool:
+        """Whether the file is longer or shorter now than it was when it was opened."""
+        return os.fstat(self._fd).st_size != self.file_bytes
+
+    def _became_shorter(self, position: int) -> FileChangedError:
+        return FileChangedError(
             "The file became shorter while it was being read.",
             path=self.path,
             position=position,

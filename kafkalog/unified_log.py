@@ -15,7 +15,7 @@ from kafkalog import places
 from kafkalog.checkpoints import checkpointed, read_leader_epochs
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
-from kafkalog.log_dir import open_partition
+from kafkalog.log_dir import list_partition, open_partition
 from kafkalog.model import Batch, Isolation
 from kafkalog.names import CLEAN_SHUTDOWN, DirectoryState, FileKind
 from kafkalog.producer_snapshot import read_producer_snapshot
@@ -74,6 +74,18 @@ class UnifiedLog:
         self._high_watermark = high_watermark
         self._log_start_offset = log_start_offset
         self._log_end_offset = log_end_offset
+
+    def listed_again(self) -> UnifiedLog:
+        """The same log as it is now, for the same questions. Raises as `list_partition`."""
+        from kafkalog.view import show
+
+        return UnifiedLog(
+            show(list_partition(self.partition.path)).partition,
+            high_watermark=self._high_watermark,
+            log_start_offset=self._log_start_offset,
+            log_end_offset=self._log_end_offset,
+            use_index=self.use_index,
+        )
 
     @property
     def segments(self) -> tuple[Segment, ...]:

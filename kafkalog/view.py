@@ -29,6 +29,7 @@ from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import parse_aborted_transaction
+from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list_partition
 from kafkalog.model import LogView
 from kafkalog.names import (
@@ -102,6 +103,9 @@ class Shown:
 def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
     """Make the view of a partition directory. Nothing is written.
 
+    Raises:
+        NotFoundError, FileChangedError: a broker has changed the files since they were listed.
+
     Cost:
         Nothing where the log was closed cleanly. Without the mark of that the reading of everything
         from the recovery point on, as `predict_start`; where only a swap was interrupted, of the
@@ -114,10 +118,19 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
     if view == LogView.STARTED:
         try:
             found = _started(partition)
+        except CHANGES:
+            raise  # of a new listing more is known
         except KafkaLogError as error:
             why = f"what a start would show is not known: {error.message}"
             found = _as_it_is(partition, why)
     return found or Shown(partition, partition.segments)
+
+
+def show_now(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
+    """As `show`; where files went away since the partition was listed, of a new listing."""
+    return answered(
+        lambda: show(partition, view), lambda: show(list_partition(partition.path), view)
+    )
 
 
 def state_of(path: str) -> str:
@@ -180,9 +193,13 @@ def _started(partition: PartitionDir) -> Shown | None:
     if is_closed and not (is_swapped or _needs_a_look(partition, log_dir)):
         return None
     has_top_files = any(places.exists(os.path.join(log_dir, name)) for name in TOP_FILES)
-    if has_top_files and not is_broker_running(log_dir):
+    is_running = is_broker_running(log_dir)
+    if has_top_files and not is_running:
         return _recovered(partition)
-    return _tidied(partition) if is_swapped else None
+    if not is_swapped:
+        return None
+    shown = _tidied(partition)
+    return replace(shown, difference=None) if is_running else shown  # it finishes that itself
 
 
 def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:

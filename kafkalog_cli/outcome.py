@@ -99,9 +99,9 @@ class Outcome:
 
     def shown(self, target: PartitionDir, view: LogView, *, fails: bool = True) -> Shown:
         """Make the view of a partition, and warn as `differs`."""
-        from kafkalog.view import show
+        from kafkalog.view import show_now
 
-        shown = show(target, view)
+        shown = show_now(target, view)
         self.differs([shown.difference], fails=fails)
         return shown
 

@@ -128,14 +128,15 @@ class Schedule:
         ages = [history.last_check(s.log, self.level_of(s)) for s in target.segments]
         return min(ages, default=0)
 
-    def readings(self, partition: PartitionDir) -> list[Reading]:
+    def readings(self, partition: PartitionDir, *, afresh: bool = False) -> list[Reading]:
         """How each segment of a partition is read whose turn it is.
 
         Where an earlier run stopped in it, the segments which that run read are read once more at
-        the level quick: what is checked of a whole partition needs to know of them.
+        the level quick: what is checked of a whole partition needs to know of them. With `afresh`
+        nothing was read before.
         """
         wanted = [(segment, self.level_of(segment)) for segment in partition.segments]
-        if self.history is None:
+        if self.history is None or afresh:
             return [Reading(segment, level) for segment, level in wanted]
         begun = self.history.begin(partition, self._now_ms())
         return [

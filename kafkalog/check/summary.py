@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkalog.model import Severity
 
 if TYPE_CHECKING:
-    from kafkalog.model import Level, Severity
+    from collections.abc import Generator
+
+    from kafkalog.model import Defect, Level
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -28,6 +34,31 @@ class Summary:
     defects: Counter[Severity] = field(default_factory=Counter)
     levels: set[Level] = field(default_factory=set)
 
+    @property
+    def grave(self) -> int:
+        """How many defects are more than notes."""
+        return self.defects.total() - self.defects[Severity.NOTE]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all bytes that were listed have been checked."""
+        return self.bytes_checked >= self.bytes_expected
+
+    def give_up(self) -> None:
+        """Expect nothing more: what was listed is not there any more."""
+        self.bytes_expected = min(self.bytes_expected, self.bytes_checked)
+
+    def counting(self, defects: Generator[Defect, None, T]) -> Generator[Defect, None, T]:
+        """Count defects as they are passed on."""
+        while True:
+            try:
+                defect = next(defects)
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            self.defects[defect.severity] += 1
+            yield defect
+
     def add_looked_at(self, other: Summary) -> None:
         """What another run looked at belongs to this one; its defects are counted as they come."""
         self.files += other.files
@@ -35,4 +66,6 @@ class Summary:
         self.records += other.records
         self.bytes_expected += other.bytes_expected
         self.bytes_checked += other.bytes_checked
+        self.bytes_deferred += other.bytes_deferred
+        self.segments_deferred += other.segments_deferred
         self.levels |= other.levels

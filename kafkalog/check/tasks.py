@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from kafkalog.check.verify import Stretches
+    from kafkalog.check.walk import Stretches
     from kafkalog.log_dir import Segment
 
     Target = LogDir | PartitionDir | FileEntry

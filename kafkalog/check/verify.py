@@ -7,37 +7,34 @@ every record.
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog import places
-from kafkalog.check.elsewhere import closed_cleanly
-from kafkalog.check.index_files import ENTRY_SIZES, index_alone, size_is_multiple
+from kafkalog.check.index_files import ENTRY_SIZES
 from kafkalog.check.lfs_pointers import pointer_defect, pointers_among
-from kafkalog.check.schedule import Reading, Schedule, lowest_level
-from kafkalog.check.small_files import READERS
+from kafkalog.check.schedule import Schedule
 from kafkalog.check.summary import Summary
-from kafkalog.defects import REFERENCES, make_defect
+from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, Segment, open_path
-from kafkalog.model import Defect, Level, Severity
-from kafkalog.names import REMOTE_INDEX_CACHE, DirectoryState, FileKind, FileState
-from kafkalog.source import Source
+from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
+from kafkalog.model import Defect, Level
+from kafkalog.names import REMOTE_INDEX_CACHE, FileKind, FileState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
-    from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
+    from kafkalog.check.batch_checks import CheckedPartition
     from kafkalog.check.elsewhere import Elsewhere, Walked, Watch
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.check.moments import SeenPartition
+    from kafkalog.check.walk import Stretches, Walk
     from kafkalog.configs import LogDirConfigs, TopicConfigs
     from kafkalog.recovery import NextStart
 
-    Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
-
 T = TypeVar("T")
+Seen = TypeVar("Seen")
 
 
 class Verification:
@@ -80,7 +77,7 @@ class Verification:
         self._progress = progress
         self._threads = threads
         self._watch = watch
-        self._stretches = stretches or self._read
+        self._stretches = stretches
         self._elsewhere = elsewhere
         self._pointers: list[FileEntry] = []  # of Git LFS, in the target that is checked
         self._log_dirs: list[CheckedLogDir] = []
@@ -106,39 +103,24 @@ class Verification:
         """
         if not isinstance(target, LogDir | PartitionDir | FileEntry):
             target = open_path(str(target))
-        yield from self._counted(self._checks(target))
+        yield from self.summary.counting(self._checks(target))
 
     def verify_partition(self, directory: PartitionDir) -> Generator[Defect, None, int]:
         """As `verify`; returns the offset behind the batches."""
-        partition = yield from self._counted(self._contained_partition(directory))
+        partition = yield from self.summary.counting(self._contained_partition(directory))
         return partition.end_offset
-
-    def _counted(self, defects: Generator[Defect, None, T]) -> Generator[Defect, None, T]:
-        while True:
-            try:
-                defect = next(defects)
-            except StopIteration as end:
-                found: T = end.value
-                return found
-            self.summary.defects[defect.severity] += 1
-            yield defect
 
     def check_together(self) -> Iterator[Defect]:
         """Compare the targets with each other; report bytes that the run should have checked."""
-        from kafkalog.check.contained import contained_all
+        from kafkalog.check.moments import judged_together
         from kafkalog.check.next_start import with_strays
         from kafkalog.check.registry import COPY_CHECKS, TOGETHER_CHECKS
 
         copies = [*self._log_dirs, *self._partitions]
-        checks = [
-            *((check, self._log_dirs) for check in TOGETHER_CHECKS if self._log_dirs),
-            *((check, copies) for check in COPY_CHECKS if copies),
-        ]
-        for check, of_these in checks:
-            what = f"The check {check.__name__}"
-            for defect in contained_all(of_these[0].log_dir.path, what, check, of_these):
-                self.summary.defects[defect.severity] += 1
-                yield defect
+        for checks, of_these in ((TOGETHER_CHECKS, self._log_dirs), (COPY_CHECKS, copies)):
+            if of_these:
+                named = [(check.__name__, check) for check in checks]
+                yield from self.summary.counting(judged_together(of_these, named))
         self.next_starts = with_strays(self.next_starts, self._log_dirs)
         missing = self.summary.bytes_expected - self.summary.bytes_checked
         if missing > 0:
@@ -162,57 +144,81 @@ class Verification:
                 self._partitions.append(around(walked_alone))
         else:
             from kafkalog.check.identity import CheckedLogDir
-            from kafkalog.check.next_start import log_dir_starts
+            from kafkalog.check.moments import judged_together, look_at_log_dir
+            from kafkalog.check.next_start import log_dir_starts, unexplained
             from kafkalog.check.registry import LOG_DIR_CHECKS
 
-            before = self._grave
-            for path, error in target.errors.items():
-                yield make_defect("file-unreadable", path, error.message)
-            for name in target.others:
-                if name != REMOTE_INDEX_CACHE:
-                    detail = "The name is none of a partition: a broker does not start on it."
-                    yield make_defect("directory-unknown", os.path.join(target.path, name), detail)
+            before = self.summary.grave
             self._pointers += pointers_among(target.files)
             has_pointers = bool(self._pointers)
-            for entry in target.files:
-                if entry.name.kind != FileKind.UNKNOWN and entry not in self._pointers:
-                    yield from contained_all(entry.path, "The check", self._file, entry)
-            of_files = self._grave - before
+            yield from self._judged(target.path, target, lambda: look_at_log_dir(target), _top)
+            of_files = self.summary.grave - before
             walked: list[CheckedPartition] = []
             for partition in self.schedule.in_order(target.partitions):
                 walked += [(yield from self._contained_partition(partition))]
             yield from self._told_pointers(target.path)
             if not self.put_off.isdisjoint(partition.path for partition in target.partitions):
                 return
-            in_partitions = self._grave
-            for check in LOG_DIR_CHECKS:
-                what = f"The check {check.__name__}"
-                yield from contained_all(target.path, what, check, target, walked)
-            self._log_dirs.append(CheckedLogDir(target, walked))
-            is_explained = has_pointers or self._grave - in_partitions + of_files > 0
+            in_partitions = self.summary.grave
+
+            checked = CheckedLogDir(target, walked)
+            named = [(check.__name__, partial(_of_log_dir, check)) for check in LOG_DIR_CHECKS]
+            yield from judged_together([checked], named)
+            self._log_dirs.append(checked)
+            is_explained = has_pointers or self.summary.grave - in_partitions + of_files > 0
             for start in log_dir_starts(target):
-                yield from self._next_start(start, is_explained=is_explained)
+                if start.is_remarkable:
+                    self.next_starts.append(start)
+                if not is_explained:
+                    yield from unexplained(start)
 
-    def _single_file(self, entry: FileEntry) -> Iterator[Defect]:
+    def _judged(
+        self,
+        path: str,
+        seen: Seen,
+        look: Callable[[], Seen],
+        judge: Callable[[Walk, Seen, int], Generator[Defect, None, T]],
+    ) -> Generator[Defect, None, T]:
+        """Have something judged as `of_one_moment` does; only the last reading counts."""
+        from kafkalog.check.moments import of_one_moment
+        from kafkalog.check.walk import Walk
+
+        def read(seen: Seen, reading: int) -> Generator[Defect, None, tuple[Walk, T]]:
+            stretches = None if reading else self._stretches  # those are of the first moment
+            walk = Walk(self.schedule, self._progress, self._threads, self._watch, stretches)
+            return walk, (yield from walk.summary.counting(judge(walk, seen, reading)))
+
+        if self._watch is not None:  # what it was shown cannot be taken back
+            walk, result = yield from read(seen, 0)
+        else:
+            (walk, result), is_settled = yield from of_one_moment(
+                path, seen, look, read, lambda read: read[0].summary.is_complete
+            )
+            if not is_settled:
+                walk.summary.give_up()
+        self.summary.add_looked_at(walk.summary)
+        self.next_starts += walk.next_starts
+        self.put_off |= walk.put_off
+        return result
+
+    def _single_file(self, entry: FileEntry) -> Generator[Defect, None, None]:
         """A file named on its own: its segment's log and indexes are checked together."""
-        kinds = (FileKind.LOG, *ENTRY_SIZES)
-        if entry.name.kind in kinds and entry.name.state == FileState.LIVE:
-            parent = open_path(os.path.dirname(places.absolute(entry.path)))
-            if isinstance(parent, PartitionDir):
-                was_closed = closed_cleanly(parent)
-                for segment in parent.segments:
-                    if segment.base_offset == entry.name.offset:
-                        yield from self._lone_segment(segment, was_closed=was_closed)
-                        return
-        yield from self._file(entry)
+        from kafkalog.check.moments import look_at_partition
 
-    def _lone_segment(self, segment: Segment, *, was_closed: bool) -> Iterator[Defect]:
-        if not self.schedule.has_time_for(segment.log.size_bytes):
-            self._put_off(segment.log.path, segment.files, 1)
-            return
-        reading = Reading(segment, self.schedule.level_of(segment))
-        yield from self._segment(segment, reading.level, was_closed=was_closed)
-        self.schedule.segment_read(reading)
+        parent = PartitionDir(os.path.dirname(places.absolute(entry.path)), None, ())
+
+        def judge(walk: Walk, seen: SeenPartition, _reading: int) -> Generator[Defect, None, None]:
+            kinds = (FileKind.LOG, *ENTRY_SIZES)
+            if entry.name.kind in kinds and entry.name.state == FileState.LIVE:
+                for segment in seen.directory.segments:
+                    if segment.base_offset == entry.name.offset:
+                        yield from walk.lone_segment(seen.directory, segment)
+                        return
+            yield from walk.file(entry)
+
+        yield from self._judged(
+            entry.path, look_at_partition(parent), lambda: look_at_partition(parent), judge
+        )
 
     def _contained_partition(
         self, directory: PartitionDir
@@ -247,72 +253,27 @@ class Verification:
 
     def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
         from kafkalog.check.batch_checks import CheckedPartition
-        from kafkalog.check.contained import contained, contained_all
-        from kafkalog.check.next_start import PartitionStart
-        from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
+        from kafkalog.check.moments import look_at_partition
 
-        before = self._grave
-        partition = CheckedPartition(directory, configs=self._configs_of(directory))
         if self._elsewhere is not None:
+            partition = CheckedPartition(directory)
             walked = yield from self._elsewhere.walk(directory)
             if walked is not None:
                 self._take(partition, walked)
                 return partition
-        if not self.schedule.has_time_for(directory.size_bytes):
-            self._put_off(directory.path, directory.files, len(directory.segments))
-            return partition
-        readings = self.schedule.readings(directory)
-        lowest = lowest_level(readings, self.level)
-        start = PartitionStart(partition, lowest)
-        checks = [*partition_checks(partition, lowest), start]
-        in_segments: set[str] = set()
-        was_closed, is_walked = closed_cleanly(directory), True
-        for number, reading in enumerate(readings):
-            if reading.is_due and self.schedule.is_over():
-                left = [entry for entry in directory.files if entry.path not in in_segments]
-                self._put_off(directory.path, left, len(readings) - number)
-                return partition
-            segment = reading.segment
-            walk = self._segment(segment, reading.level, checks, was_closed=was_closed)
-            end = yield from contained(walk, segment.log.path, "The walk over the batches", None)
-            is_walked &= end is not None
-            partition.end_offset = max(partition.end_offset, end or 0)
-            in_segments |= {entry.path for entry in segment.files}
-            self.schedule.segment_read(reading)
-        for check in checks if is_walked else ():
-            yield from check.end()
-        for entry in directory.files:
-            if entry.path not in in_segments:
-                yield from contained_all(entry.path, "The check", self._file, entry)
-        for check_directory in DIRECTORY_CHECKS:
-            what = f"The check {check_directory.__name__}"
-            yield from contained_all(directory.path, what, check_directory, partition)
-        predicted = start.predicted()
-        if predicted is not None:
-            yield from self._next_start(
-                predicted, directory.state, is_explained=self._grave > before
-            )
-        self.schedule.partition_read(directory)
+        seen, configs = look_at_partition(directory), self._configs_of(directory)
+        if directory.files and not seen.directory.files:
+            detail = "The directory went away: its topic was deleted, or a broker moved it."
+            yield make_defect("changed-while-reading", directory.path, detail)
+        partition = yield from self._judged(
+            directory.path,
+            seen,
+            lambda: look_at_partition(directory),
+            lambda walk, seen, reading: walk.partition(seen.directory, configs, afresh=reading > 0),
+        )
+        if directory.path not in self.put_off:
+            self.schedule.partition_read(directory)
         return partition
-
-    def _take(self, partition: CheckedPartition, walked: Walked) -> None:
-        """A partition was walked over elsewhere."""
-        partition.end_offset = walked.end_offset
-        self.summary.add_looked_at(walked.summary)
-        self.next_starts += walked.next_starts
-        if self._progress is not None:
-            self._progress(walked.summary.bytes_checked)
-
-    def _next_start(
-        self, start: NextStart, state: DirectoryState | None = None, *, is_explained: bool
-    ) -> Iterator[Defect]:
-        """Note a prediction; a defect where it is bad and no other defect says why."""
-        from kafkalog.check.next_start import unexplained
-
-        if start.is_remarkable:
-            self.next_starts.append(start)
-        if not is_explained:
-            yield from unexplained(start, state)
 
     def _configs_of(self, directory: PartitionDir) -> TopicConfigs | None:
         """Return the configs of a topic; the metadata log beside its partitions is read once."""
@@ -325,126 +286,36 @@ class Verification:
         except KafkaLogError:
             return None  # what is wrong with the metadata log its own checks report
 
-    @property
-    def _grave(self) -> int:
-        """How many defects are more than notes."""
-        return self.summary.defects.total() - self.summary.defects[Severity.NOTE]
-
-    def _put_off(self, path: str, entries: Iterable[FileEntry], segments: int) -> None:
-        """There is no time left for these files of a partition, or of a segment on its own."""
-        self.put_off.add(path)
-        self.summary.bytes_deferred += sum(
-            entry.size_bytes
-            for entry in entries
-            if entry.name.kind != FileKind.UNKNOWN and entry.name.state == FileState.LIVE
-        )
-        self.summary.segments_deferred += segments
-
-    def _file(self, entry: FileEntry) -> Iterator[Defect]:
-        """A file outside the live segments."""
-        self.summary.files += 1
-        if entry.error is not None:
-            yield make_defect("file-unreadable", entry.path, entry.error)
-            return
-        if entry.name.kind == FileKind.UNKNOWN:
-            yield make_defect("file-unknown", entry.path, "Kafka has no file of this name.")
-            return
-        if entry.name.state != FileState.LIVE:
-            detail = f"A file in state {entry.name.state}."
-            yield make_defect("leftover-file", entry.path, detail)
-            return
-        self.summary.bytes_expected += entry.size_bytes
-        try:
-            if entry.name.kind in (FileKind.LOG, FileKind.KRAFT_SNAPSHOT):
-                from kafkalog.check.batch_checks import CheckedLog
-
-                yield from self._batches(CheckedLog(entry.path), self.level)
-                return
-            if entry.name.kind in ENTRY_SIZES:
-                yield from size_is_multiple(entry)
-            elif reader := READERS.get(entry.name.kind):
-                reader(entry.path)
-        except KafkaLogError as error:
-            yield _file_defect(entry, error)
-        self._checked(entry.size_bytes)
-
-    def _segment(
-        self,
-        segment: Segment,
-        level: Level,
-        checks: Sequence[PartitionCheck] = (),
-        *,
-        was_closed: bool,
-    ) -> Generator[Defect, None, int]:
-        """One live segment: its files alone, then its indexes against its log; where it ends."""
-        from kafkalog.check.batch_checks import CheckedLog
-
-        entries = segment.files
-        self.summary.files += len(entries)
-        self.summary.bytes_expected += sum(entry.size_bytes for entry in entries)
-        log = CheckedLog(
-            segment.log.path,
-            segment.base_offset,
-            next_base_offset=segment.next_base_offset,
-            is_closed=was_closed or not segment.is_active,
-        )
-        end = segment.base_offset
-        with ExitStack() as files:
-            for entry in entries[1:]:
-                try:
-                    log = yield from index_alone(entry, log, files)
-                    self._checked(entry.size_bytes)
-                except KafkaLogError as error:
-                    yield _file_defect(entry, error)
-            try:
-                end = yield from self._batches(log, level, checks)
-            except KafkaLogError as error:
-                yield _file_defect(segment.log, error)
-        return end
-
-    def _batches(
-        self, log: CheckedLog, level: Level, checks_of_partition: Sequence[PartitionCheck] = ()
-    ) -> Generator[Defect, None, int]:
-        """All batches of a log file; the offset behind them."""
-        from kafkalog.check.batch_checks import defects_of_stretch
-        from kafkalog.check.registry import segment_checks
-        from kafkalog.columnar.header_table import COUNT, LAST_OFFSET
-        from kafkalog.columnar.record_facts import FOUND
-
-        end = log.base_offset or 0
-        self.summary.levels.add(level)
-        alone = segment_checks(log, level)
-        for check in checks_of_partition:
-            check.begin(log)
-        with Source(log.path) as source:
-            for found in self._stretches(log, source, level):
-                if isinstance(found, Defect):
-                    yield found
-                else:
-                    self.summary.batches += found.count
-                    counts = found.headers[COUNT] if found.facts is None else found.facts[FOUND]
-                    self.summary.records += int(counts.clip(0).sum())
-                    end = max(end, int(found.headers[LAST_OFFSET].max()) + 1)
-                    yield from defects_of_stretch([*alone, *checks_of_partition], found)
-                    if self._watch is not None:
-                        self._watch.take(log.path, found)
-                self._checked(found.size_bytes or 0)
-            for ended in alone:
-                yield from ended.end()
-        return end
-
-    def _read(self, _log: CheckedLog, source: Source, level: Level) -> Iterator[Stretch | Defect]:
-        from kafkalog.columnar.headers import header_stretches
-
-        look = None if self._watch is None else self._watch.look
-        return header_stretches(source, level, self._threads, look=look)
-
-    def _checked(self, size_bytes: int) -> None:
-        self.summary.bytes_checked += size_bytes
+    def _take(self, partition: CheckedPartition, walked: Walked) -> None:
+        """A partition was walked over elsewhere."""
+        partition.end_offset = walked.end_offset
+        self.summary.add_looked_at(walked.summary)
+        self.next_starts += walked.next_starts
         if self._progress is not None:
-            self._progress(size_bytes)
+            self._progress(walked.summary.bytes_checked)
 
 
-def _file_defect(entry: FileEntry, error: KafkaLogError) -> Defect:
-    name = error.reference if error.reference in REFERENCES else "file-unreadable"
-    return make_defect(name, entry.path, error.message, position=error.position)
+def _of_log_dir(
+    check: Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]],
+    log_dirs: Sequence[CheckedLogDir],
+) -> Iterator[Defect]:
+    """What a check finds in the one log directory."""
+    [checked] = log_dirs
+    return check(checked.log_dir, checked.partitions)
+
+
+def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, None]:
+    """What lies in a log directory beside its partitions."""
+    from kafkalog.check.contained import contained_all
+
+    for path, error in target.errors.items():
+        yield make_defect("file-unreadable", path, error.message)
+    for name in target.others:
+        if name != REMOTE_INDEX_CACHE:
+            path = os.path.join(target.path, name)
+            detail = "The name is none of a partition: a broker does not start on it."
+            yield make_defect("directory-unknown", path, detail)
+    pointers = pointers_among(target.files)
+    for entry in target.files:
+        if entry.name.kind != FileKind.UNKNOWN and entry not in pointers:
+            yield from contained_all(entry.path, "The check", walk.file, entry)

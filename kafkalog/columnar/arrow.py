@@ -179,20 +179,29 @@ def table_of_arrays(arrays: list[Any], count: int, schema: Any) -> Any:
 
 
 class Paths:
-    """The files that a scan reads: all its record batches have one dictionary of them."""
+    """The files that a scan reads: all its record batches have one dictionary of them.
+
+    It grows where a file is found under another name while it is read.
+    """
 
     def __init__(self, paths: Sequence[str]) -> None:
+        self._know(paths)
+
+    def _know(self, paths: Sequence[str]) -> None:
         # File names need not be text; Arrow's strings have to be.
-        self._names = pa.array([path.encode("utf-8", "replace") for path in paths], pa.binary())
-        self._names = self._names.cast(pa.string())
-        self._codes = {path: i for i, path in enumerate(paths)}
+        names = pa.array([path.encode("utf-8", "replace") for path in paths], pa.binary())
+        self._names, self._codes = names.cast(pa.string()), {p: i for i, p in enumerate(paths)}
 
     def column(self, path: str, count: int) -> Any:
         """So many rows of one file."""
+        if path not in self._codes:
+            self._know([*self._codes, path])
         codes = pa.array(np.full(count, self._codes[path], np.int32))
         return pa.DictionaryArray.from_arrays(codes, self._names)
 
     def column_of(self, paths: Sequence[str]) -> Any:
         """A row for each path."""
+        if missing := [path for path in dict.fromkeys(paths) if path not in self._codes]:
+            self._know([*self._codes, *missing])
         codes = pa.array([self._codes[path] for path in paths], pa.int32())
         return pa.DictionaryArray.from_arrays(codes, self._names)

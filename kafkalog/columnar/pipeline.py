@@ -17,6 +17,7 @@ from kafkalog.columnar.rule import default_threads
 from kafkalog.columnar.selecting import first_behind
 from kafkalog.columnar.stages import BatchWork, Event, Part, RecordWork
 from kafkalog.framing import Frames
+from kafkalog.living import CHANGES, LivingWalk
 from kafkalog.model import Defect
 from kafkalog.reader import plan_reading, start_position
 from kafkalog.segment import OpenSegment
@@ -109,17 +110,19 @@ def _all_parts(
     threads: int,
     turnstile: Turnstile | None,
 ) -> Iterator[Part]:
+    walk = LivingWalk(plan)
     with ThreadPoolExecutor(threads, "kafkalog") as pool:
         lanes = Lanes(pool, threads + 1, work.format.rows_max, [], turnstile)
-        for segment in plan.segments:
-            with OpenSegment(segment) as opened:
-                one = _SegmentScan(opened, plan, work, progress, lanes)
-                try:
-                    yield from one.parts()
-                finally:
-                    one.stop()
-                if one.is_done:
-                    return
+        while (segment := walk.take()) is not None:
+            try:
+                with OpenSegment(segment) as opened:
+                    one = _SegmentScan(opened, walk, work.of_plan(walk.plan), progress, lanes)
+                    try:
+                        yield from one.parts()
+                    finally:
+                        one.stop()
+            except CHANGES as error:
+                walk.go_on(error)
 
 
 class _SegmentScan:
@@ -128,16 +131,19 @@ class _SegmentScan:
     def __init__(
         self,
         opened: OpenSegment,
-        plan: ReadPlan,
+        walk: LivingWalk,
         work: Work,
         progress: Callable[[int], None],
         lanes: Lanes,
     ) -> None:
-        self.is_done = False
+        plan = walk.plan
+        self._is_done = False
+        self._walk = walk
         self._plan = plan
         self._work = work
         self._progress = progress
         self._source = opened.source
+        walk.require_unchanged(opened.source)
         start = start_position(opened, plan.selection)
         self._frames = Frames(opened.source, plan.selection.max_bytes, check_crc=True)
         self._reader = ChunkReader(opened.source, start, self._frames.end)
@@ -157,7 +163,7 @@ class _SegmentScan:
             release(part.content)
 
     def _parts(self) -> Iterator[Part]:
-        while not self.is_done:
+        while not self._is_done:
             task = self._conveyor.take()
             if task is not None:
                 yield from self._finish(task)
@@ -178,11 +184,13 @@ class _SegmentScan:
                 if chunk.count:
                     chunk.waits = False
                     yield from islice(self._work.steps(chunk), 1, None)
+                    self._walk.check(chunk.batch(chunk.count - 1).next_offset)
                 self._progress(chunk.size_bytes)
                 self._conveyor.free(task)
                 yield from self._resume_after(wrong)
                 return
         yield from islice(self._conveyor.results(task), 1, None)
+        self._walk.check(chunk.batch(chunk.count - 1).next_offset)
         self._progress(chunk.size_bytes)
 
     def _odd(self) -> Iterator[Part]:
@@ -192,12 +200,14 @@ class _SegmentScan:
             yield from self._resume_after(found)
             return
         if self._plan.is_behind(found):
-            self.is_done = True
+            self._is_done = True
+            self._walk.stop()
             return
         self._progress(found.size_bytes)
         self._conveyor.resume(found.end_position)
         if self._plan.wants(found):
             yield from self._work.of_batch(self._source, found)
+        self._walk.check(found.next_offset)
 
     def _resume_after(self, defect: Defect) -> Iterator[Part]:
         size = defect.size_bytes or 0

@@ -17,7 +17,7 @@ from kafkalog.columnar import kernels as k
 from kafkalog.columnar.budget import SIZE_AT_ONCE, record_size
 from kafkalog.columnar.chunks import Turn
 from kafkalog.columnar.selecting import wanted_batches, wanted_rows
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import FileChangedError, KafkaLogError
 from kafkalog.framing import read_batch
 from kafkalog.model import Batch, Defect
 from kafkalog.reader import crc_defects, defect_of, record_matches
@@ -125,6 +125,9 @@ class Work(Protocol):
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
         """The parts of a batch that the reference scanner read and judged."""
 
+    def of_plan(self, plan: ReadPlan) -> Work:
+        """The same for another plan of the same reading."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordWork:
@@ -132,6 +135,10 @@ class RecordWork:
 
     plan: ReadPlan
     format: RecordFormat
+
+    def of_plan(self, plan: ReadPlan) -> RecordWork:
+        """See `Work`."""
+        return replace(self, plan=plan)
 
     def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
         """See `Work`."""
@@ -176,6 +183,8 @@ class RecordWork:
                             break
                 else:
                     is_over = True
+            except FileChangedError:
+                raise  # the reading goes on elsewhere
             except KafkaLogError as error:
                 failure, is_over = defect_of(error, batch), True
             if records:  # what the format makes of them may fail, too: that is not the batch's end
@@ -191,6 +200,10 @@ class BatchWork:
 
     plan: ReadPlan
     format: BatchFormat
+
+    def of_plan(self, plan: ReadPlan) -> BatchWork:
+        """See `Work`."""
+        return replace(self, plan=plan)
 
     def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
         """See `Work`."""

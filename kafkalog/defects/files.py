@@ -47,6 +47,10 @@ REFERENCES: Final = (
               "Nothing.",
               arises="Reading failed on the way: a file became shorter, or the disk failed; "
                      "the other findings say where."),
+    Reference("changed-while-reading", _N, "Files changed while they were read, so that they "
+              "could not be judged as they were at one moment.", "Nothing.",
+              "Check again when the broker is idle, or check a copy or a snapshot.",
+              arises="A broker runs on the directory: it appends, rolls, cleans and deletes."),
     Reference("check-failed", _W, "A check of kafkalog's own failed: what it was about is not "
               "judged. All the rest is.",
               "Nothing: this says nothing about the data.",

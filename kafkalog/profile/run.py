@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog.profile.model import CodecUse, Profile, TimeBucket
 from kafkalog.profile.part import Part, profile_part
 from kafkalog.sightings import now_ms
-from kafkalog.tables.planning import find_targets, splits_of, tell_differences
+from kafkalog.tables.planning import find_targets, living_splits, tell_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,7 +54,7 @@ def profile_logs(
     tasks = []
     owners = []
     for path, target in targets.items():
-        splits = splits_of(target, request, at_ms)
+        splits, _ = living_splits(target, request, at_ms)
         for some in _grouped(splits, request.split_bytes):
             tasks.append({"splits": some, "bucket_ms": bucket_ms})
             owners.append(path)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import ChangedSinceError, NotFoundError
+from kafkalog.living import listing_again
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Isolation
 from kafkalog.tables.model import OF_LOGS, Bounds, Request
@@ -36,13 +37,20 @@ def current_splits(split: Split) -> list[Split]:
         try:
             if all(one.seen is None or one.seen.require_same() for one in listed):
                 return listed
-            listed = _listed_again(split)
+            listed = listed_again(split)
         except NotFoundError:
             continue  # it went away between two looks
     raise _changed(split, "Its files do not stay the same for long enough to be read.")
 
 
-def _listed_again(split: Split) -> list[Split]:
+@listing_again
+def listed_again(split: Split) -> list[Split]:
+    """List a partition again, and return the splits that have the rows of a split of it now.
+
+    Raises:
+        NotFoundError: it is gone.
+        ChangedSinceError: as `current_splits`.
+    """
     assert split.seen is not None, "else nothing is compared"
     if split.table not in OF_LOGS:
         at = split.seen.directory if split.seen.path is None else split.path
@@ -57,7 +65,8 @@ def _listed_again(split: Split) -> list[Split]:
     log = UnifiedLog(show(partition, split.view).partition)
     wanted = max(first, first if split.from_offset is None else split.from_offset)
     ends = [one for one in (following, split.to_offset) if one is not None]
-    if log.log_start_offset > wanted and not (ends and min(ends) <= wanted):
+    is_cut = log.log_start_offset > wanted and not (ends and min(ends) <= wanted)
+    if is_cut and split.fails_on_loss:
         raise _changed(split, f"Its log begins at offset {log.log_start_offset} now.")
     if ends and log.log_end_offset < min(ends):
         raise _changed(split, f"Its log ends at offset {log.log_end_offset} now.")
@@ -71,6 +80,7 @@ def _listed_again(split: Split) -> list[Split]:
             to_time=split.to_time,
             committed=split.committed,
             aborted=split.aborted,
+            fails_on_loss=split.fails_on_loss,
         )
         for one in now
     ]

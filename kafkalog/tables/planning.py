@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from kafkalog import places
 from kafkalog.cuts import checked_position, cut_positions
-from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.framing import read_batch
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
+from kafkalog.living import about_a_log, answered
+from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition, open_path
 from kafkalog.lookup import lookup_timestamp
 from kafkalog.model import Batch, Isolation, LogView
 from kafkalog.names import DirectoryState, FileKind, is_staging
@@ -43,13 +44,14 @@ if TYPE_CHECKING:
 class Target:
     """A log that is meant: its partition directory as the view shows it, and what is read of it.
 
-    `listed` is the directory as it lies there.
+    `listed` is the directory as it lies there. Of a single file, `is_file`, only that is read.
     """
 
     partition: PartitionDir
     segments: tuple[Segment, ...]
     listed: PartitionDir
     difference: Difference | None = None
+    is_file: bool = False
 
 
 def plan_splits(
@@ -78,7 +80,41 @@ def plan_splits(
     at_ms = now_ms()
     targets = find_targets(paths, request)
     tell_differences(targets, differences)
-    return [split for target in targets for split in splits_of(target, request, at_ms, ends=ends)]
+    splits = []
+    for target in targets:
+        found, end = living_splits(target, request, at_ms)
+        splits += found
+        if ends is not None and end is not None:
+            ends(end)
+    return splits
+
+
+def living_splits(
+    target: Target, request: Request, at_ms: int
+) -> tuple[list[Split], PartitionEnd | None]:
+    """Return the splits and the end of one log that was listed after a time.
+
+    Where its files change while they are planned, it is listed again; one that a broker has deleted
+    since has no splits.
+    """
+
+    def planned(target: Target, at_ms: int) -> tuple[list[Split], PartitionEnd | None]:
+        ends: list[PartitionEnd] = []
+        splits = list(splits_of(target, request, at_ms, ends=ends.append))
+        return splits, ends[0] if ends else None
+
+    def again() -> tuple[list[Split], PartitionEnd | None]:
+        if target.is_file:
+            return planned(target, at_ms)
+        now = now_ms()
+        return planned(_shown(list_partition(target.listed.path), request.view), now)
+
+    try:
+        return answered(lambda: planned(target, at_ms), again)
+    except NotFoundError:
+        if places.exists(target.listed.path):
+            raise
+        return [], None
 
 
 def find_targets(paths: Iterable[str], request: Request) -> list[Target]:
@@ -89,7 +125,7 @@ def find_targets(paths: Iterable[str], request: Request) -> list[Target]:
     if request.table == TableName.DEFECTS and view == LogView.STARTED:
         view = LogView.FILES  # a start cuts off what is damaged
     targets = [
-        found if isinstance(found, Target) else _shown(found, view)
+        found if isinstance(found, Target) else _shown_now(found, view)
         for found in _meant(paths, request)
     ]
     return _best(targets) if request.replicas == Replicas.BEST else targets
@@ -118,6 +154,19 @@ def tell_differences(
 def _shown(partition: PartitionDir, view: LogView) -> Target:
     shown = show(partition, view)
     return Target(shown.partition, shown.segments, partition, shown.difference)
+
+
+def _shown_now(partition: PartitionDir, view: LogView) -> Target:
+    """The view of a partition; that of a new listing, where its files have changed."""
+    try:
+        return answered(
+            lambda: _shown(partition, view),
+            lambda: _shown(list_partition(partition.path), view),
+        )
+    except NotFoundError:
+        if places.exists(partition.path):
+            raise
+        return Target(partition, (), partition)  # it was deleted
 
 
 def _meant(paths: Iterable[str], request: Request) -> list[PartitionDir | Target]:
@@ -156,7 +205,7 @@ def _partitions(
             yield found, True
         else:
             parent, segment = _one_segment(found)
-            yield Target(parent, (segment,), parent), True
+            yield Target(parent, (segment,), parent, is_file=True), True
 
 
 def _is_shown(partition: PartitionDir, view: LogView) -> bool:
@@ -194,13 +243,16 @@ def _best(targets: Sequence[Target]) -> list[Target]:
     found: dict[tuple[str, int | None], tuple[tuple[int, int], Target]] = {}
     for target in targets:
         partition = target.partition
-        log = UnifiedLog(partition)
-        epoch = log.leader_epochs[-1].epoch if log.leader_epochs else -1
-        worth = (epoch, log.log_end_offset)
+        worth = about_a_log(_worth)(UnifiedLog(partition))
         name = (partition.topic, partition.partition)
         if name not in found or worth > found[name][0]:
             found[name] = (worth, target)
     return [target for _, target in found.values()]
+
+
+def _worth(log: UnifiedLog) -> tuple[int, int]:
+    """How much a replica knows."""
+    return log.leader_epochs[-1].epoch if log.leader_epochs else -1, log.log_end_offset
 
 
 def splits_of(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,8 +21,8 @@ from kafkalog.names import FileKind, parse_file_name
 from kafkalog.payloads import decode, payload_kind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import ReadPlan, Selection
-from kafkalog.tables.model import TableName
-from kafkalog.tables.moved import current_splits
+from kafkalog.tables.model import OF_LOGS, TableName
+from kafkalog.tables.moved import current_splits, listed_again
 from kafkalog.tables.schemas import DATA, SCHEMAS, TIME
 from kafkalog.view import show, state_of
 
@@ -68,7 +69,7 @@ def read_split(
     Cost:
         Some 20 MB a thread and what is decompressed at a time.
     """
-    for one in current_splits(split):
+    for one in [split] if split.table in OF_LOGS else current_splits(split):
         yield from _read(one, schema, threads, defects)
 
 
@@ -102,10 +103,18 @@ def _refuse(defect: Defect) -> None:
 def _scan(
     split: Split, columns: list[str], threads: int, defects: Callable[[Defect], object]
 ) -> Iterator[Any]:
-    name = parse_file_name(split.path.rpartition("/")[2])
-    segment = Segment(
-        split.base_offset, FileEntry(split.path, name, split.end), None, None, None, None
+    return scan(
+        _plan(split),
+        columns=columns,
+        batches=split.table == TableName.BATCHES,
+        batch_rows=ROWS_AT_ONCE,
+        threads=threads,
+        defects=defects,
+        turnstile=_TURNSTILE,
     )
+
+
+def _plan(split: Split) -> ReadPlan:
     is_records = split.table != TableName.BATCHES
     selection = Selection(
         from_offset=split.from_offset,
@@ -122,16 +131,36 @@ def _scan(
     for producer_id, first, last in split.aborted:
         one = AbortedTransaction(0, producer_id, first, last, last)
         aborted.setdefault(producer_id, []).append(one)
-    plan = ReadPlan((segment,), selection, aborted)
-    return scan(
-        plan,
-        columns=columns,
-        batches=not is_records,
-        batch_rows=ROWS_AT_ONCE,
-        threads=threads,
-        defects=defects,
-        turnstile=_TURNSTILE,
+    is_known = split.seen is not None and split.first_offset is not None
+    again = partial(_plan_again, split) if is_known else None
+    is_unchanged = None if split.seen is None else split.seen.require_same
+    return ReadPlan((_segment(split),), selection, aborted, again=again, is_unchanged=is_unchanged)
+
+
+def _plan_again(split: Split, next_offset: int | None) -> ReadPlan:
+    """The plan for what is left of a split whose file went away while it was read: by offsets."""
+    assert split.seen is not None, "else it is not planned again"
+    assert split.first_offset is not None, "nor then"
+    split.seen.require_same()  # else another disk is here
+    first = max(split.first_offset, next_offset or 0)
+    found = listed_again(replace(split, first_offset=first))
+    ends = [one for one in (split.next_offset, split.to_offset) if one is not None]
+    plan = _plan(split)
+    selection = replace(
+        plan.selection,
+        from_offset=max(first, split.from_offset or 0),
+        to_offset=min(ends, default=None),
+        from_position=None,
+        max_bytes=None,
     )
+    segments = {one.path: _segment(one) for one in found}
+    return replace(plan, segments=tuple(segments.values()), selection=selection, is_unchanged=None)
+
+
+def _segment(split: Split) -> Segment:
+    name = parse_file_name(split.path.rpartition("/")[2])
+    log = FileEntry(split.path, name, split.end)
+    return Segment(split.base_offset, log, None, None, None, None)
 
 
 def _converted(batch: Any, split: Split, schema: Any) -> Any:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
+from kafkalog.living import listing_again
 from kafkalog.metadata_files import read_topic_id
 from kafkalog.tables.model import End, Replicas, TableName
 from kafkalog.tables.planning import (
@@ -65,11 +66,13 @@ class Tail:
         self._fails_on_loss = fails_on_loss
         self._warned: set[str] = set()
 
+    @listing_again
     def beginning(self) -> Offsets:
         """Return the first offsets. Raises as `plan_splits`."""
         logs = self._logs(self._first_request)
         return {key: [log.log_start_offset, -1] for key, log in logs.items()}
 
+    @listing_again
     def end(self, *, is_first: bool = False) -> Offsets:
         """Return where consumers' view of the logs ends now.
 
@@ -79,6 +82,7 @@ class Tail:
         logs = self._logs(self._first_request if is_first else self._request)
         return {key: _position(log, self._end_of(log)) for key, log in logs.items()}
 
+    @listing_again
     def advance(
         self, start: Mapping[str, list[int]], end: Offsets | None, size: int | None = None
     ) -> Offsets:
@@ -108,6 +112,7 @@ class Tail:
                 found[key] = _position(log, ends[key])
         return found
 
+    @listing_again
     def splits(self, start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> list[Split]:
         """Return the splits of what lies between.
 
@@ -129,7 +134,8 @@ class Tail:
                 bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
                 # What is read was decided with the end: a high watermark can be noted later.
                 request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
-                found += plan_splits([log.partition.path], request, differences=lambda _: None)
+                splits = plan_splits([log.partition.path], request, differences=lambda _: None)
+                found += [replace(one, fails_on_loss=self._fails_on_loss) for one in splits]
         return found
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:

@@ -6,6 +6,7 @@ import json
 import shutil
 import struct
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -190,13 +191,16 @@ def test_a_partition_that_kafkalog_compacts_meanwhile(
 
 
 def test_deleted_and_cut_offsets_are_an_error(tmp_path: Path) -> None:
-    """Fewer rows than were planned are no answer."""
+    """Fewer rows than were planned are no answer; whoever accepts a loss is given what is left."""
     partition = make_log(tmp_path)
     bounded = Request(isolation=Isolation.LOG, split_bytes=300)
     splits = plan_splits([str(tmp_path)], bounded)
     (partition / f"{0:020}.log").unlink()
+    strict = replace(splits[0], fails_on_loss=True)
     with pytest.raises(ChangedSinceError, match="Its log begins at offset 60 now"):
-        offsets(splits[:1])
+        offsets([strict])
+    assert offsets(splits[:1]) == []
+    assert min(offsets(splits)) == 3 * PER_SEGMENT
     (partition / f"{3 * PER_SEGMENT:020}.log").write_bytes(b"".join(batches(60, 5)))
     with pytest.raises(ChangedSinceError, match="Its log ends at offset 75 now"):
         offsets(splits[-1:])

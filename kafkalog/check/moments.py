@@ -1,0 +1,218 @@
+"""Findings of one moment: where files changed while they were read, they are judged again.
+
+A broker appends, rolls, cleans and deletes under a reader, so that files that were read at several
+moments contradict each other. A finding counts if nothing changed meanwhile, or if a second reading
+finds it again in the same place: contradictions between moments do not come twice.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from time import monotonic, sleep, time
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kafkalog import places
+from kafkalog.check.contained import contained_all
+from kafkalog.check.identity import CheckedLogDir
+from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.log_dir import LogDir, PartitionDir, list_partition, open_path
+from kafkalog.model import Severity
+from kafkalog.names import OFFSET_CHECKPOINTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from kafkalog.log_dir import FileEntry
+    from kafkalog.model import Defect
+
+    CheckOfLogDirs = tuple[str, Callable[[Sequence[CheckedLogDir]], Iterator[Defect]]]
+
+Seen = TypeVar("Seen")
+Result = TypeVar("Result")
+Place = tuple[str, str, tuple[int, ...], int | None, int | None]
+
+READINGS_MAX: Final = 5
+_PAUSE_S: Final = 0.05
+_LOOK_EVERY_S: Final = 0.5
+_RESTLESS_MS: Final = 2000
+_HELD_MAX: Final = 1000
+"""So many findings are held back at most; where there are more, they are no accident of time."""
+_AROUND: Final = (*OFFSET_CHECKPOINTS, ".kafka_cleanshutdown", "meta.properties")
+
+
+@dataclass(frozen=True)
+class SeenPartition:
+    """A partition's files at one moment, and what tells whether those around it have changed."""
+
+    directory: PartitionDir
+    around: tuple[tuple[int, ...], ...]
+    has_lock: bool
+
+
+def of_one_moment(
+    path: str,
+    seen: Seen,
+    look: Callable[[], Seen],
+    judge: Callable[[Seen, int], Generator[Defect, None, Result]],
+    is_whole: Callable[[Result], bool] = lambda _: True,
+) -> Generator[Defect, None, tuple[Result, bool]]:
+    """Yield the findings that no change on disk explains.
+
+    Args:
+        path: what is judged, for the note.
+        seen: the listing of what is judged.
+        look: lists it again; an equal listing means that nothing has changed.
+        judge: called with what was seen, and how often it was called before; reads all of it.
+        is_whole: whether a judgement has read all that was listed.
+
+    Returns:
+        The result of the last reading, and whether that was one of files that stayed the same, or
+        of which nothing contradicts another reading.
+
+    Cost:
+        Where there is a finding above a note, another listing; where that differs, a reading more.
+    """
+    earlier: set[Place] = set()
+    told: set[Place] = set()
+    for reading in range(READINGS_MAX):
+        judgement = judge(seen, reading)
+        held: list[Defect] = []
+        passed_on: list[Defect] = []
+        looked_s = 0.0
+        try:
+            while len(held) < _HELD_MAX:
+                defect = next(judgement)
+                if _place(defect, {}) in told:
+                    continue
+                held.append(defect)
+                if _is_grave(defect) and monotonic() - looked_s > _LOOK_EVERY_S:
+                    looked_s = monotonic()
+                    if look() == seen and not _is_restless(seen):  # so far it is of one moment
+                        yield from held
+                        passed_on += held
+                        held = []
+        except StopIteration as end:
+            result: Result = end.value
+        else:
+            yield from held
+            return (yield from judgement), True
+        told.update(_place(one, {}) for one in passed_on)
+        files = _identities(seen)
+        found = {_place(defect, files) for defect in held if _is_grave(defect)}
+        is_settled = (found <= earlier and is_whole(result)) or (
+            look() == seen and not _is_restless(seen)
+        )
+        if not is_settled:
+            sleep(_PAUSE_S * 2**reading)  # what a broker has begun comes to its end
+            before, seen = seen, look()
+            is_settled = seen == before
+        if is_settled:
+            yield from held
+            return result, True
+        confirmed, earlier = found & earlier, found
+    yield from (one for one in held if not _is_grave(one) or _place(one, files) in confirmed)
+    detail = f"Its files changed during {READINGS_MAX} readings: {len(found - confirmed)} findings "
+    yield make_defect("changed-while-reading", path, f"{detail}of the last one are left out.")
+    return result, False
+
+
+def look_at_partition(directory: PartitionDir) -> SeenPartition:
+    """List a partition as it is now; one that is gone has no files."""
+    try:
+        directory = list_partition(directory.path)
+    except NotFoundError:
+        directory = PartitionDir(directory.path, directory.name, ())
+    except KafkaLogError:
+        pass  # its files tell the same
+    log_dir = os.path.dirname(places.absolute(directory.path))
+    around = tuple(_identity(log_dir, name) for name in _AROUND)
+    return SeenPartition(directory, around, bool(_identity(log_dir, ".lock")))
+
+
+def _identity(log_dir: str, name: str) -> tuple[int, ...]:
+    try:
+        status = places.stat(os.path.join(log_dir, name))
+    except (OSError, KafkaLogError):
+        return ()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def look_at_log_dir(log_dir: LogDir) -> LogDir:
+    """List a log directory as it is now."""
+    try:
+        found = open_path(log_dir.path)
+    except KafkaLogError:
+        return log_dir
+    return found if isinstance(found, LogDir) else log_dir
+
+
+def judged_together(
+    walked: Sequence[CheckedLogDir], checks: Sequence[CheckOfLogDirs]
+) -> Generator[Defect, None, None]:
+    """Yield what is found in log directories whose partitions were walked over, of one moment."""
+    listed = [one.log_dir for one in walked]
+    path = listed[0].path
+
+    def judge(seen: Sequence[LogDir], reading: int) -> Generator[Defect, None, None]:
+        pairs = zip(walked, seen, strict=True)
+        judged = [_walked_again(*pair) for pair in pairs] if reading else walked
+        for name, check in checks:
+            yield from contained_all(path, f"The check {name}", check, judged)
+
+    def look() -> list[LogDir]:
+        return [look_at_log_dir(one) for one in listed]
+
+    yield from of_one_moment(path, listed, look, judge)
+
+
+def _walked_again(walked: CheckedLogDir, log_dir: LogDir) -> CheckedLogDir:
+    """Bring a log directory up to date whose partitions were walked over: see where they end."""
+    there = {directory.path: directory for directory in log_dir.partitions}
+    partitions = []
+    for partition in walked.partitions:
+        if partition.directory.path in there:
+            again = replace(partition, directory=there[partition.directory.path])
+            try:
+                again.end_offset = max(again.end_offset, again.log.log_end_offset)
+            except KafkaLogError:
+                continue  # it is gone
+            partitions.append(again)
+    return CheckedLogDir(log_dir, partitions)
+
+
+def _is_restless(seen: object) -> bool:
+    """Whether a broker, if one is running, may be in the middle of something."""
+    if not isinstance(seen, SeenPartition) or not seen.has_lock:
+        return False
+    changed_ms = max((entry.mtime_ms for entry in seen.directory.files), default=0)
+    return abs(time() * 1000 - changed_ms) < _RESTLESS_MS
+
+
+def _is_grave(defect: Defect) -> bool:
+    return defect.severity != Severity.NOTE
+
+
+def _identities(seen: object) -> dict[str, FileEntry]:
+    """The files of what was listed, by path."""
+    if isinstance(seen, SeenPartition):
+        seen = seen.directory
+    if isinstance(seen, list):
+        return {path: entry for one in seen for path, entry in _identities(one).items()}
+    if not isinstance(seen, LogDir | PartitionDir):
+        return {}
+    found = {entry.path: entry for entry in seen.files}
+    if isinstance(seen, LogDir):
+        for one in seen.partitions:
+            found |= _identities(one)
+    return found
+
+
+def _place(defect: Defect, files: dict[str, FileEntry]) -> Place:
+    """Where a finding is: in the same file, not only in one of the same name."""
+    file = files.get(defect.path)
+    identity: tuple[int, ...] = () if file is None else (file.inode,)
+    if file is not None and defect.reference == "file-unreadable":
+        identity += (file.size_bytes, file.mtime_ms)  # inodes are given again
+    return defect.reference, defect.path, identity, defect.position, defect.offset

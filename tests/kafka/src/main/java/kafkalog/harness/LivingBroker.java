@@ -1,0 +1,186 @@
+package kafkalog.harness;
+
+import kafka.server.KafkaConfig;
+import kafka.server.KafkaRaftServer;
+
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.utils.Time;
+
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Random;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+
+/**
+ * One real Kafka node under load until its stdin ends: `LivingBroker OUT SEED`, in an empty working directory. It appends,
+ * rolls, cleans, deletes, moves log starts, and creates and deletes topics in OUT/log. Says `running` when the topics are
+ * there. To a line it answers with the end of the acknowledged records of `steady`; at the end it shuts down.
+ *
+ * What is in the logs follows from where it is: the record at offset N of `steady`, `compacted`, `retained` and `trimmed`
+ * has a value that begins with N. In `transactional` values begin with `committed` or `aborted`.
+ */
+public final class LivingBroker {
+    private static final int KEYS = 60;
+    private static final long PAUSE_MS = 20;
+
+    private final String bootstrap;
+    private final long seed;
+    private volatile boolean isOver;
+    private volatile long steadyEnd;
+
+    private LivingBroker(String bootstrap, long seed) {
+        this.bootstrap = bootstrap;
+        this.seed = seed;
+    }
+
+    public static void main(String[] argv) {
+        int status = 1;
+        try {
+            run(Path.of(argv[0]).toAbsolutePath(), Long.parseLong(argv[1]));
+            status = 0;
+        } catch (Throwable e) {
+            e.printStackTrace();
+        } finally {
+            System.out.flush();
+            System.err.flush();
+            Runtime.getRuntime().halt(status); // whatever threads are left
+        }
+    }
+
+    private static void run(Path out, long seed) throws Exception {
+        int[] ports = LiveBroker.freePorts(2);
+        Properties config = LiveBroker.config(ports, out.resolve("log"));
+        config.put("log.cleaner.backoff.ms", "1000");
+        config.put("log.retention.check.interval.ms", "1000");
+        config.put("log.segment.delete.delay.ms", "1000"); // soon: an open file outlives its name
+        LiveBroker.format(config, out.resolve("server.properties"));
+        KafkaRaftServer server = new KafkaRaftServer(new KafkaConfig(config, false), Time.SYSTEM);
+        server.startup();
+        String bootstrap = "127.0.0.1:" + ports[0];
+        LivingBroker load = new LivingBroker(bootstrap, seed);
+        ExecutorService pool = Executors.newCachedThreadPool();
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            admin.createTopics(List.of(
+                topic("steady", Map.of()),
+                topic("compacted", Map.of("cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01")),
+                topic("transactional", Map.of("cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01")),
+                topic("retained", Map.of("retention.bytes", "60000")),
+                topic("trimmed", Map.of()))).all().get();
+            List<Callable<Void>> jobs = List.of(
+                () -> load.numbered("steady"), () -> load.numbered("compacted"), () -> load.numbered("retained"),
+                () -> load.numbered("trimmed"), load::transactions, () -> load.trims(admin), () -> load.topics(admin));
+            List<Future<Void>> running = jobs.stream().map(pool::submit).toList();
+            System.out.println("running");
+            System.out.flush();
+            while (System.in.read() >= 0) {
+                for (Future<Void> one : running) if (one.isDone()) one.get();
+                System.out.println(load.steadyEnd);
+                System.out.flush();
+            }
+            load.isOver = true;
+            for (Future<Void> one : running) one.get();
+        }
+        server.shutdown();
+        server.awaitShutdown();
+    }
+
+    private static NewTopic topic(String name, Map<String, String> config) {
+        Map<String, String> all = new HashMap<>(Map.of(
+            "internal.segment.bytes", "16384", "index.interval.bytes", "512", "segment.index.bytes", "8192"));
+        all.putAll(config);
+        return new NewTopic(name, 1, (short) 1).configs(all);
+    }
+
+    private KafkaProducer<byte[], byte[]> producer(Map<String, Object> more) {
+        Map<String, Object> config = new HashMap<>(Map.of(
+            "bootstrap.servers", bootstrap, "acks", "all", "linger.ms", "5", "enable.idempotence", "true"));
+        config.putAll(more);
+        return new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    private static byte[] text(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    /** Records whose values say at which offset they are. */
+    private Void numbered(String topic) throws Exception {
+        Random rnd = new Random(seed ^ topic.hashCode());
+        long offset = 0;
+        try (var producer = producer(Map.of("compression.type", rnd.nextBoolean() ? "none" : "lz4"))) {
+            while (!isOver) {
+                for (int i = 1 + rnd.nextInt(8); i > 0; i--, offset++) {
+                    byte[] key = text("key-" + rnd.nextInt(KEYS));
+                    producer.send(new ProducerRecord<>(topic, 0, key, text(offset + " " + "x".repeat(rnd.nextInt(300)))));
+                }
+                producer.flush();
+                if (topic.equals("steady")) steadyEnd = offset;
+                Thread.sleep(PAUSE_MS);
+            }
+        }
+        return null;
+    }
+
+    private Void transactions() throws Exception {
+        Random rnd = new Random(seed);
+        try (var producer = producer(Map.of("transactional.id", "living"))) {
+            producer.initTransactions();
+            while (!isOver) {
+                boolean aborts = rnd.nextInt(3) == 0;
+                producer.beginTransaction();
+                for (int i = 1 + rnd.nextInt(6); i > 0; i--) {
+                    byte[] key = text("key-" + rnd.nextInt(KEYS));
+                    producer.send(new ProducerRecord<>("transactional", 0, key, text((aborts ? "aborted " : "committed ") + "y".repeat(rnd.nextInt(100)))));
+                    if (rnd.nextInt(3) == 0) producer.flush();
+                }
+                producer.flush();
+                if (aborts) producer.abortTransaction();
+                else producer.commitTransaction();
+                Thread.sleep(PAUSE_MS);
+            }
+        }
+        return null;
+    }
+
+    /** Moves the log start of `trimmed` after its end. */
+    private Void trims(Admin admin) throws Exception {
+        TopicPartition trimmed = new TopicPartition("trimmed", 0);
+        for (long to = 100; !isOver; to += 100) {
+            Thread.sleep(1500);
+            try {
+                admin.deleteRecords(Map.of(trimmed, RecordsToDelete.beforeOffset(to))).all().get();
+            } catch (java.util.concurrent.ExecutionException e) {
+                to -= 100; // not so much has been appended yet
+            }
+        }
+        return null;
+    }
+
+    /** Topics that come and go. */
+    private Void topics(Admin admin) throws Exception {
+        try (var producer = producer(Map.of())) {
+            for (int i = 0; !isOver; i++) {
+                String name = "passing-" + i;
+                admin.createTopics(List.of(topic(name, Map.of()))).all().get();
+                for (int j = 0; j < 200; j++) producer.send(new ProducerRecord<>(name, 0, null, text("z".repeat(200))));
+                producer.flush();
+                Thread.sleep(700);
+                admin.deleteTopics(List.of(name)).all().get();
+                Thread.sleep(300);
+            }
+        }
+        return null;
+    }
+}

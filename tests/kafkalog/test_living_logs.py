@@ -1,0 +1,149 @@
+"""Readers and checks beside a broker that appends, rolls, cleans and deletes under them.
+
+Every row once and as it was appended, none missing that was there all the time, and no finding.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog import Verification, read_records, to_table
+from kafkalog.check import moments
+from kafkalog.columnar import rule
+from kafkalog.log_dir import PartitionDir
+from kafkalog.model import Defect, Isolation, Level, Record, Severity
+from kafkalog.tables import Request, TableName, plan_splits, read_split
+from kafkalog.tables.schemas import table_schema
+from tests.builders import flip
+from tests.underneath import Broker, Row, encoded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEEDS = range(30)
+
+
+def by_records(partition: Path) -> list[Row]:
+    found = list(read_records(partition))
+    assert [one for one in found if isinstance(one, Defect)] == []
+    return [(r.offset, r.key or b"", r.value or b"") for r in found if isinstance(r, Record)]
+
+
+def by_scan(partition: Path) -> list[Row]:
+    defects: list[Defect] = []
+    table = to_table(partition, columns=["offset", "key", "value", "path"], defects=defects.append)
+    assert defects == []
+    return [(row["offset"], row["key"], row["value"]) for row in table.to_pylist()]
+
+
+def by_splits(partition: Path) -> list[Row]:
+    """Planned first, then read: what a task of an engine does somewhere else, later."""
+    schema = table_schema(TableName.RECORDS, ["offset", "key", "value"])
+    splits = plan_splits([str(partition)], Request(isolation=Isolation.LOG, split_bytes=600))
+    found = [batch.to_pylist() for split in splits for batch in read_split(split, schema)]
+    return [(row["offset"], row["key"], row["value"]) for rows in found for row in rows]
+
+
+READERS = {"records": by_records, "scan": by_scan, "splits": by_splits}
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("reader", READERS)
+def test_readers_give_each_row_once_beside_a_living_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, kernels: bool
+) -> None:
+    """No row twice, none missing that was there all along, and no damage, whatever happens."""
+    monkeypatch.setattr(rule, "is_worth_it", lambda _: kernels)
+    for seed in SEEDS:
+        print("seed", seed)
+        rng = Random(seed)
+        broker = Broker(tmp_path / str(seed), rng)
+        for chance in (0.02, 0.1, 0.2):
+            before = set(broker.live)
+            with broker.at_every_call(monkeypatch, chance):
+                rows = READERS[reader](broker.partition)
+            broker.require_read(rows, before)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_verify_finds_nothing_wrong_beside_a_living_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Contradictions between several moments are no damage."""
+    rng = Random(seed)
+    broker = Broker(tmp_path / "log-dir", rng)
+    for level in Level:
+        run = Verification(level)
+        with broker.at_every_call(monkeypatch, rng.choice((0.02, 0.1, 0.2))):
+            found = list(run.verify(tmp_path / "log-dir"))
+        assert [one for one in found if one.severity != Severity.NOTE] == []
+        assert run.summary.is_complete
+
+
+def test_verify_finds_real_damage_beside_a_living_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a second reading finds in the same place counts, though files change all the time."""
+    broker = Broker(tmp_path / "log-dir", Random(1))
+    active = max(broker.partition.glob("*.log"))
+    first = min(broker.partition.glob("*.log"))
+    first.write_bytes(flip(first.read_bytes(), 8 * 70))
+    monkeypatch.setattr(
+        "kafkalog.check.moments.look_at_partition", grows(active, moments.look_at_partition)
+    )
+    run = Verification(Level.DEEP)
+    found = list(run.verify(broker.partition))
+    assert [one.reference for one in found if one.path == str(first)] == ["batch-crc-mismatch"]
+
+
+def test_a_partition_that_never_rests_gets_a_note_instead_of_a_false_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reading meets a torn append elsewhere: none of them is damage, and it is said."""
+    broker = Broker(tmp_path / "log-dir", Random(1))
+    active = max(broker.partition.glob("*.log"))
+    monkeypatch.setattr(moments, "sleep", lambda _: None)
+    monkeypatch.setattr(
+        moments, "look_at_partition", torn_again(active, broker, moments.look_at_partition)
+    )
+    run = Verification()
+    found = list(run.verify(broker.partition))
+    assert [one.reference for one in found if one.severity != Severity.NOTE] == []
+    [note] = [one for one in found if one.reference == "changed-while-reading"]
+    assert (note.severity, note.path) == (Severity.NOTE, str(broker.partition))
+
+
+Look = Callable[[PartitionDir], object]
+
+
+def grows(log: Path, look: Look) -> Look:
+    """A look behind which a batch is appended to a log each time."""
+    offsets = itertools.count(10_000)
+
+    def grown(directory: PartitionDir) -> object:
+        seen = look(directory)
+        with log.open("ab") as file:
+            file.write(encoded([(next(offsets), b"k", b"v")]))
+        return seen
+
+    return grown
+
+
+def torn_again(log: Path, broker: Broker, look: Look) -> Look:
+    """A look before which the last append is finished and half of another one is written."""
+    whole = log.read_bytes()
+    offsets = itertools.count(broker.end)
+
+    def torn(directory: PartitionDir) -> object:
+        nonlocal whole
+        following = encoded([(next(offsets), b"k", b"v")])
+        log.write_bytes(whole + following[:40])
+        whole += following
+        return look(directory)
+
+    return torn
