@@ -109,14 +109,14 @@ def _partitions(
     targets: list[LogDir | PartitionDir | FileEntry], sources: ConfigSources, outcome: Outcome
 ) -> Iterator[tuple[PartitionDir, TopicConfigs]]:
     """Every partition with a log, and the configs of its topic."""
-    from kafkalog.errors import KafkaLogError, NotAKafkaFileError
+    from kafkalog.errors import KafkaLogError, UsageError
     from kafkalog.log_dir import FileEntry, LogDir
     from kafkalog_cli.render.configs import tell_metadata
 
     log_dirs: dict[str, LogDirConfigs] = {}
     for target in targets:
         if isinstance(target, FileEntry):
-            error = NotAKafkaFileError(
+            error = UsageError(
                 "This is a file, not a partition or log directory.",
                 path=target.path,
                 hint="Retention looks at the segments of a partition beside each other.",

@@ -89,8 +89,8 @@ def test_an_index_in_place_of_a_directory_is_a_usage_error(
     """It is a file of Kafka's, and can be read."""
     index = next(log_dir.glob("orders-0/*.index"))
     commands = dict.fromkeys(
-        ("simulate-roll", "audit-compaction", "compact", "apply-retention", "recover",
-         "rebuild-index"), ()
+        ("simulate-roll", "simulate-retention", "audit-compaction", "compact", "apply-retention",
+         "recover", "rebuild-index"), ()
     )  # fmt: skip
     commands["salvage"] = ("--to", "{to}")
     assert statuses(kafkalog, commands, index, tmp_path / "to") == all_of(commands, 2)
