@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kafkalog.errors import NOTHING_TO_DO
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -83,7 +85,7 @@ def run(command: list[str], cpus: int, read: Callable[[bytes], object] | None = 
             None: the output is thrown away.
 
     Raises:
-        FailedError: the command ended with a status that is not 0.
+        FailedError: the command failed.
     """
     stdout = subprocess.PIPE if read else subprocess.DEVNULL
     with tempfile.TemporaryFile() as errors:
@@ -97,7 +99,7 @@ def run(command: list[str], cpus: int, read: Callable[[bytes], object] | None = 
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
+        if process.returncode not in (0, NOTHING_TO_DO):  # indexes of little data are right
             errors.seek(0)
             said = errors.read().decode(errors="replace")
             raise FailedError(f"{' '.join(command)}\nstatus {process.returncode}: {said}")

@@ -88,7 +88,6 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         raise _corrupt("records-count-invalid", batch, f"The batch says {batch.count} records.")
     if batch.count == 0:
         return
-    _require_room(batch, size_max)
     from formats.record import Record as RecordSchema
 
     body = source.read(
@@ -134,7 +133,6 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
 def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
     from formats.message_set import Message
 
-    _require_room(batch, size_max)
     body = source.read(batch.position, batch.size_bytes)
     wrapper = _parse(Message, io.BytesIO(body), batch, "The message")
     if not batch.compression:
@@ -167,14 +165,6 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
         base = batch.last_offset - last if batch.last_offset else 0
     for message in inner:
         yield _message_record(batch, message, wrap_int64(base + message.offset))
-
-
-def _require_room(batch: Batch, size_max: int) -> None:
-    """Raise `LimitExceededError` if the batch is too large as it is stored."""
-    if batch.size_bytes > size_max:
-        raise LimitExceededError(
-            f"The batch has {batch.size_bytes} bytes, more than the limit of {size_max}."
-        )
 
 
 def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:

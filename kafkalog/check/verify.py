@@ -223,7 +223,10 @@ class Verification:
     def _contained_partition(
         self, directory: PartitionDir
     ) -> Generator[Defect, None, CheckedPartition]:
-        """As `_partition`; what fails in it costs nothing else."""
+        """As `_partition`; what fails in it costs nothing else.
+
+        What a watch raises is its own way to end the run: it goes to whoever gave the watch.
+        """
         from kafkalog.check.batch_checks import CheckedPartition
         from kafkalog.check.contained import FAILED, contained
 
@@ -233,6 +236,8 @@ class Verification:
             self._pointers += pointers
             failed.is_judged = False
             return failed
+        if self._watch is not None:
+            return (yield from self._partition(directory))
         checks = contained(self._partition(directory), directory.path, "The checks", failed)
         is_judged = True
         while True:

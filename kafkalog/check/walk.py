@@ -15,8 +15,8 @@ from kafkalog.check.schedule import Reading, lowest_level
 from kafkalog.check.small_files import READERS
 from kafkalog.check.summary import Summary
 from kafkalog.defects import REFERENCES, make_defect
-from kafkalog.errors import KafkaLogError
-from kafkalog.model import Defect, Level
+from kafkalog.errors import BytesUnreadableError, KafkaLogError
+from kafkalog.model import Defect, Level, Severity
 from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.source import Source
 
@@ -105,8 +105,11 @@ class Walk:
                 self._put_off(directory.path, left, len(readings) - number)
                 return partition
             segment = reading.segment
+            walk: Generator[Defect, None, int | None]
             walk = self._segment(segment, reading.level, checks, was_closed=was_closed)
-            end = yield from contained(walk, segment.log.path, "The walk over the batches", None)
+            if self._watch is None:
+                walk = contained(walk, segment.log.path, "The walk over the batches", None)
+            end = yield from walk
             is_walked &= end is not None
             partition.end_offset = max(partition.end_offset, end or 0)
             in_segments |= {entry.path for entry in segment.files}
@@ -221,23 +224,30 @@ class Walk:
         end = log.base_offset or 0
         self.summary.levels.add(level)
         alone = segment_checks(log, level)
+        is_readable = True
         for check in checks_of_partition:
             check.begin(log)
         with Source(log.path) as source:
             for found in self._stretches(log, source, level):
                 if isinstance(found, Defect):
+                    is_readable &= found.reference != BytesUnreadableError.reference
                     yield found
                 else:
                     self.summary.batches += found.count
                     counts = found.headers[COUNT] if found.facts is None else found.facts[FOUND]
                     self.summary.records += int(counts.clip(0).sum())
                     end = max(end, int(found.headers[LAST_OFFSET].max()) + 1)
-                    yield from defects_of_stretch([*alone, *checks_of_partition], found)
+                    for defect in defects_of_stretch([*alone, *checks_of_partition], found):
+                        # What an index says of batches that cannot be read is not known.
+                        if is_readable or defect.severity != Severity.INDEX:
+                            yield defect
                     if self._watch is not None:
                         self._watch.take(log.path, found)
                 self._checked(found.size_bytes or 0)
             for ended in alone:
-                yield from ended.end()
+                for defect in ended.end():
+                    if is_readable or defect.severity != Severity.INDEX:
+                        yield defect
         return end
 
     def _read(self, _log: CheckedLog, source: Source, level: Level) -> Iterator[Stretch | Defect]:

@@ -10,11 +10,12 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.check.contained import FAILED
 from kafkalog.check.verify import Verification
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar.chunks import BATCH_SIZE_MAX
 from kafkalog.compaction.cleaning import LastRecord
-from kafkalog.errors import CorruptDataError, RefusedError
+from kafkalog.errors import CorruptDataError, InternalError, RefusedError
 from kafkalog.model import Level, Severity
 from kafkalog.names import FileKind
 from kafkalog.recovery import StartConfig, predict_start
@@ -115,6 +116,10 @@ def require_sound(
                 note="Nothing was changed in this partition.",
                 hint=f"`kafkalog verify {partition.path}` tells all of it; `kafkalog recover` cuts "
                 "a torn tail, `kafkalog salvage` copies what is sound.",
+            )
+        if defect.reference == FAILED:
+            raise InternalError(
+                defect.detail, path=defect.path, note="Nothing was changed in this partition."
             )
         if defect.severity == Severity.INDEX:
             raise RefusedError(

@@ -50,6 +50,14 @@ class LivingBroker:
         return int(self._process.stdout.readline())
 
 
+def wait_for_logs(log_dir: Path) -> None:
+    """A topic is there for clients before its directory is."""
+    over = time.monotonic() + broker_data.RUN_SECONDS_MAX
+    while not all((log_dir / f"{topic}-0").exists() for topic in NUMBERED):
+        assert time.monotonic() < over
+        time.sleep(0.1)
+
+
 @contextmanager
 def living_broker(root: Path, seed: int) -> Iterator[LivingBroker]:
     """A broker under load; it shuts down at the end."""
@@ -68,6 +76,7 @@ def living_broker(root: Path, seed: int) -> Iterator[LivingBroker]:
         assert process.stdout is not None
         try:
             assert process.stdout.readline() == "running\n"
+            wait_for_logs(root / "log")
             yield LivingBroker(process, root / "log")
         except BaseException:
             process.kill()

@@ -218,7 +218,7 @@ def test_a_disk_that_fails_is_told_at_the_same_place(
                 found.append(verdict(path.parent, level))
         slow, fast = found
         references = [defect.reference for defect in fast[0]]
-        assert references[-2:] == ["file-unreadable", "bytes-not-checked"]
+        assert references[-2:] == ["bytes-unreadable", "bytes-not-checked"]
         assert fast[0][:-1] == slow[0][:-1]
         assert fast[1]["defects"] == slow[1]["defects"]
         assert fast[1]["bytes_checked"] <= place

@@ -11,6 +11,7 @@ import pytest
 
 from kafkalog.check import registry
 from kafkalog.check.verify import Verification
+from kafkalog.check.walk import Walk
 from kafkalog.model import Level
 from kafkalog.recovery import StartInProgress, StartMode, Verdict, predict_start
 from tests.builders import copy_tree, flip, message, write_log
@@ -98,12 +99,12 @@ def test_a_segment_that_fails_costs_its_walk(
     hurt: Path, monkeypatch: pytest.MonkeyPatch, kafkalog: Callable[..., Result]
 ) -> None:
     """The status is 70, whatever else was found; every other partition is judged."""
-    read = Verification._read
+    read = Walk._read
 
-    def fails_in_one(self: Verification, log: Any, *rest: Any) -> Any:
+    def fails_in_one(self: Walk, log: Any, *rest: Any) -> Any:
         return broken() if "txn-1" in log.path else read(self, log, *rest)
 
-    monkeypatch.setattr(Verification, "_read", fails_in_one)
+    monkeypatch.setattr(Walk, "_read", fails_in_one)
     result = kafkalog("verify", hurt, "--format", "ndjson")
     assert result.status == 70
     rows = [json.loads(line) for line in result.stdout.splitlines()]
