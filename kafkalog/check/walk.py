@@ -226,6 +226,8 @@ class Walk:
         with Source(log.path) as source:
             for found in self._stretches(log, source, level):
                 if isinstance(found, Defect):
+                    for check in checks_of_partition:
+                        check.damage(found)
                     yield found
                 else:
                     self.summary.batches += found.count
