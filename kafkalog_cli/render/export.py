@@ -12,6 +12,7 @@ from kafkalog.columnar import rule
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
 from kafkalog.names import FileKind
+from kafkalog.reader import EVERYTHING
 from kafkalog.storage import NewFile
 from kafkalog_cli.render.dump_views import index_entries, selected_entries
 from kafkalog_cli.render.progress import byte_progress
@@ -134,7 +135,7 @@ def _facts(selection: Selection) -> dict[str, Any]:
     chosen = {
         name: _plain(value)
         for name, value in asdict(selection).items()
-        if value is not None and value is not False
+        if value != getattr(EVERYTHING, name)
     }
     return {"version": version("kafkalog"), "selection": chosen}
 

@@ -191,7 +191,7 @@ def references_in(call: ast.Call) -> list[str]:
         ("explain torn-tial", 2, "usage"),
         ("apply-retention examples/log-dir --in-place", 2, "usage"),
         ("apply-retention examples/log-dir/__cluster_metadata-0", 4, "refused"),
-        ("audit-compaction examples/log-dir/customers-0", 2, "usage"),
+        ("audit-compaction examples/log-dir/customers-0", 9, ""),
         ("audit-compaction examples/log-dir/customers-0 --cleaner-offset 60", 1, ""),
         ("lookup-offset examples/log-dir/orders-0 1000", 1, ""),
         ("lookup-offset examples/log-dir/orders-0", 2, "usage"),

@@ -12,6 +12,7 @@ import pytest
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UnreadableError
 from kafkalog.inventory import list_files, list_log_dirs, list_partitions, list_segments
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
+from kafkalog.model import LogView
 from kafkalog.names import DirectoryState, FileKind
 from tests.builders import SEGMENT, batch, record, write_log
 
@@ -57,7 +58,7 @@ def test_listings_have_a_row_for_each(any_state: State):
     assert [row.path for row in rows] == [str(p) for p in any_state.partitions()]
     for row in rows:
         assert row.size_bytes == sum(map(used_bytes, Path(row.path).iterdir()))
-    segments = list(list_segments(targets))
+    segments = list(list_segments(targets, LogView.FILES))
     logs = [path for partition in any_state.partitions() for path in partition.glob("*.log")]
     assert sorted(row.path for row in segments) == sorted(map(str, logs))
     files = list(list_files(targets))

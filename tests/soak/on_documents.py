@@ -14,7 +14,6 @@ import shutil
 import stat
 import tempfile
 from contextlib import suppress
-from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,95 +27,23 @@ from kafkalog.log_dir import open_partition
 from kafkalog.runs import Run, undo
 from kafkalog.storage import Changes
 from kafkalog_cli.main import run
+from tests.soak.edits import PARTITION, ROOT, edited
 from tests.soak.mutations import mutated
 from tests.soak.target import Target
 from tests.soak.watched import written_only_below
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from random import Random
 
     from tests.soak.real import Files
     from tests.soak.target import Place
 
-ROOT = "@ROOT@"
-"""Stands in documents for the directory that an input is laid out in."""
-PARTITION = "orders-0"
 OUTSIDE = "outside"
 REFUSALS = {3, 4, 5, 6}
 STATUSES = {0, *REFUSALS, 9}
 _TIME_NS = 1_700_000_000_123_456_789
 _CHECKPOINT = b"0\n2\nother 3 7\norders 0 2\n"
-_NAMES = (
-    "", ".", "..", "../outside", "../../outside", f"{ROOT}/outside", "a/b", "a\0b",
-    "orders 0", "x\n0 0 0", "x" * 300, "\ud800", "\udcff", "other-1", "orders-0.2", PARTITION,
-    "checkpoints", "journal.ndjson", "00000000000000000000.log", "authorized_keys",
-    f"{ROOT}/log", f"{ROOT}/log/orders-0", f"{ROOT}/outside/orders-0", f"{ROOT}/log/../outside",
-    f"{ROOT}/link/orders-0", f"orders-0.{'0' * 32}-delete", "../outside/authorized_keys",
-    "replication-offset-checkpoint", "meta.properties", "run", "partition", "undoing", "done",
-)  # fmt: skip
-_VALUES = (
-    None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63) - 1, 10**30, 1.5, [], {}, [[]], {"": {}},
-    float("inf"), float("nan"),
-)  # fmt: skip
-
-
-# Documents that somebody has edited -------------------------------------------------------------
-
-
-def edited(text: str, rng: Random) -> str:
-    """A JSON text after one to four edits."""
-    value = json.loads(text)
-    for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        value = _edited_value(value, rng)
-    found = json.dumps(value)
-    kind = rng.randrange(12)
-    if kind == 0:
-        return mutated(found.encode("utf-8", "replace"), rng).decode("utf-8", "replace")
-    if kind == 1 and found.startswith("{") and len(value) > 0:  # a field twice
-        name = rng.choice(list(value))
-        return f"{{{json.dumps(name)}:{json.dumps(rng.choice(_NAMES))},{found[1:]}"
-    if kind == 2:
-        return found.replace("0", "9" * rng.choice((20, 5000)), 1)
-    if kind == 3:
-        depth = rng.choice((20, 100_000))
-        return found.replace("null", "[" * depth + "]" * depth, 1)
-    return found
-
-
-def _edited_value(value: Any, rng: Random) -> Any:
-    places = list(_places(value)) if isinstance(value, dict | list) else []
-    if not places:
-        return deepcopy(rng.choice(_VALUES))
-    holder, key = rng.choice(places)
-    kind = rng.randrange(10)
-    if kind == 0:
-        del holder[key]
-    elif kind == 1 and isinstance(holder, dict):
-        holder[rng.choice(_NAMES)] = holder.pop(key)
-    elif kind == 2 and isinstance(holder, list):
-        holder.append(holder[key])
-    elif kind == 3 and isinstance(holder, dict):
-        holder[rng.choice((*_NAMES, "extra"))] = deepcopy(rng.choice((*_VALUES, *_NAMES)))
-    elif kind == 4 and isinstance(holder[key], str):
-        way = rng.choice(("../", "/", "\n", "\0", "x"))
-        holder[key] = rng.choice((way + holder[key], holder[key] + way))
-    elif kind <= 7 or isinstance(holder[key], str):
-        holder[key] = rng.choice(_NAMES)
-    else:
-        holder[key] = deepcopy(rng.choice(_VALUES))
-    return value
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, one in list(inner):
-        yield value, key
-        if isinstance(one, dict | list):
-            yield from _places(one)
-
-
-# Trees ------------------------------------------------------------------------------------------
 
 
 def laid_out(files: Files, place: Place) -> Path:

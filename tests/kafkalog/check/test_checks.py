@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import crc32c as wheel
@@ -23,7 +24,6 @@ from tests.kafkalog.check.test_segments import DISAGREEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.conftest import Result, State
 
@@ -359,13 +359,25 @@ def test_each_finding_of_a_command_has_its_name(
     assert result.status == (7 if reference == "limit-exceeded" else 1)
 
 
+MADE_IN = {
+    "bytes-unreadable": "kafkalog/test_bad_sectors.py",
+    "changed-while-reading": "kafkalog/test_living_logs.py",
+    "check-failed": "kafkalog/check/test_contained.py",
+    "git-lfs-pointer": "odd_log_dirs.py",
+    "replicas-fork": "kafkalog/check/test_replicas.py",
+    "view-differs": "kafkalog/test_view.py",
+}
+TESTS = Path(__file__).parents[2]
+
+
 def test_every_reference_is_made_by_a_test():
     """A name in the table that nothing can produce would be a promise without proof."""
     made = {*DAMAGE, *UNDECODABLE, *BY_COMMAND, *BY_START, *DISAGREEMENTS, "bytes-not-checked"}
-    made.add("changed-while-reading")  # by test_living_logs
     made |= {*test_log_dir_checks.DAMAGE, *test_log_dir_checks.TOGETHER, "replicas-diverge"}
-    made |= {*OF_LOGS, *OF_FILES}
+    made |= {*OF_LOGS, *OF_FILES, *MADE_IN}
     assert made == REFERENCES.keys()
+    for reference, name in MADE_IN.items():
+        assert reference in (TESTS / name).read_text(), reference
 
 
 def test_one_call_finds_what_only_all_targets_show(hurt: Path):
