@@ -42,6 +42,10 @@ COMPACTION_TYPES = {
                       "offset: `name`, `value`, `source`")),
             "left_overs": ("array", ("names of the `.deleted` files that a broker left, "
                            "which go, too, as when it starts")),
+            "cleaner_gives_up": (maybe(TEXT), ("on what a broker's cleaner fails, so that it "
+                                 "never cleans the partition; `compact` does not. Null where it "
+                                 "does not fail, or nobody looked; of a damaged batch the error "
+                                 "says it")),
             "skipped": (maybe(TEXT), "why it is left as it is; null where it is not"),
         },
     ),

@@ -129,6 +129,9 @@ class PartitionCheck(BatchCheck):
         """The batches of a segment follow."""
         self.log = log
 
+    def damage(self, defect: Defect) -> None:
+        """Something that is no batch comes between those of the segment."""
+
 
 def defects_of_stretch(checks: Sequence[BatchCheck], stretch: Stretch) -> Iterator[Defect]:
     """What all checks have to say: batch after batch, of one batch in the order of the checks."""

@@ -91,6 +91,11 @@ class ContainedCheck(PartitionCheck):
             except Exception as error:  # noqa: BLE001 # it is about this check alone
                 self._give_up(error)
 
+    def damage(self, defect: Defect) -> None:
+        """Something that is no batch; of no use to a check of one segment."""
+        if isinstance(self._check, PartitionCheck):
+            self._check.damage(defect)
+
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
         """What is wrong with these batches, given those before them; by rising numbers."""
         if self._check is None:

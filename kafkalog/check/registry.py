@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.check.against_log import IndexesMatchLog
 from kafkalog.check.checkpoints import checkpoints_fit_logs
+from kafkalog.check.cleaner import CleanerGetsThrough
 from kafkalog.check.contained import ContainedCheck
 from kafkalog.check.headers_alone import (
     AttributesAreKnown,
@@ -83,6 +84,7 @@ PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = (
     EpochsMatchFile,
     ProducerHistory,
     IndexesAreThere,
+    CleanerGetsThrough,
 )
 """Of all batches of a partition."""
 

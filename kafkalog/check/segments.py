@@ -138,7 +138,7 @@ class OffsetsAreComplete(PartitionCheck):
     def end(self) -> Iterator[Defect]:
         """The gap of a log without any sign of compaction; a note where there are more."""
         self._release(c.INT64_MAX)
-        if self._is_compacted or self._first_gap is None or _has_compact_policy(self.partition):
+        if self._is_compacted or self._first_gap is None or has_compact_policy(self.partition):
             return
         path, position, expected, first = self._first_gap
         detail = f"Offsets {expected} to {first - 1} are missing"
@@ -151,7 +151,7 @@ class OffsetsAreComplete(PartitionCheck):
         yield make_defect(reference, path, f"{detail}.", position=position, offset=expected)
 
 
-def _has_compact_policy(partition: CheckedPartition) -> bool:
+def has_compact_policy(partition: CheckedPartition) -> bool:
     """Whether the metadata log beside a partition says that its topic is compacted."""
     if partition.configs is None:
         return False

@@ -231,6 +231,8 @@ class Walk:
             for found in self._stretches(log, source, level):
                 if isinstance(found, Defect):
                     is_readable &= found.reference != BytesUnreadableError.reference
+                    for check in checks_of_partition:
+                        check.damage(found)
                     yield found
                 else:
                     self.summary.batches += found.count

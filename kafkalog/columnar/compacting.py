@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from formats import constants as c
+from kafkalog.cleaner_verdict import why_not_rewritten
 from kafkalog.codecs import compress
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import rewrite_kernels as r
@@ -97,6 +98,18 @@ class Buffers:
             self._free.append(whole)
 
 
+class Rewritten(NamedTuple):
+    """Batches as they are written again.
+
+    Attributes:
+        data: their bytes.
+        refusal: why a broker's cleaner would not write the first that it would not; None: none.
+    """
+
+    data: NDArray[np.uint8]
+    refusal: str | None
+
+
 class Rule(NamedTuple):
     """What holds for all batches of a pass.
 
@@ -162,7 +175,7 @@ def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Op
 
 def rewrite(
     part: Opened, superseded: Mask, fate: Fate, rule: Rule, counters: Table, buffers: Buffers
-) -> NDArray[np.uint8]:
+) -> Rewritten:
     """The batches as they are written again.
 
     Args:
@@ -200,7 +213,23 @@ def rewrite(
         out = buffers.take(end)
         out.data[:end] = batches
     _put_checksums(out, plan, actions)
-    return out[:end]
+    return Rewritten(out[:end], _refusal(part, actions == r.REBUILD, keep))
+
+
+def _refusal(part: Opened, rebuilt: Mask, keep: Mask) -> str | None:
+    """Why a broker's cleaner would not write the first of these batches that it would not."""
+    headers, rows = part.headers, part.rows.table
+    is_data = headers[k.ATTRIBUTES] & c.CONTROL_MASK == 0
+    odd = (headers[k.PRODUCER_EPOCH] < 0) | (is_data & (headers[k.BASE_SEQUENCE] < 0))
+    odd &= headers[k.PRODUCER_ID] != -1
+    early = keep & (rows[k.TIMESTAMP] < c.NO_TIMESTAMP)
+    odd[rows[k.ORDINAL, early] - part.first] = True
+    for i in np.flatnonzero(odd & rebuilt).tolist():
+        mine = keep & (rows[k.ORDINAL] == part.first + i)
+        records = rows[:, mine][[k.OFFSET, k.TIMESTAMP]].T.tolist()
+        if why := why_not_rewritten(part.chunk.batch(part.first + i), records):
+            return why
+    return None
 
 
 def _packed(out: NDArray[np.uint8], plan: Table, headers: Table, packed: Mask) -> bytes:

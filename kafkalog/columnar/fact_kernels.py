@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from formats import constants as c
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import record_facts as f
 from kafkalog.columnar.byte_kernels import int16, int32, varint, varlong
@@ -17,7 +18,9 @@ from kafkalog.columnar.native import kernel
 
 _FOUND, _FIRST, _LAST, _DISORDER = f.FOUND, f.FIRST, f.LAST, f.DISORDER
 _TIME_MAX, _OFFSET_OF_MAX = f.TIME_MAX, f.OFFSET_OF_MAX
+_INVALID_TIME, _TOMBSTONE = f.INVALID_TIME, f.TOMBSTONE
 _UNREADABLE = f.UNREADABLE
+_NO_TIMESTAMP = c.NO_TIMESTAMP
 
 
 @kernel("table int table")
@@ -33,6 +36,10 @@ def gather_facts(rows, count, facts):
         batch = rows[k.ORDINAL, row]
         offset = rows[k.OFFSET, row]
         timestamp = rows[k.TIMESTAMP, row]
+        if timestamp < _NO_TIMESTAMP and facts[_INVALID_TIME, batch] < 0:
+            facts[_INVALID_TIME, batch] = offset
+        if rows[k.VALUE_SIZE, row] < 0 and facts[_TOMBSTONE, batch] < 0:
+            facts[_TOMBSTONE, batch] = offset
         found = facts[_FOUND, batch]
         facts[_FOUND, batch] = found + 1
         if found == 0:

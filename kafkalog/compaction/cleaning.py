@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats.constants import INT32_MAX
+from kafkalog.cleaner_verdict import EMPTY_BATCH, why_not_rewritten
 from kafkalog.compaction.cleanable import segments_between
 from kafkalog.compaction.model import Dropped, Tally
 from kafkalog.compaction.offset_map import OffsetMap, build_map
@@ -154,6 +155,8 @@ class Pass:
                 self.tally.dropped[why] += 1
         self.tally.records_kept += len(kept)
         if not kept:
+            if stays_empty and batch.magic < 2:
+                self.tally.note_refusal(f"{EMPTY_BATCH} (offset {batch.last_offset})")
             return emptied(batch) if stays_empty else b""
         has_tombstone = any(record.value is None for record in kept)
         needs_horizon = horizon is None and (has_tombstone or (is_discardable and batch.is_control))
@@ -161,6 +164,9 @@ class Pass:
             return source.read(batch.position, batch.size_bytes)
         if needs_horizon:
             horizon = self._now_ms + self.config.delete_retention_ms
+        self.tally.note_refusal(
+            why_not_rewritten(batch, ((record.offset, record.timestamp) for record in kept))
+        )
         return rewritten(batch, kept, horizon)
 
     def _drop_all(self, batch: Batch, count: int) -> None:

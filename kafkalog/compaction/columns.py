@@ -46,12 +46,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """New batches; headers of the old ones, which of them lost all records, what was counted."""
+    """New batches; headers of the old ones, which of them lost all records, what was counted.
+
+    And why a broker's cleaner would not have written one of them.
+    """
 
     data: NDArray[np.uint8]
     headers: Table
     drop_all: Mask
     counters: Table
+    refusal: str | None
 
     @property
     def size_bytes(self) -> int:
@@ -152,7 +156,7 @@ class ColumnPass:
                 yield part
                 continue
             counters = np.zeros(r.COUNTERS, np.int64)
-            data = rewrite(
+            made = rewrite(
                 part,
                 self._superseded.among(part, starts[part.first : part.last]),
                 fate.part(part.first, part.last),
@@ -161,7 +165,7 @@ class ColumnPass:
                 self._buffers,
             )
             dropped = fate.drop_all[part.first : part.last]
-            yield _Piece(data, part.headers.copy(), dropped, counters)
+            yield _Piece(made.data, part.headers.copy(), dropped, counters, made.refusal)
 
     def _told(self, piece: _Piece) -> memoryview:
         """The bytes of a piece that is counted."""
@@ -178,6 +182,7 @@ class ColumnPass:
         tally.records_read += int(headers[k.COUNT].sum())
         tally.records_kept += int(counters[r.KEPT])
         tally.bytes_written += piece.size_bytes
+        tally.note_refusal(piece.refusal)
         return piece.data.data
 
     @property

@@ -125,13 +125,18 @@ class Dropped(StrEnum):
 
 @dataclass(slots=True)
 class Tally:
-    """What was read and kept; `CleanerStats`."""
+    """What was read and kept; `CleanerStats`.
+
+    Attributes:
+        cleaner_gives_up: on what a broker's cleaner would have failed first; None: on nothing.
+    """
 
     records_read: int = 0
     records_kept: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
     dropped: Counter[Dropped] = field(default_factory=Counter)
+    cleaner_gives_up: str | None = None
 
     def add(self, other: Tally) -> None:
         """Count what another pass did."""
@@ -140,6 +145,12 @@ class Tally:
         self.bytes_read += other.bytes_read
         self.bytes_written += other.bytes_written
         self.dropped.update(other.dropped)
+        self.note_refusal(other.cleaner_gives_up)
+
+    def note_refusal(self, why: str | None) -> None:
+        """A broker's cleaner would fail here, where `why` says so; the first time counts."""
+        if self.cleaner_gives_up is None:
+            self.cleaner_gives_up = why
 
 
 class Skip(StrEnum):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.check.contained import FAILED
 from kafkalog.check.verify import Verification
+from kafkalog.cleaner_verdict import ENDS_READING
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar.chunks import BATCH_SIZE_MAX
 from kafkalog.compaction.cleaning import LastRecord
@@ -108,12 +109,14 @@ def require_sound(
     watch = _Watch(candidate, building)
     for defect in Verification(Level.DEEP, progress, watch=watch).check(partition):
         if defect.severity == Severity.DAMAGE:
+            ends = defect.reference in ENDS_READING and watch.is_cleaned(defect.path)
+            note = " A broker's cleaner gives this partition up here." if ends else ""
             raise CorruptDataError(
                 defect.detail,
                 reference=defect.reference,
                 path=defect.path,
                 position=defect.position,
-                note="Nothing was changed in this partition.",
+                note=f"Nothing was changed in this partition.{note}",
                 hint=f"`kafkalog verify {partition.path}` tells all of it; `kafkalog recover` cuts "
                 "a torn tail, `kafkalog salvage` copies what is sound.",
             )
@@ -163,6 +166,10 @@ class _Watch:
         self.look = None if building is None else building.look
         self._building = building
         self._paths = {one.log.path for one in segments if one.base_offset < upper}
+
+    def is_cleaned(self, path: str) -> bool:
+        """Whether a cleaner comes to this log."""
+        return path in self._paths
 
     def take(self, path: str, stretch: Stretch) -> None:
         """The batches of a log come in order."""

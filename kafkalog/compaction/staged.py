@@ -84,6 +84,7 @@ _RESULT: Final = Fields(
                 "bytes_read": Number(),
                 "bytes_written": Number(),
                 "dropped": Entries(OneOf(tuple(map(str, Dropped))), Number()),
+                "cleaner_gives_up": Maybe(Text()),
             }
         ),
         "groups": Either((Number(), Items(_GROUP))),
@@ -134,6 +135,7 @@ def tally_to_json(tally: Tally) -> dict[str, Any]:
         "bytes_read": tally.bytes_read,
         "bytes_written": tally.bytes_written,
         "dropped": dict(tally.dropped),
+        "cleaner_gives_up": tally.cleaner_gives_up,
     }
 
 

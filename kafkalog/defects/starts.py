@@ -1,4 +1,4 @@
-"""What the next start of a broker would do although nothing else is found wrong."""
+"""What a broker would do with a log, at its next start or when it cleans it."""
 
 from __future__ import annotations
 
@@ -31,4 +31,10 @@ REFERENCES: Final = (
               "salvage` copies what is sound.",
               arises="Files that were renamed, copied or written by hand; an index larger than "
               "segment.index.bytes."),
+    Reference("cleaner-stuck", _W, "The topic is compacted, and its cleaner cannot get through the "
+              "log.", "It marks the partition as uncleanable, and cleans it no more until the "
+              "broker starts again, which changes nothing: the log grows without bound.",
+              "`kafkalog compact` cleans a sound log all the same, while the broker is down; where "
+              "a batch is damaged, `kafkalog salvage` copies the others.",
+              arises="A client that sent times before 1970; a batch that is damaged."),
 )  # fmt: skip

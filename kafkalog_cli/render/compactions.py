@@ -50,6 +50,7 @@ class CompactionSummary:
     Attributes:
         now_ms: the clock that was used.
         is_done: whether anything may have been written.
+        given_up: of each partition that a broker's cleaner gives up: which it is, and why.
     """
 
     now_ms: int
@@ -61,6 +62,7 @@ class CompactionSummary:
     bytes_before: int = 0
     bytes_after: int = 0
     tally: Tally = field(default_factory=Tally)
+    given_up: list[str] = field(default_factory=list)
 
     def add(self, shown: Shown) -> None:
         """Count one more partition."""
@@ -73,6 +75,8 @@ class CompactionSummary:
             self.bytes_before += found.bytes_before
             self.bytes_after += found.bytes_after
             self.tally.add(found.tally)
+            if found.tally.cleaner_gives_up is not None:
+                self.given_up.append(f"{_name(shown.partition)}: {found.tally.cleaner_gives_up}")
 
 
 def compaction_view(*, exact: bool) -> View[Shown]:
@@ -147,6 +151,7 @@ def compaction_row(shown: Shown) -> Row:
         "configs": [] if candidate is None else config_rows(candidate.configs),
         "marks": [] if candidate is None else mark_rows(candidate.marks),
         "left_overs": _left_overs(shown),
+        "cleaner_gives_up": tally.cleaner_gives_up,
         "skipped": shown.skipped,
     }
 
@@ -193,6 +198,7 @@ def print_compaction_summary(summary: CompactionSummary, *, exact: bool, in_plac
         lines.append(f"dropped: {', '.join(dropped)}")
     if summary.left_overs:
         lines.append(left_overs_text(summary.left_overs, is_done=summary.is_done))
+    lines += [f"a broker's cleaner gives this partition up: {one}" for one in summary.given_up]
     if summary.clean_enough:
         lines.append(f"--all takes {summary.clean_enough} more, clean enough for a broker")
     if summary.compacted and not in_place:

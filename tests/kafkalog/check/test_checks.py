@@ -362,6 +362,7 @@ def test_each_finding_of_a_command_has_its_name(
 MADE_IN = {
     "bytes-unreadable": "kafkalog/test_bad_sectors.py",
     "changed-while-reading": "kafkalog/test_living_logs.py",
+    "cleaner-stuck": "kafka/test_given_up_partitions.py",
     "check-failed": "kafkalog/check/test_contained.py",
     "git-lfs-pointer": "odd_log_dirs.py",
     "replicas-fork": "kafkalog/check/test_replicas.py",

@@ -40,7 +40,7 @@ def columns(path: Path, size_min: int, *, small: bool) -> list[Any]:
                 found.append(stretch)
                 continue
             assert stretch.facts is not None
-            refused = {i: (error.reference, str(error)) for i, error in stretch.refusals}
+            refused = {i: (error.reference, error.message) for i, error in stretch.refusals}
             found += [
                 (int(stretch.headers[0, i]), stretch.markers[:, i].tolist(),
                  stretch.facts[:, i].tolist(), refused.get(i))
@@ -57,9 +57,12 @@ def independent(path: Path) -> list[tuple[int, list[int]]]:
             if not isinstance(one, Batch):
                 continue
             records: list[tuple[int, int]] = []
+            tombstones: list[int] = []
             with suppress(KafkaLogError):
                 if one.crc_valid:
-                    records.extend((r.offset, r.timestamp) for r in decode_records(source, one))
+                    for r in decode_records(source, one):
+                        records.append((r.offset, r.timestamp))
+                        tombstones += [r.offset] if r.value is None else []
             facts = [-1] * f.FACT_FIELDS
             if one.crc_valid:
                 facts[f.FOUND] = len(records)
@@ -71,6 +74,9 @@ def independent(path: Path) -> list[tuple[int, list[int]]]:
                 facts[f.FIRST], facts[f.LAST] = min(offsets), max(offsets)
                 facts[f.DISORDER] = falls[0] if falls else -1
                 facts[f.TIME_MAX], facts[f.OFFSET_OF_MAX] = newest, offsets[times.index(newest)]
+                early = [offset for offset, time in records if time < -1]
+                facts[f.INVALID_TIME] = early[0] if early else -1
+                facts[f.TOMBSTONE] = tombstones[0] if tombstones else -1
             found.append((one.position, facts))
     return found
 
