@@ -230,7 +230,10 @@ class Walk:
         with Source(log.path) as source:
             for found in self._stretches(log, source, level):
                 if isinstance(found, Defect):
-                    is_readable &= found.reference != BytesUnreadableError.reference
+                    if found.reference == BytesUnreadableError.reference:
+                        is_readable = False
+                        yield found
+                        continue
                     for check in checks_of_partition:
                         check.damage(found)
                     yield found

@@ -297,14 +297,16 @@ class ChunkReader:
         """The next chunk; None where the reference scanner has to say what is at `position`."""
         left = self.end - self.position
         size = min(self._size, left)
+        is_small = size <= CHUNK_SIZE_MIN
         while True:
             workspace.reserve(size)
             try:
                 self._source.read_into(self.position, workspace.arena.data[:size])
             except BytesUnreadableError:
-                if size <= CHUNK_SIZE_MIN:
+                if is_small:
                     return None
-                size = self._size = CHUNK_SIZE_MIN
+                is_small, size = True, CHUNK_SIZE_MIN
+                self._size = size
                 continue
             count, used, why = k.scan_headers(
                 workspace.arena, 0, size, self.position, left, workspace.headers
