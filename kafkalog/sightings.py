@@ -82,10 +82,14 @@ class Sighting:
         return cls(directory, ids_of(directory), last_log, _closed_logs(partition, last_log), at_ms)
 
     def of_part(self, source: Source, start: int, end: int) -> Self:
-        """See a part of a file of the directory; the source is open on it."""
+        """See a part of a file of the directory; the source is open on it.
+
+        A view that cuts a log off opens it as shorter than the file is.
+        """
         first, last = _samples(source, start, end)
+        size_bytes = max(source.size_bytes, _size_of(source.path) or 0)
         return replace(
-            self, path=source.path, size_bytes=source.size_bytes, start=start, end=end,
+            self, path=source.path, size_bytes=size_bytes, start=start, end=end,
             first=first, last=last,
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from kafkalog.defects import REFERENCES
+from kafkalog.errors import INTERNAL_ERROR
 from kafkalog.model import Severity
 from kafkalog_cli.render.findings import summary_row
 from kafkalog_cli.render.writer import dumps
@@ -101,7 +102,7 @@ def _result(defect: Defect) -> dict[str, Any]:
 
 def _invocation(facts: RunFacts) -> dict[str, Any]:
     return {
-        "executionSuccessful": not facts.errors,
+        "executionSuccessful": not facts.errors and facts.status < INTERNAL_ERROR,
         "exitCode": facts.status,
         "startTimeUtc": _time(facts.started_ms),
         "endTimeUtc": _time(facts.ended_ms),

@@ -213,7 +213,7 @@ def _facts(source: Source, level: Level) -> Any:
         if isinstance(found, Defect):
             yield found
             continue
-        refusals = {ordinal: str(error) for ordinal, error in found.refusals}
+        refusals = {ordinal: error.message for ordinal, error in found.refusals}
         for i, valid in enumerate(found.crc_valid.tolist()):
             facts = None if found.facts is None else found.facts[:, i].tolist()
             batch = batch_at(found.headers, i, source.path, valid)
