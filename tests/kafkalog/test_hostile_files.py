@@ -220,8 +220,10 @@ def test_odd_things_in_the_place_of_directories(tmp_path: Path, kafkalog: Run, k
         oddities(tmp_path / "none")[kind](path)
         sweep(path)
         if kind != "link to a directory":
-            # Kafka's own tool passes over what has no name it knows.
-            assert run_all(kafkalog, path, [path]) <= {0, 3}
+            # Kafka's own tool passes over what has no name it knows; an empty log is a file, where
+            # some commands want a partition.
+            wanted = {0, 2, 3} if kind == "empty" else {0, 3}
+            assert run_all(kafkalog, path, [path]) <= wanted
 
 
 def test_exit_statuses_are_those_of_the_contract(log: Path, kafkalog: Run):

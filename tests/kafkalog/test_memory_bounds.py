@@ -34,6 +34,10 @@ os.write(answer, json.dumps([status, peak]).encode())
 """
 
 
+ROW_GROUPS = 3 * 32 * MIB * min(len(os.sched_getaffinity(0)), 8)
+"""Of an export: three for each thread."""
+
+
 def bound(command: str, largest: int) -> int:
     """What the page says of a command, on a machine of so many processors."""
     text = DOCS.read_text()
@@ -151,7 +155,8 @@ def test_many_large_values_are_handed_on_by_bytes(tmp_path: Path) -> None:
     for number, command in enumerate(("`profile`", "`export`", "`dump-segment --format parquet`")):
         status, peak = peak_of(*line_of(command, partition, tmp_path / str(number)))
         assert status == 0
-        assert peak < bound(command, 16 * MIB), (command, peak >> 20)
+        counted = ROW_GROUPS if command == "`export`" else 0  # as the page says
+        assert peak < bound(command, 16 * MIB) + counted, (command, peak >> 20)
 
 
 def test_a_batch_above_the_limit_is_refused_compressed_or_not(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -51,10 +52,13 @@ def _without_times(text: str) -> str:
 
 @pytest.mark.parametrize("name", STATES)
 def test_a_bucket_says_what_a_disk_says(
-    name: str, corpus_dir: Path, store: Store, kafkalog: Callable[..., Any]
+    name: str, corpus_dir: Path, tmp_path: Path, store: Store, kafkalog: Callable[..., Any]
 ) -> None:
     """Each row, each finding and the exit status, but for paths and times of modification."""
-    [path] = state(corpus_dir, "kafka-4.3", name).log_dirs
+    [unpacked] = state(corpus_dir, "kafka-4.3", name).log_dirs
+    path = tmp_path / name
+    # A store knows no holes, which `ls` leaves out of the size of an index.
+    subprocess.run(["cp", "-a", "--sparse=never", unpacked, path], check=True)
     store.upload(path, name)
     for words in (
         ["ls", "--files", "--format", "ndjson"],

@@ -71,7 +71,7 @@ def test_each_command_says_that_its_output_is_lost(place: str, log_dir: Path, tm
 
 
 @no_place
-def test_words_that_cannot_be_written_are_no_success(place: str, log_dir: Path, tmp_path: Path):
+def test_words_that_cannot_be_written_are_no_success(place: str, tmp_path: Path):
     """The status of the error stays; where there was a mere note it is that of lost output."""
     out = tmp_path / "out"
     assert run(["ls", tmp_path / "missing"], out=out, err=place) == 4
