@@ -139,7 +139,7 @@ def java_options(directory: str) -> list[str]:
         {
             "rootLogger.level": "warn",
             "rootLogger.appenderRef.file.ref": "file",
-            "logger.asks.name": "org.apache.spark.deploy.client.StandaloneAppClient",
+            "logger.asks.name": "org.apache.spark.deploy.client",
             "logger.asks.level": "info",
             "logger.registered.name": "org.apache.spark.scheduler.cluster",
             "logger.registered.level": "info",
