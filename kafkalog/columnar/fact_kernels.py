@@ -36,9 +36,9 @@ def gather_facts(rows, count, facts):
         batch = rows[k.ORDINAL, row]
         offset = rows[k.OFFSET, row]
         timestamp = rows[k.TIMESTAMP, row]
-        if timestamp < _NO_TIMESTAMP and facts[_INVALID_TIME, batch] < 0:
+        if timestamp < _NO_TIMESTAMP and offset >= 0 and facts[_INVALID_TIME, batch] < 0:
             facts[_INVALID_TIME, batch] = offset
-        if rows[k.VALUE_SIZE, row] < 0 and facts[_TOMBSTONE, batch] < 0:
+        if rows[k.VALUE_SIZE, row] < 0 and offset >= 0 and facts[_TOMBSTONE, batch] < 0:
             facts[_TOMBSTONE, batch] = offset
         found = facts[_FOUND, batch]
         facts[_FOUND, batch] = found + 1

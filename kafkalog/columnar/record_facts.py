@@ -31,8 +31,8 @@ if TYPE_CHECKING:
  FACT_FIELDS) = range(9)  # fmt: skip
 """Rows of a table of facts: how many records were decoded (-1: none was tried), the smallest and
 the largest offset, ordinal of the first record that does not follow the one before it (-1: all do),
-the largest timestamp and the first offset that has it, the first offset with a timestamp below -1
-(-1: none has) and the first without a value (-1: all have one)."""
+the largest timestamp and the first offset that has it, the first offset from 0 on with a timestamp
+below -1 (-1: none has) and the first from 0 on without a value (-1: all have one)."""
 
 (MARKER_TYPE, COORDINATOR_EPOCH, MARKER_TIMESTAMP, MARKER_FIELDS) = range(4)
 """Rows of a table of markers: the type of a control batch's first record, the epoch that a
@@ -70,6 +70,8 @@ def facts_of(source: Readable, batches: Sequence[Batch]) -> tuple[Table, Refusal
         try:
             for record in decode_records(source, batch):
                 _add(table[:, i], record.offset, record.timestamp)
+                if record.offset < 0:
+                    continue
                 if record.timestamp < c.NO_TIMESTAMP and table[INVALID_TIME, i] < 0:
                     table[INVALID_TIME, i] = record.offset
                 if record.value is None and table[TOMBSTONE, i] < 0:

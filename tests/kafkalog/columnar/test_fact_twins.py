@@ -62,7 +62,7 @@ def independent(path: Path) -> list[tuple[int, list[int]]]:
                 if one.crc_valid:
                     for r in decode_records(source, one):
                         records.append((r.offset, r.timestamp))
-                        tombstones += [r.offset] if r.value is None else []
+                        tombstones += [r.offset] if r.value is None and r.offset >= 0 else []
             facts = [-1] * f.FACT_FIELDS
             if one.crc_valid:
                 facts[f.FOUND] = len(records)
@@ -74,7 +74,7 @@ def independent(path: Path) -> list[tuple[int, list[int]]]:
                 facts[f.FIRST], facts[f.LAST] = min(offsets), max(offsets)
                 facts[f.DISORDER] = falls[0] if falls else -1
                 facts[f.TIME_MAX], facts[f.OFFSET_OF_MAX] = newest, offsets[times.index(newest)]
-                early = [offset for offset, time in records if time < -1]
+                early = [offset for offset, time in records if time < -1 and offset >= 0]
                 facts[f.INVALID_TIME] = early[0] if early else -1
                 facts[f.TOMBSTONE] = tombstones[0] if tombstones else -1
             found.append((one.position, facts))
