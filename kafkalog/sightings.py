@@ -87,9 +87,8 @@ class Sighting:
         A view that cuts a log off opens it as shorter than the file is.
         """
         first, last = _samples(source, start, end)
-        size_bytes = max(source.size_bytes, _size_of(source.path) or 0)
         return replace(
-            self, path=source.path, size_bytes=size_bytes, start=start, end=end,
+            self, path=source.path, size_bytes=source.file_bytes, start=start, end=end,
             first=first, last=last,
         )  # fmt: skip
 

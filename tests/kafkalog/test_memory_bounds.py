@@ -159,8 +159,8 @@ def test_many_large_values_are_handed_on_by_bytes(tmp_path: Path) -> None:
         assert peak < bound(command, 16 * MIB) + counted, (command, peak >> 20)
 
 
-def test_a_batch_above_the_limit_is_refused_compressed_or_not(tmp_path: Path) -> None:
-    """600 MiB in a hole: it is read by nobody, and what follows is."""
+def test_a_batch_that_is_not_compressed_has_no_limit(tmp_path: Path) -> None:
+    """600 MiB, most of it a hole, with a wrong checksum: damage, and what follows is read."""
     path = write_log(tmp_path / "t-0", batch(0, [record(0, b"k", b"v")]))
     size = 600 * MIB
     with path.open("r+b") as file:
@@ -169,5 +169,5 @@ def test_a_batch_above_the_limit_is_refused_compressed_or_not(tmp_path: Path) ->
         file.seek(size)
         file.write(batch(1, [record(0, b"after")]))
     status, peak = peak_of("dump-segment", path, "--format", "ndjson", "--records")
-    assert status == 7
-    assert peak < bound("`dump-segment` as table", 0)
+    assert status == 1
+    assert peak < bound("`dump-segment` as table", size)
