@@ -6,7 +6,11 @@ not go on. The exit statuses are those of the command line's contract (`docs/exi
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 PARTLY_DONE: Final = 8
 """Exit status: something was changed or written, and something else failed or was refused."""
@@ -14,6 +18,9 @@ NOTHING_TO_DO: Final = 9
 """Exit status: a command that writes or audits found nothing that concerns it."""
 INTERNAL_ERROR: Final = 70
 """Exit status: kafkalog itself failed; it says nothing about the data."""
+
+on_failure: list[Callable[[Exception], None]] = []
+"""Called, in any thread, with each exception not raised on purpose that became a finding."""
 
 
 class KafkaLogError(Exception):
@@ -191,3 +198,25 @@ def as_internal_error(raised: BaseException, path: str | None = None) -> Interna
     )
     error.__cause__ = raised
     return error
+
+
+@contextmanager
+def contained(path: str, failed: Callable[[KafkaLogError], None]) -> Iterator[None]:
+    """Let what stops the work on one thing cost only that.
+
+    Args:
+        path: what is worked on in the block.
+        failed: called with the error that the block raised; with an `InternalError` for an
+            exception that was not raised on purpose.
+
+    Raises:
+        MemoryError: there is none left for other things either.
+    """
+    try:
+        yield
+    except MemoryError:
+        raise
+    except KafkaLogError as error:
+        failed(error)
+    except Exception as raised:  # noqa: BLE001 # whatever it is, it is about this alone
+        failed(as_internal_error(raised, path))

@@ -48,13 +48,13 @@ def run(argv: list[str]) -> int:
     be ends with `INTERNAL_ERROR`, so that no script takes it for an answer.
     """
     from kafkalog.errors import NOTHING_TO_DO, KafkaLogError, UnwritableError, as_internal_error
-    from kafkalog_cli.outcome import unread_places
+    from kafkalog_cli.outcome import failures_shown, unread_places
     from kafkalog_cli.render import diagnostics
     from kafkalog_cli.standard_streams import OutputError
 
     diagnostics.shows_tracebacks = "--debug" in argv
     try:
-        with unread_places() as unread:
+        with unread_places() as unread, failures_shown():
             status = _run_command(argv)
         sys.stdout.flush()
         if status in (0, NOTHING_TO_DO) and unread:

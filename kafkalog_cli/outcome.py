@@ -10,16 +10,26 @@ from kafkalog.errors import (
     INTERNAL_ERROR,
     NOTHING_TO_DO,
     PARTLY_DONE,
+    InternalError,
     KafkaLogError,
     LimitExceededError,
     UnreadableError,
+    contained,
+    on_failure,
 )
 from kafkalog.model import Defect, Severity
 from kafkalog.source import on_unreadable
-from kafkalog_cli.render.diagnostics import show_defect, show_error, show_warning
+from kafkalog_cli.render.diagnostics import (
+    show_defect,
+    show_error,
+    show_traceback,
+    show_warning,
+)
+from kafkalog_cli.render.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
     from kafkalog.model import LogView
@@ -67,6 +77,16 @@ def unread_places() -> Iterator[Unread]:
         on_unreadable.remove(unread.add)
 
 
+@contextmanager
+def failures_shown() -> Iterator[None]:
+    """With `--debug`, show in the block where exceptions were raised that became findings."""
+    on_failure.append(show_traceback)
+    try:
+        yield
+    finally:
+        on_failure.remove(show_traceback)
+
+
 @dataclass
 class Outcome:
     """The exit status so far: the work goes on past a bad input, the gravest status counts.
@@ -74,10 +94,12 @@ class Outcome:
     Attributes:
         status: the gravest so far.
         errors: what was reported on the way.
+        checks_failed: how many checks of ours failed.
     """
 
     status: int = 0
     errors: list[KafkaLogError] = field(default_factory=list)
+    checks_failed: int = 0
 
     def open_all(self, paths: Iterable[str]) -> list[LogDir | PartitionDir | FileEntry]:
         """What is at the paths; what cannot be opened is reported and left out."""
@@ -85,10 +107,8 @@ class Outcome:
 
         found = []
         for path in paths:
-            try:
+            with self.contained(path):
                 found.append(open_path(path))
-            except KafkaLogError as error:
-                self.error(error)
         return found
 
     def error(self, error: KafkaLogError) -> None:
@@ -96,6 +116,22 @@ class Outcome:
         show_error(error)
         self.errors.append(error)
         self.status = max(self.status, error.exit_code)
+
+    def contained(self, path: str) -> AbstractContextManager[None]:
+        """Report what stops the work on one thing in the block, and go on after it."""
+        return contained(path, self.error)
+
+    def report_failed_checks(self) -> None:
+        """Report that checks of ours failed, if any did: also to who reads no findings."""
+        if self.checks_failed:
+            self.error(
+                InternalError(
+                    f"kafkalog itself failed: {counted(self.checks_failed, 'check')} could not be "
+                    "completed.",
+                    note="The findings `check-failed` name them; the rest was judged.",
+                    hint="Please report it with the traceback that `kafkalog --debug …` shows.",
+                )
+            )
 
     def shown(self, target: PartitionDir, view: LogView, *, fails: bool = True) -> Shown:
         """Make the view of a partition, and warn as `differs`."""
@@ -121,6 +157,7 @@ class Outcome:
         """
         self.fail_if(defect.severity in failing)
         if defect.reference == "check-failed":
+            self.checks_failed += 1
             self.status = max(self.status, INTERNAL_ERROR)
         if defect.reference == LimitExceededError.reference:
             self.status = max(self.status, LimitExceededError.exit_code)

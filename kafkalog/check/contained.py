@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from kafkalog.check.batch_checks import BatchCheck, PartitionCheck
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, on_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -63,6 +63,8 @@ def contained_all(
 
 def check_failed(path: str, what: str, error: Exception) -> Defect:
     """The finding that a check could not be completed, with where in kafkalog it failed."""
+    for hear in on_failure:
+        hear(error)
     frames = traceback.extract_tb(error.__traceback__)
     place = ""
     if frames:

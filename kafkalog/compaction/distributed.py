@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
+from operator import setitem
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.compaction import tasks
@@ -19,7 +21,7 @@ from kafkalog.compaction.soundness import require_known_layout
 from kafkalog.compaction.staged import StagedPass, plan_of_result
 from kafkalog.compaction.staging import Staging
 from kafkalog.engine.errors import told_error
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, contained
 from kafkalog.log_dir import LogDir, PartitionDir
 from kafkalog.names import staging_name
 from kafkalog.storage import StagingDirectory, free_space, require_writable
@@ -152,14 +154,13 @@ def _planned(
     """The plans of the first passes; what cannot be planned is among what was found."""
     for candidate in candidates:
         assert candidate.cleanable is not None, "there is something to clean"
-        try:
+        plan = None
+        with contained(candidate.partition.path, partial(setitem, found, candidate.partition.path)):
             require_known_layout(candidate.partition)
             if writes:
                 require_writable(candidate.partition.path)
             plan = PassPlan.of(candidate, request, candidate.partition, candidate.cleanable)
-        except KafkaLogError as error:
-            found[candidate.partition.path] = error
-        else:
+        if plan is not None:
             yield _Waiting(candidate, plan)
 
 
@@ -231,7 +232,8 @@ class _Driver:
         candidate = one.candidate
         if self._done is not None:
             self._done(_READ_TIMES * one.size_bytes)
-        try:
+        found: list[Found] = []
+        with contained(candidate.partition.path, lambda error: found.append(one.failed(error))):
             if isinstance(staged, KafkaLogError):
                 raise staged
             one.plan.candidate()
@@ -242,9 +244,8 @@ class _Driver:
             with self._run.partition(candidate.partition, work.touched()) as changing:
                 work.perform(changing)
             self._staging.remove(one.plan.digest)
-            return work.result(is_done=True)
-        except KafkaLogError as error:
-            return one.failed(error)
+            found.append(work.result(is_done=True))
+        return found[0]
 
 
 def _whole(paths: Sequence[str], partition: PartitionDir) -> StagedPass:

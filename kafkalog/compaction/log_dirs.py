@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.checkpoints import checkpoint_text
 from kafkalog.compaction.candidates import filthiest_first, find_candidate
 from kafkalog.compaction.compact import require_compactable
 from kafkalog.compaction.soundness import require_known_layout
-from kafkalog.errors import KafkaLogError, RefusedError
+from kafkalog.errors import RefusedError, contained
 from kafkalog.log_dir import LogDir, PartitionDir, open_path
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, is_staging
 from kafkalog.runs.requirements import log_dir_around
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog.compaction.model import Candidate, CompactionRequest
     from kafkalog.configs import TopicConfigs
+    from kafkalog.errors import KafkaLogError
     from kafkalog.log_dir import FileEntry
 
 _CHUNK: Final = 1 << 20
@@ -52,10 +54,8 @@ def find_candidates(
     for partition in partitions:
         if is_staging(os.path.basename(partition.path)):
             continue  # a run was killed; the next one goes on with it, or removes it
-        try:
+        with contained(partition.path, partial(failed, partition)):
             found.append(find_candidate(partition, configs_of(partition.topic), request))
-        except KafkaLogError as error:
-            failed(partition, error)
     return filthiest_first(found, take_all=take_all)
 
 

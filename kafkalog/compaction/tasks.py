@@ -27,8 +27,7 @@ from kafkalog.compaction.partition_work import PartitionWork
 from kafkalog.compaction.passes import LocalPasses, judged_passes
 from kafkalog.compaction.plan import PassPlan
 from kafkalog.compaction.staged import tally_from_json, tally_to_json
-from kafkalog.engine.errors import told
-from kafkalog.errors import KafkaLogError
+from kafkalog.engine.errors import of_task, told
 from kafkalog.storage import Attempt, Changes
 
 if TYPE_CHECKING:
@@ -106,8 +105,8 @@ def _answer(
 ) -> dict[str, Any]:
     try:
         return work(task)
-    except KafkaLogError as error:
-        return {"error": told(error)}
+    except Exception as raised:  # noqa: BLE001 # whatever it is, it is about this alone
+        return {"error": told(of_task(raised))}
 
 
 def _planned(task: Mapping[str, Any]) -> dict[str, Any]:

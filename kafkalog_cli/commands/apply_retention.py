@@ -29,7 +29,7 @@ from kafkalog_cli.options import (
 from kafkalog_cli.render.writer import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from kafkalog.configs import ConfigSources, TopicConfigs
     from kafkalog.log_dir import PartitionDir
@@ -131,14 +131,15 @@ def _plans(
     sources: ConfigSources,
     decide: Callable[[PartitionDir, TopicConfigs], TrimPlan],
     outcome: Outcome,
-) -> Iterator[tuple[TrimPlan, TopicConfigs]]:
+) -> list[tuple[TrimPlan, TopicConfigs]]:
     """The plans of all partitions that are looked after; the others are told of."""
-    from kafkalog.errors import KafkaLogError, RefusedError
+    from kafkalog.errors import RefusedError
     from kafkalog.log_dir import LogDir
     from kafkalog.runs.requirements import require_live
     from kafkalog_cli.maintenance import configs_at
     from kafkalog_cli.render.diagnostics import show_note
 
+    found = []
     around = configs_at(held.target, sources, outcome)
     for partition in held.partitions(outcome):
         if not partition.segments:
@@ -149,26 +150,21 @@ def _plans(
         except RefusedError as stop:
             show_note(f"{partition.path} is left alone: {stop.message}")
             continue
-        try:
+        with outcome.contained(partition.path):
             configs = around.of_topic(partition.topic)
-            yield decide(partition, configs), configs
-        except KafkaLogError as stop:
-            outcome.error(stop)
+            found.append((decide(partition, configs), configs))
+    return found
 
 
 def _perform(run: Run, plans: Iterable[TrimPlan], outcome: Outcome) -> list[TrimPlan]:
     """Do what the plans say; those that went through."""
-    from kafkalog.errors import KafkaLogError
     from kafkalog.trimming import perform_trim
 
     done = []
     for plan in plans:
-        try:
+        with outcome.contained(plan.found.partition.path):
             perform_trim(run, plan)
-        except KafkaLogError as stop:
-            outcome.error(stop)
-            continue
-        done.append(plan)
+            done.append(plan)
     return done
 
 

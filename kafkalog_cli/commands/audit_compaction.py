@@ -136,18 +136,17 @@ def _audits(
     log_dir: LogDir, original: str | None, judge: Callable[..., Audit], outcome: Outcome
 ) -> Iterator[Audit]:
     """Yield the audit of each partition that a cleaner has noted an offset of."""
-    from kafkalog.errors import KafkaLogError
     from kafkalog.log_dir import open_partition
     from kafkalog.unified_log import UnifiedLog
 
     for error in log_dir.errors.values():
         outcome.error(error)
     for partition in log_dir.partitions:
-        try:
-            if UnifiedLog(partition).checkpoint("cleaner-offset-checkpoint") is None:
-                continue
-            name = os.path.basename(partition.path)
-            before = None if original is None else open_partition(os.path.join(original, name))
-            yield judge(partition, before)
-        except KafkaLogError as stop:
-            outcome.error(stop)
+        audit = None
+        with outcome.contained(partition.path):
+            if UnifiedLog(partition).checkpoint("cleaner-offset-checkpoint") is not None:
+                name = os.path.basename(partition.path)
+                before = None if original is None else open_partition(os.path.join(original, name))
+                audit = judge(partition, before)
+        if audit is not None:
+            yield audit

@@ -336,16 +336,16 @@ class _Command:
     ) -> Iterator[tuple[Candidate, Compaction | KafkaLogError]]:
         """Each partition with what came of it."""
         from kafkalog.compaction import compact_partition, compact_partitions
-        from kafkalog.errors import KafkaLogError
+        from kafkalog.errors import contained
 
         if self._engine is not None and any(one.skip is None for one in candidates):
             yield from compact_partitions(candidates, self._request, self._engine(), run, progress)
             return
         for candidate in candidates:
-            try:
-                yield candidate, compact_partition(candidate, self._request, run, progress)
-            except KafkaLogError as error:
-                yield candidate, error
+            found: list[Compaction | KafkaLogError] = []
+            with contained(candidate.partition.path, found.append):
+                found.append(compact_partition(candidate, self._request, run, progress))
+            yield candidate, found[0]
 
 
 def _require_one_partition(target: LogDir | PartitionDir, request: CompactionRequest) -> None:

@@ -21,7 +21,7 @@ from kafkalog_cli.options import (
 from kafkalog_cli.render.writer import Column, Format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog.view import Difference
     from kafkalog_cli.render.writer import View
@@ -81,12 +81,20 @@ def ls(
     targets = outcome.open_all(paths)
     differences: list[Difference] = []
     columns: View[Any] = partition_view(exact=exact)
-    rows: Iterable[Any] = list_partitions(targets, view, differences.append)
+
+    def each(listing: Callable[..., Iterable[Any]]) -> Iterator[Any]:
+        for partition in partitions_of(targets):
+            found: list[Any] = []
+            with outcome.contained(partition.path):
+                found += listing([partition], view, differences.append)
+            yield from found
+
+    rows: Iterable[Any] = each(list_partitions)
     if files or any(isinstance(target, FileEntry) for target in targets):
         columns, rows = file_view(zone, exact=exact), list_files(targets)
     elif segments:
         columns = segment_view(zone, exact=exact, states=view == LogView.ALL)
-        rows = list_segments(targets, view, differences.append)
+        rows = each(list_segments)
     if sort != SortKey.NAME:
         fact = attrgetter("size_bytes" if sort == SortKey.SIZE else "mtime_ms")
         rows = sorted(rows, key=fact, reverse=True)

@@ -123,7 +123,6 @@ def _with_configs(
     held: Maintenance, sources: ConfigSources, now_ms: int, outcome: Outcome
 ) -> list[tuple[PartitionDir, StartConfig]]:
     """Each partition that has a log, and what its topic's configs come to."""
-    from kafkalog.errors import KafkaLogError
     from kafkalog.recovery import start_config
     from kafkalog_cli.maintenance import configs_at
 
@@ -132,12 +131,9 @@ def _with_configs(
     for partition in held.partitions(outcome):
         if not partition.segments:
             continue
-        try:
+        with outcome.contained(partition.path):
             config, _ = start_config(partition, configs.of_topic(partition.topic), now_ms)
-        except KafkaLogError as stop:
-            outcome.error(stop)
-            continue
-        found.append((partition, config))
+            found.append((partition, config))
     return found
 
 
@@ -150,7 +146,6 @@ def _scanned(
     quiet: bool,
 ) -> list[tuple[PartitionDir, StartConfig, tuple[IndexComparison, ...]]]:
     """The indexes of each partition, compared; with a run they are made anew, too."""
-    from kafkalog.errors import KafkaLogError
     from kafkalog.repair import compare_indexes, rebuild_indexes
     from kafkalog_cli.render.progress import byte_progress, share_of
 
@@ -158,14 +153,13 @@ def _scanned(
     partitions = [partition for partition, _ in wanted]
     with byte_progress(partitions, enabled=not quiet) as progress:
         for partition, config in wanted:
-            try:
-                with share_of(progress, partition.size_bytes) as advance:
-                    if run is None:
-                        indexes = compare_indexes(partition, config, segments, advance)
-                    else:
-                        indexes = rebuild_indexes(partition, run, config, segments, advance)
-            except KafkaLogError as stop:
-                outcome.error(stop)
-                continue
-            found.append((partition, config, indexes))
+            with (
+                outcome.contained(partition.path),
+                share_of(progress, partition.size_bytes) as advance,
+            ):
+                if run is None:
+                    indexes = compare_indexes(partition, config, segments, advance)
+                else:
+                    indexes = rebuild_indexes(partition, run, config, segments, advance)
+                found.append((partition, config, indexes))
     return found

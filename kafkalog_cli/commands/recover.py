@@ -88,7 +88,8 @@ def recover(
 
     A leader-epoch-checkpoint that a broker cannot read is rebuilt from the batches. KRaft's own log
     and directories that await their deletion are left to the broker. Where a partition must not be
-    recovered none is changed: see to that one first, or name the others.
+    recovered none is changed: see to that one first, or name the others. One on which kafkalog
+    itself fails (status 70) costs only itself.
 
     The log directory is locked as a broker locks it. Killed at any point, another recovery or the
     start of a broker comes to the same end. The mark of a clean shutdown is never made; it is
@@ -100,7 +101,7 @@ def recover(
     kafkalog recover orders-0 --from start --in-place --yes
     """
     from kafkalog.configs import ConfigSources
-    from kafkalog.errors import UsageError
+    from kafkalog.errors import InternalError, UsageError
     from kafkalog.recovery import StartMode
     from kafkalog_cli.confirmation import consents, require_consent
     from kafkalog_cli.maintenance import configs_at, hosting_at, maintenance
@@ -131,7 +132,7 @@ def recover(
         Writer(show.recovery_view(exact=exact), form, outcome.defect) as out,
     ):
         configs_of = configs_at(held.target, sources, outcome)
-        errors = len(outcome.errors)
+        known = len(outcome.errors)
         hosting = hosting_at(held.log_dir, metadata_dir)
         planned = _plans(held, mode, configs_of, hosting, now_ms, outcome, quiet=quiet)
         plans = [plan for plan, _ in planned]
@@ -149,7 +150,7 @@ def recover(
                 outcome.error(stop)
             count = sum(bool(plan.changes) for plan in plans)
             question = f"Change {counted(count, 'partition')} in {path}?"
-            is_allowed = len(outcome.errors) == errors
+            is_allowed = all(isinstance(one, InternalError) for one in outcome.errors[known:])
             if is_allowed and count and consents(question, yes=yes):
                 done = _perform(held.run, plans, outcome, forced=force, quiet=quiet)
         if form != Format.TABLE:
@@ -172,7 +173,6 @@ def _plans(
     now_ms: int, outcome: Outcome, *, quiet: bool,
 ) -> list[tuple[RecoveryPlan, tuple[ConfigValue, ...]]]:  # fmt: skip
     """The plan of each partition, and the configs it depends on."""
-    from kafkalog.errors import KafkaLogError
     from kafkalog.recovery import start_config
     from kafkalog.repair import plan_recovery
     from kafkalog_cli.render.progress import byte_progress, share_of
@@ -181,13 +181,11 @@ def _plans(
     partitions = list(held.partitions(outcome))
     with byte_progress(partitions, enabled=not quiet) as progress:
         for partition in partitions:
-            try:
+            with outcome.contained(partition.path):
                 config, values = start_config(partition, configs.of_topic(partition.topic), now_ms)
                 with share_of(progress, partition.size_bytes) as advance:
                     plan = plan_recovery(partition, mode, config, hosting=hosting, progress=advance)
                 found.append((plan, values))
-            except KafkaLogError as stop:
-                outcome.error(stop)
     return found
 
 
@@ -219,7 +217,6 @@ def _perform(
     run: Run, plans: list[RecoveryPlan], outcome: Outcome, *, forced: bool, quiet: bool
 ) -> dict[str, RecoveryDone]:
     """Do what the plans say; return those with changes that went through, by path."""
-    from kafkalog.errors import KafkaLogError
     from kafkalog.recovery import start_line
     from kafkalog.repair import recover as run_recovery
     from kafkalog_cli.render.diagnostics import show_note
@@ -230,13 +227,11 @@ def _perform(
     scanned_twice = [plan.partition for plan in wanted] * 2  # to perform it, and to check it
     with byte_progress(scanned_twice, enabled=not quiet) as progress:
         for plan in wanted:
-            try:
-                with share_of(progress, 2 * plan.partition.size_bytes) as advance:
-                    done[plan.partition.path] = run_recovery(
-                        plan, run, forced=forced, progress=advance
-                    )
-            except KafkaLogError as stop:
-                outcome.error(stop)
+            with (
+                outcome.contained(plan.partition.path),
+                share_of(progress, 2 * plan.partition.size_bytes) as advance,
+            ):
+                done[plan.partition.path] = run_recovery(plan, run, forced=forced, progress=advance)
     for path, result in done.items():
         if not result.is_settled:
             show_note(f"{path}: the next start will {start_line(result.after)}")

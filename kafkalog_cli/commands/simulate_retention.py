@@ -67,7 +67,6 @@ def simulate_retention(
     kafkalog simulate-retention orders-0 --config retention.ms=3600000 --now 2026-11-21T04:00:00Z
     """
     from kafkalog.configs import ConfigSources
-    from kafkalog.errors import KafkaLogError
     from kafkalog.retention import simulate_retention as simulate
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.retention import (
@@ -87,7 +86,8 @@ def simulate_retention(
     targets = outcome.open_all(paths)
     with RetentionWriter(summary, form, outcome, zone, exact=exact) as writer:
         for partition, configs in _partitions(targets, sources, outcome):
-            try:
+            found = None
+            with outcome.contained(partition.path):
                 found = simulate(
                     partition,
                     configs,
@@ -95,10 +95,8 @@ def simulate_retention(
                     high_watermark=watermark,
                     log_start_offset=log_start_offset,
                 )
-            except KafkaLogError as stop:
-                outcome.error(stop)
-                continue
-            writer.write(found, configs)
+            if found is not None:
+                writer.write(found, configs)
         writer.end()
     if form == Format.TABLE and targets:
         print_retention_summary(summary, zone, exact=exact)
@@ -109,7 +107,7 @@ def _partitions(
     targets: list[LogDir | PartitionDir | FileEntry], sources: ConfigSources, outcome: Outcome
 ) -> Iterator[tuple[PartitionDir, TopicConfigs]]:
     """Every partition with a log, and the configs of its topic."""
-    from kafkalog.errors import KafkaLogError, UsageError
+    from kafkalog.errors import UsageError
     from kafkalog.log_dir import FileEntry, LogDir
     from kafkalog_cli.render.configs import tell_metadata
 
@@ -128,10 +126,11 @@ def _partitions(
             if not partition.segments:
                 continue
             path = os.path.dirname(places.absolute(partition.path))
-            try:
+            configs = None
+            with outcome.contained(partition.path):
                 if path not in log_dirs:
                     log_dirs[path] = sources.in_log_dir(path)
                     tell_metadata(log_dirs[path], outcome)
-                yield partition, log_dirs[path].of_topic(partition.topic)
-            except KafkaLogError as stop:
-                outcome.error(stop)
+                configs = log_dirs[path].of_topic(partition.topic)
+            if configs is not None:
+                yield partition, configs

@@ -247,6 +247,7 @@ def _check(
             unread.forget(path)
         if unread and not outcome.errors:
             outcome.error(unread.error())
+        outcome.report_failed_checks()
         facts.ended_ms = time.time_ns() // 1_000_000
         facts.status = outcome.status
         if progress is not None:

@@ -18,11 +18,17 @@ shows_tracebacks = False
 
 def show_error(error: KafkaLogError) -> None:
     """An error: what happened, where, what else is known, what to do."""
+    show_traceback(error)
+    _show("error", error.reference, error.message, error.context, error.note, error.hint)
+
+
+def show_traceback(error: Exception) -> None:
+    """Where in the code an exception was raised, if that is wanted."""
     if shows_tracebacks:
         import traceback
 
+        sys.stdout.flush()
         show_words("".join(traceback.format_exception(error)))
-    _show("error", error.reference, error.message, error.context, error.note, error.hint)
 
 
 def show_defect(defect: Defect) -> None:

@@ -78,7 +78,10 @@ def _gauges(facts: RunFacts) -> Iterator[str]:
         "bytes_checked": (summary.bytes_checked, "Bytes that were checked."),
         "bytes_deferred": (summary.bytes_deferred, "Bytes put off because the time was up."),
         "segments_deferred": (summary.segments_deferred, "Segments put off likewise."),
-        "errors": (len(facts.errors), "Paths that could not be read at all."),
+        "errors": (
+            len(facts.errors),
+            "Paths not read at all; 1 more if checks of kafkalog failed.",
+        ),
         "exit_status": (facts.status, "Exit status of the run."),
         "duration_seconds": (facts.duration_s, "How long the run took."),
         "last_run_timestamp_seconds": (facts.ended_ms / 1000, "When the run ended."),

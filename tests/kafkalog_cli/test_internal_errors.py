@@ -44,7 +44,8 @@ def test_whatever_is_raised_is_an_internal_error(
     result = kafkalog("ls", tmp_path)
     assert (result.status, result.stdout) == (70, b"")
     assert result.stderr.startswith("error: internal-error\n× kafkalog itself failed: ")
-    assert result.stderr.count("\n") == 4
+    names = [line.split(" ")[0] for line in result.stderr.splitlines()]
+    assert names in (["error:", "×", "note:", "hint:"], ["error:", "×", "╰─>", "note:", "hint:"])
 
 
 def test_each_command_ends_with_the_status_of_an_internal_error(
@@ -86,14 +87,18 @@ def test_no_report_of_verify_claims_success(kafkalog: Run, corpus_dir: Path, tmp
         for form in ("table", "ndjson", "json", "csv", "junit", "sarif", "prometheus")
     }
     assert {result.status for result in results.values()} == {70}
+    assert all("internal-error" in result.stderr for result in results.values())
+    assert not any("Traceback" in result.stderr for result in results.values())
     for form, result in results.items():
         assert form == "prometheus" or b"check-failed" in result.stdout, (form, result)
     assert b": nothing wrong\n" not in results["table"].stdout
     assert b"kafkalog_verify_exit_status 70\n" in results["prometheus"].stdout
+    assert b"kafkalog_verify_errors 1\n" in results["prometheus"].stdout
     [run] = json.loads(results["sarif"].stdout)["runs"]
     assert run["invocations"][0]["executionSuccessful"] is False
     suites = ET.fromstring(results["junit"].stdout)  # noqa: S314 # our own output
     assert "check-failed" in [one.get("type") for one in suites.iter("failure")]
+    assert [error.get("type") for error in suites.iter("error")] == ["internal-error"]
 
 
 @pytest.mark.usefixtures("broken_check")
@@ -108,7 +113,20 @@ def test_other_targets_are_still_checked(kafkalog: Run, corpus_dir: Path, tmp_pa
     assert b"leftover-file" in result.stdout
 
 
-def test_debug_shows_where_it_was_raised(
+@pytest.mark.usefixtures("broken_check")
+def test_debug_shows_where_it_was_raised(kafkalog: Run, corpus_dir: Path, tmp_path: Path):
+    """With the same status, though the failure is contained."""
+    partition = small_log(corpus_dir, tmp_path)
+    result = kafkalog("--debug", "verify", partition)
+    assert result.status == 70
+    assert "IndexError: out of range" in result.stderr
+    assert 'headers.py", line' in result.stderr
+    result = kafkalog("--debug", "verify", partition, "--format", "prometheus")
+    assert b"kafkalog_verify_errors 1\n" in result.stdout
+    assert "IndexError: out of range" in result.stderr
+
+
+def test_debug_shows_what_ended_the_work(
     kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """With the same status; an error that is meant has its own."""

@@ -1,0 +1,106 @@
+"""A failure of kafkalog on one partition costs that one: the rest is done, status 70 says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog.errors import INTERNAL_ERROR
+from tests.kafkalog_cli.test_maintenance import COMMANDS, IN_PLACE, log_dir, state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+    Run = Callable[..., Result]
+
+__all__ = ["log_dir"]
+
+PLANNED = {
+    "recover": "kafkalog.repair.plan_recovery",
+    "rebuild-index": "kafkalog.repair.compare_indexes",
+    "compact": "kafkalog.compaction.log_dirs.find_candidate",
+    "apply-retention": "kafkalog.trimming.plan_trim",
+    "ls": "kafkalog.inventory._partition_row",
+    "simulate-retention": "kafkalog.retention.simulate_retention",
+}
+PERFORMED = {
+    "recover": "kafkalog.repair.recover",
+    "rebuild-index": "kafkalog.repair.rebuild_indexes",
+    "compact": "kafkalog.compaction.compact_partition",
+    "apply-retention": "kafkalog.trimming.perform_trim",
+}
+READ_ONLY = {"ls": (), "simulate-retention": COMMANDS["apply-retention"]}
+
+
+def fail_in(patch: pytest.MonkeyPatch, name: str, partition: str) -> None:
+    """A function has a bug that shows in one partition."""
+    module, _, function = name.rpartition(".")
+    real = getattr(__import__(module, fromlist=[function]), function)
+
+    def fails_in_one(*args: Any, **options: Any) -> Any:
+        if any(partition in repr(one)[:2000] for one in args):
+            raise ZeroDivisionError("a bug of ours")
+        return real(*args, **options)
+
+    patch.setattr(name, fails_in_one)
+
+
+def assert_told(done: Result, partition: Path) -> None:
+    """The error names the partition."""
+    assert done.status == INTERNAL_ERROR, done
+    assert "internal-error" in done.stderr
+    assert "ZeroDivisionError: a bug of ours" in done.stderr
+    assert str(partition) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", PLANNED)
+def test_a_partition_that_cannot_be_planned_costs_itself(
+    command: str, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+):
+    """The rows of the others are those of a run without the failure."""
+    options = {**COMMANDS, **READ_ONLY}[command]
+    words = (command, log_dir, *options, "--format", "ndjson")
+    whole = kafkalog(*words).stdout.splitlines()
+    fail_in(monkeypatch, PLANNED[command], "orders-0")
+    done = kafkalog(*words)
+    assert_told(done, log_dir / "orders-0")
+    wanted = [row for row in whole if b"/orders-1" in row]
+    assert wanted
+    assert [row for row in done.stdout.splitlines() if b"/orders-1" in row] == wanted
+
+
+@pytest.mark.parametrize("step", [PLANNED, PERFORMED], ids=["planned", "performed"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_partition_that_fails_leaves_the_others_to_be_changed(
+    command: str, step: dict[str, str], log_dir: Path, kafkalog: Run,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    """They are as after a run without the failure; this one is as it was."""
+    if command == "recover":  # there is something to do
+        for index in log_dir.glob("orders-*/*.timeindex"):
+            index.unlink()
+    before = state(log_dir)
+    name = step[command]
+    if command == "rebuild-index":
+        name = PERFORMED[command]  # one scan does both
+    with monkeypatch.context() as patch:
+        fail_in(patch, name, "orders-0")
+        assert_told(kafkalog(command, log_dir, *COMMANDS[command], *IN_PLACE), log_dir / "orders-0")
+    after = state(log_dir)
+    of_it = {name: facts for name, facts in after.items() if name.startswith("orders-0/")}
+    assert of_it == {name: facts for name, facts in before.items() if name in of_it}
+    kafkalog(command, log_dir, *COMMANDS[command], *IN_PLACE)
+    finally_ = state(log_dir)
+    others = [name for name in finally_ if name.startswith("orders-1/")]
+    assert any(after[name][-1] != before.get(name, [None])[-1] for name in others) or (
+        {name for name in after if name.startswith("orders-1/")}
+        != {name for name in before if name.startswith("orders-1/")}
+    )
+    assert {name: after[name][-1] for name in others} == {
+        name: finally_[name][-1] for name in others
+    }
