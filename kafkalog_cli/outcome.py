@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog.errors import (
     INTERNAL_ERROR,
     NOTHING_TO_DO,
     PARTLY_DONE,
+    BytesUnreadableError,
     InternalError,
     KafkaLogError,
     LimitExceededError,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from kafkalog.model import LogView
     from kafkalog.view import Difference, Shown
 
+UNREADABLE: Final = ("file-unreadable", BytesUnreadableError.reference)
+"""References of the findings that say of a file that it cannot be read."""
 _FAILING = tuple(severity for severity in Severity if severity != Severity.NOTE)
 
 
@@ -52,7 +55,7 @@ class Unread:
         self._errors.setdefault(error.path, error)
 
     def forget(self, path: str) -> None:
-        """A finding is about that path: it has been told."""
+        """A finding says of that path that it cannot be read."""
         self._errors.pop(path, None)
 
     def error(self) -> UnreadableError:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kafkalog import errors
-from kafkalog.errors import CorruptDataError, KafkaLogError, as_internal_error
+from kafkalog.errors import (
+    CorruptDataError,
+    InternalError,
+    KafkaLogError,
+    as_internal_error,
+    contained,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 def of_task(raised: Exception) -> KafkaLogError:
@@ -22,6 +29,24 @@ def of_task(raised: Exception) -> KafkaLogError:
     if isinstance(raised, MemoryError):
         raise raised
     return as_internal_error(raised)
+
+
+@contextmanager
+def failures_kept(path: str, failures: list[dict[str, Any]]) -> Iterator[None]:
+    """Let a failure of kafkalog on one thing cost a task only that.
+
+    Args:
+        path: what is worked on in the block.
+        failures: gets the failure as `told` tells it; an error raised on purpose goes on.
+    """
+
+    def failed(error: KafkaLogError) -> None:
+        if not isinstance(error, InternalError):
+            raise error
+        failures.append(told(error))
+
+    with contained(path, failed):
+        yield
 
 
 def told(error: KafkaLogError) -> dict[str, Any]:

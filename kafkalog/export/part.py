@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.engine.errors import failures_kept
 from kafkalog.errors import UnreadableError
 from kafkalog.export.files import CountedFile, table_writer
 from kafkalog.export.layout import MANIFEST, PLAN, entry_name
@@ -67,15 +68,17 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
     typed = [TypedColumn.from_json(one) for one in task["typed"]]
     decoders = {one: one.decoder() for one in typed}
     done = []
+    failures: list[dict[str, Any]] = []
     for fields in task["parts"]:
         part = Part.from_json(fields)
-        rows = _Rows(part, task["columns"], decoders, fail_fast=task["fail_fast"])
-        written = rows.write(target, writing)
-        entry = {"plan": task["plan"], **written.as_json()}
-        with target.create(entry_name(part.number)) as file:
-            file.write(json.dumps(entry).encode())
-        done.append(written.as_json())
-    return {"parts": done}
+        with failures_kept(part.splits[0].path, failures):
+            rows = _Rows(part, task["columns"], decoders, fail_fast=task["fail_fast"])
+            written = rows.write(target, writing)
+            entry = {"plan": task["plan"], **written.as_json()}
+            with target.create(entry_name(part.number)) as file:
+                file.write(json.dumps(entry).encode())
+            done.append(written.as_json())
+    return {"parts": done, "failures": failures}
 
 
 def _require_begun(target: Target) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.documents import Anything, Fields, Items, Text, read_document, schema_of
+from kafkalog.engine.errors import told_error
 from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
@@ -122,6 +123,7 @@ class Export:
 
         Raises:
             CorruptDataError: something is damaged, with `fail_fast`.
+            InternalError: kafkalog itself failed on some parts; the others are written.
             KafkaLogError: what `write_parts` raises.
         """
         if self._is_complete:
@@ -129,11 +131,20 @@ class Export:
         tasks = self._tasks()
         if tasks:
             assert engine is not None, "something is missing"
+            failures = []
             for _, result in engine.run(write_parts, tasks):
                 for fields in result["parts"]:
                     part = ExportedPart.from_json(fields)
                     self._found[part.number] = part
                     self._written += 1
+                failures += result["failures"]
+            if failures:
+                error = told_error(failures[0])
+                error.note = (
+                    f"{len(failures)} of {len(self.plan.parts)} parts failed, the others are "
+                    "written. Given again, the export writes what is missing."
+                )
+                raise error
         self._finish()
 
     def summary(self) -> ExportSummary:

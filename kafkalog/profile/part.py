@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from formats.constants import NO_TIMESTAMP
+from kafkalog.engine.errors import failures_kept
 from kafkalog.profile.sketches import DistinctCount, FrequentKeys, text_of
 from kafkalog.tables import Split, TableName, read_split
 from kafkalog.tables.schemas import table_schema
@@ -206,13 +207,22 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
         task: `splits` of the table of records, as JSON, and `bucket_ms`.
 
     Returns:
-        A `Part` as JSON.
+        A `Part` as JSON under `part`; `failures` of kafkalog itself, which leave it incomplete.
 
     Cost:
         Reads the splits twice: for the records, and for the headers with their checksums.
     """
     part = Part(task["bucket_ms"])
-    for split in map(Split.from_json, task["splits"]):
+    failures: list[dict[str, Any]] = []
+    splits = [Split.from_json(one) for one in task["splits"]]
+    with failures_kept(splits[0].path, failures):
+        _count(part, splits)
+    return {"part": part.as_json(), "failures": failures}
+
+
+def _count(part: Part, splits: Iterable[Split]) -> None:
+    """Count what is in some splits."""
+    for split in splits:
         for batch in _read(split, _OF_RECORDS):
             part.add_records(batch)
         found: list[Defect] = []
@@ -220,7 +230,6 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
         for batch in _read(of_batches, _OF_BATCHES, found):
             part.add_batches(batch)
         part.counts["defects"] += len(found)
-    return part.as_json()
 
 
 def _read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.engine.errors import told_error
 from kafkalog.profile.model import CodecUse, Profile, TimeBucket
 from kafkalog.profile.part import Part, profile_part
 from kafkalog.sightings import now_ms
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.engine import Engine
+    from kafkalog.errors import KafkaLogError
     from kafkalog.tables import Request
     from kafkalog.tables.planning import Target
     from kafkalog.view import Difference
@@ -30,6 +32,7 @@ def profile_logs(
     hot_keys: int = HOT_KEYS,
     done: Callable[[int], None] | None = None,
     differences: Callable[[Difference], object] | None = None,
+    failed: Callable[[KafkaLogError], object] | None = None,
 ) -> list[Profile]:
     """The profiles of all partitions, each topic's behind those of its partitions.
 
@@ -41,6 +44,8 @@ def profile_logs(
         hot_keys: how many of them.
         done: called with the number of tasks that ended.
         differences: as that of `plan_splits`.
+        failed: called where kafkalog itself fails on a log: its partition and topic have no profile
+            then; None: it is raised.
 
     Raises:
         KafkaLogError: as `plan_splits` and the engine.
@@ -60,7 +65,14 @@ def profile_logs(
             owners.append(path)
     parts = {path: Part(bucket_ms) for path in targets}
     for number, result in _in_order(engine.run(profile_part, tasks, done=done)):
-        parts[owners[number]].merge(Part.from_json(result))
+        for failure in result["failures"]:
+            error = told_error(failure)
+            if failed is None:
+                raise error
+            if parts.pop(owners[number], None) is not None:
+                failed(error)
+        if owners[number] in parts:
+            parts[owners[number]].merge(Part.from_json(result["part"]))
     return list(_profiles(targets, parts, bucket_ms, hot_keys))
 
 
@@ -98,11 +110,13 @@ def _profiles(
         by_number.setdefault(one.partition.partition, []).append(path)
     for topic, found in by_topic.items():
         for number, paths in found.items():
+            if any(path not in parts for path in paths):
+                continue
             chosen = [targets[path] for path in paths]
             merged = _merged([parts[path] for path in paths], bucket_ms)
             yield _profile(topic, number, chosen, merged, hot_keys)
-        if len(found) > 1:
-            paths = [path for some in found.values() for path in some]
+        paths = [path for some in found.values() for path in some]
+        if len(found) > 1 and all(path in parts for path in paths):
             chosen = [targets[path] for path in paths]
             merged = _merged([parts[path] for path in paths], bucket_ms)
             yield _profile(topic, None, chosen, merged, hot_keys)

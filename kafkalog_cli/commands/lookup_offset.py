@@ -98,7 +98,7 @@ def lookup_offset(
     from kafkalog.errors import UsageError
     from kafkalog.log_dir import open_partition
     from kafkalog.unified_log import UnifiedLog
-    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.outcome import Outcome, unread_places
     from kafkalog_cli.render.lookups import explain_rows, lookup_view, print_steps, show_record
     from kafkalog_cli.render.rows import record_row
     from kafkalog_cli.render.writer import Writer
@@ -123,7 +123,10 @@ def lookup_offset(
     )
     queries = (offsets or [], times, special or [])
     answers = _answers(log, queries, isolation)
-    with Writer(lookup_view(zone, exact=exact), form, outcome.defect) as writer:
+    with (
+        Writer(lookup_view(zone, exact=exact), form, outcome.defect) as writer,
+        unread_places() as unread,
+    ):
         for found, control in zip(
             answers, _answers(scanned, queries, isolation) if no_index else _nothing(), strict=False
         ):
@@ -154,6 +157,8 @@ def lookup_offset(
                         f"offset {control.offset}.",
                     )
                 )
+    if unread:  # what was not found may be there
+        outcome.error(unread.error())
     return outcome.status
 
 

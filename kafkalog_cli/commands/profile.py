@@ -155,6 +155,7 @@ def _profiles(
             bucket_ms=bucket_ms,
             hot_keys=hot_keys,
             differences=differences.append,
+            failed=outcome.error,
         )
     outcome.differs(differences)
     return found

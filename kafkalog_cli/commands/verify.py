@@ -222,7 +222,7 @@ def _check(
 ) -> None:
     """Check all targets and tell what is found."""
     from kafkalog.errors import KafkaLogError, as_internal_error
-    from kafkalog_cli.outcome import unread_places
+    from kafkalog_cli.outcome import UNREADABLE, unread_places
     from kafkalog_cli.standard_streams import OutputError
 
     run = facts.verification
@@ -233,7 +233,8 @@ def _check(
                 for defect in run.check(target):
                     report.finding(defect)
                     outcome.count(defect, facts.failing)
-                    told.add(defect.path)
+                    if defect.reference in UNREADABLE:
+                        told.add(defect.path)
             except KafkaLogError as error:
                 outcome.error(error)
             except OutputError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -104,3 +105,37 @@ def test_a_partition_that_fails_leaves_the_others_to_be_changed(
     assert {name: after[name][-1] for name in others} == {
         name: finally_[name][-1] for name in others
     }
+
+
+def test_a_partition_that_cannot_be_counted_has_no_profile(
+    log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+):
+    """Nor has its topic, which would be that of the others; the rest is as it was."""
+    words = ("profile", log_dir, "--engine", "local", "--internal", "--format", "ndjson")
+    whole = [json.loads(line) for line in kafkalog(*words).stdout.splitlines()]
+    fail_in(monkeypatch, "kafkalog.profile.part._read", "orders-0/")
+    done = kafkalog(*words)
+    assert_told(done, log_dir / "orders-0")
+    wanted = [row for row in whole if row["topic"] != "orders" or row["partition"] == 1]
+    assert 0 < len(wanted) < len(whole)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == wanted
+
+
+def test_an_export_goes_on_after_a_partition_that_fails(
+    log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+):
+    """It is not complete, and says so; given again it writes what is missing."""
+    words = ("export", log_dir, "--engine", "local", "--file-format", "ndjson", "--to")
+    assert kafkalog(*words, tmp_path / "whole").status == 0
+    with monkeypatch.context() as patch:
+        fail_in(patch, "kafkalog.export.part.read_split", "orders-0/")
+        assert_told(kafkalog(*words, tmp_path / "to"), log_dir / "orders-0")
+    files = {
+        path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*.ndjson")
+    }
+    there = {path for path in files if (tmp_path / "to" / path).exists()}
+    assert there == {path for path in files if "topic=orders/partition=0" not in str(path)}
+    assert not (tmp_path / "to" / "_SUCCESS").exists()
+    assert kafkalog(*words, tmp_path / "to").status == 0
+    for path in files:
+        assert (tmp_path / "to" / path).read_bytes() == (tmp_path / "whole" / path).read_bytes()

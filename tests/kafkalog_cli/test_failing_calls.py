@@ -1,7 +1,13 @@
-"""Each stat, listing, open and read of each command that reads fails, once and for good.
+"""Each kind of call about each path fails, once and for good, in each command that reads.
 
 What comes of it is the same answer (where the call was not needed), a finding, or an error; never a
 traceback, an internal error, or status 0 with less than there is.
+
+A command makes up to a thousand calls, most of them again and again the same: a stat of the same
+file, a read of the same log. So of each call that differs (its kind and its path) these fail: the
+first, for good; the first, the last and one between, once; one that is not the first, for good.
+With `KAFKALOG_EVERY_CRASH` this is done for every call that differs, otherwise for a few of them.
+Not covered: calls of Spark's workers, which are other processes.
 """
 
 from __future__ import annotations
@@ -9,8 +15,11 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
 import shutil
 from collections import Counter
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,8 +39,8 @@ if TYPE_CHECKING:
 BY_PATH = ("stat", "lstat", "listdir", "scandir", "open", "readlink")
 BY_DESCRIPTOR = ("fstat", "pread", "preadv", "lseek")
 ERRORS = (errno.EIO, errno.ESTALE, errno.EACCES)
-FAULTS = 6
-"""Calls of each command that fail where not everything is tried."""
+FAULTS = 12
+"""Faults of each command where not everything is tried."""
 
 LOG = "{dir}/orders-0/00000000000000000000.log"
 FILES = f"{LOG},{{dir}}/orders-0/00000000000000000000.index"
@@ -47,6 +56,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "dump-kafka": ("dump-segment", "{dir}/orders-0", "--format", "kafka"),
     "dump-batches": ("dump-segment", "{dir}/orders-0", "--batches", "--format", "ndjson"),
     "dump-committed": ("dump-segment", "{dir}/orders-0", "--read-committed", "--format", "ndjson"),
+    "dump-parquet": ("dump-segment", "{dir}/orders-0", "--format", "parquet", "--to", "{to}"),
     "dump-index": ("dump-segment", FILES.partition(",")[2], "--format", "ndjson"),
     "dump-checkpoint": ("dump-segment", "{dir}/replication-offset-checkpoint"),
     "lookup-offset": ("lookup-offset", "{dir}/orders-0", "17", "--format", "ndjson"),
@@ -75,31 +85,49 @@ LINES: dict[str, tuple[str, ...]] = {
     "salvage-plan": ("salvage", "{dir}", "--to", "{to}", "--dry-run", "--format", "ndjson"),
     "salvage": ("salvage", "{dir}", "--to", "{to}", "--format", "ndjson"),
     "compact-to": ("compact", "{dir}", *COMPACTED, "--to", "{to}", "--format", "ndjson"),
+    "explain": ("explain", "bytes-unreadable"),
     "export": ("export", "{dir}", "--to", "{to}", "--file-format", "ndjson", "--engine", "local",
                "--format", "ndjson"),
 }  # fmt: skip
 BY_PARTITION = ("ls", "verify", "simulate-retention", "recover", "rebuild-index", "apply-retention",
                 "compact")  # fmt: skip
 """Of these each partition's rows depend on its own files, and on those at the top."""
+OF_THE_RUN = re.compile(
+    rb'"(?:start|end)TimeUtc":"[^"]*"|_duration_seconds \S+|_run_timestamp_seconds \S+'
+)
+"""When a run was, and how long it took."""
+WITHOUT_FILES = ("explain",)
+"""Of these it is shown that they make no such call."""
 WORDS = ("cannot be read", "not give", "-unreadable", "not be listed", "Permission denied",
          "Stale file handle", "Input/output error")  # fmt: skip
 
 
+Call = tuple[str, str]
+"""Its kind, and the path it is about."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Which call fails: so many of the same come before it; for good: those after it fail, too."""
+
+    call: Call
+    before: int
+    code: int
+    for_good: bool
+
+
 class Faults:
-    """Lets a call about something below a directory fail: the one of that number.
+    """Lets calls about something below a directory fail.
 
     Attributes:
-        calls: how many there were.
-        failed: the call and the path that failed first.
+        calls: how often each was made.
+        has_failed: whether one failed.
     """
 
-    def __init__(
-        self, patch: pytest.MonkeyPatch, root: Path, number: int, code: int, *, for_good: bool
-    ) -> None:
-        self.calls = 0
-        self.failed: tuple[str, str] | None = None
-        self._root, self._number, self._for_good = str(root), number, for_good
-        self._code = code
+    def __init__(self, patch: pytest.MonkeyPatch, root: Path, fault: Fault | None) -> None:
+        self.calls: Counter[Call] = Counter()
+        self.has_failed = False
+        self._root, self._fault = str(root), fault
         for name in (*BY_PATH, *BY_DESCRIPTOR):
             patch.setattr(os, name, self._wrapped(name, getattr(os, name), os.readlink))
 
@@ -115,14 +143,30 @@ class Faults:
                     return call(*args, **options)
             path = os.fspath(about)
             if isinstance(path, str) and path.startswith(self._root):
-                self.calls += 1
-                again = self._for_good and self.failed == (name, path)
-                if again or (self.failed is None and self.calls == self._number):
-                    self.failed = name, path
-                    raise OSError(self._code, os.strerror(self._code), path)
+                self._meet((name, path))
             return call(*args, **options)
 
         return wrapped
+
+    def _meet(self, call: Call) -> None:
+        before, fault = self.calls[call], self._fault
+        self.calls[call] += 1
+        if fault is None or call != fault.call:
+            return
+        if before == fault.before or (fault.for_good and before > fault.before):
+            self.has_failed = True
+            raise OSError(fault.code, os.strerror(fault.code), call[1])
+
+
+def faults_of(calls: Counter[Call], rng: random.Random) -> list[Fault]:
+    """The faults that are tried for some calls, each with one of the errors."""
+    found = []
+    for call, count in sorted(calls.items()):
+        once = {0, count - 1, rng.randrange(count)}
+        for_good = {0, rng.randrange(count)}
+        found += [Fault(call, before, rng.choice(ERRORS), False) for before in sorted(once)]
+        found += [Fault(call, before, rng.choice(ERRORS), True) for before in sorted(for_good)]
+    return found
 
 
 @pytest.fixture
@@ -148,6 +192,12 @@ def is_told(done: Result) -> bool:
     return is_counted or any(word in said for word in WORDS)
 
 
+def answer(done: Result, to: Path) -> tuple[int, bytes, str, bytes]:
+    """All that a run says, but for when and how long it ran; with the file that it made."""
+    made = to.read_bytes() if to.is_file() else b""
+    return done.status, OF_THE_RUN.sub(b"", done.stdout), done.stderr, made
+
+
 def rows_lost(whole: Result, done: Result, path: str) -> set[bytes]:
     """Objects of the partition that the path is not in, if it is in one, and that are not there."""
     directories = {b"/orders-0", b"/orders-1"}
@@ -163,39 +213,62 @@ def test_a_call_that_fails_is_told(
     name: str, log_dir: Path, tmp_path: Path, kafkalog: Run, tell: Callable[[str], None]
 ):
     """The answer is the same, or it says what could not be read; the others' rows are there."""
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
-    rng = random.Random(seed)
     to = tmp_path / "to"
     words = [word.format(dir=log_dir, to=to) for word in LINES[name]]
+    try_faults(name, words, log_dir, to, kafkalog, tell)
 
-    def run(number: int, code: int, *, for_good: bool) -> tuple[Result, Faults]:
+
+def try_faults(
+    name: str, words: list[str], log_dir: Path, to: Path, kafkalog: Run, tell: Callable[[str], None]
+) -> None:
+    """Try the faults of one command line; `to` is what it writes, if anything."""
+    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
+    rng = random.Random(seed)
+
+    def run(fault: Fault | None) -> tuple[Result, Faults]:
         shutil.rmtree(to, ignore_errors=True)
+        to.unlink(missing_ok=True)
         with pytest.MonkeyPatch.context() as patch:
-            faults = Faults(patch, log_dir, number, code, for_good=for_good)
+            faults = Faults(patch, log_dir, fault)
             return kafkalog(*words), faults
 
-    whole, faults = run(0, 0, for_good=False)
+    whole, faults = run(None)
     assert whole.status in (0, 1, 9), whole
-    numbers = range(1, faults.calls + 1)
+    wanted = answer(whole, to)
+    every = faults_of(faults.calls, rng)
+    tried = every if tries_everything() else rng.sample(every, min(FAULTS, len(every)))
     wrong = []
     failed: Counter[str] = Counter()
-    for number in (
-        numbers if tries_everything() else sorted(rng.sample(numbers, min(FAULTS, len(numbers))))
-    ):
-        code = ERRORS[(seed + number) % len(ERRORS)]
-        for for_good in (False, True):
-            done, faults = run(number, code, for_good=for_good)
-            if faults.failed is None:
-                continue  # not each run makes the same calls
-            failed[faults.failed[0]] += 1
-            what = (number, errno.errorcode[code], for_good, faults.failed)
-            if done.status == 70 or "Traceback" in done.stderr:
-                wrong.append((what, done.stderr))
-            elif done != whole and (done.status in (0, 9) or not is_told(done)):
-                wrong.append((what, f"{done.status}: {done.stdout!r} {done.stderr}"))
-            elif name in BY_PARTITION:
-                lost = rows_lost(whole, done, faults.failed[1])
-                wrong += [(what, f"without {row!r}") for row in lost]
-    tell(f"{name}: {failed.total()} calls failed, seed {seed}: {dict(failed)}")
-    assert not wrong, f"seed {seed}: {len(wrong)} wrong, such as {wrong[0]}"
-    assert failed
+    for fault in tried:
+        done, faults = run(fault)
+        if not faults.has_failed:
+            continue  # not each run makes the same calls
+        failed[fault.call[0]] += 1
+        what = (fault, errno.errorcode[fault.code])
+        if done.status == 70 or "Traceback" in done.stderr:
+            wrong.append((what, done.stderr))
+        elif answer(done, to) != wanted and (done.status in (0, 9) or not is_told(done)):
+            wrong.append((what, f"{done.status}: {difference(whole, done)} {done.stderr}"))
+        elif name in BY_PARTITION:
+            lost = rows_lost(whole, done, fault.call[1])
+            wrong += [(what, f"without {row!r}") for row in lost]
+    tell(
+        f"{name}: {failed.total()} of {len(every)} faults in {len(faults_seen(every))} calls, "
+        f"seed {seed}: {dict(failed)}"
+    )
+    shown = "\n".join(f"{what}\n  {words}" for what, words in wrong[:4])
+    assert not wrong, f"seed {seed}: {len(wrong)} wrong, such as\n{shown}"
+    assert bool(failed) != (name in WITHOUT_FILES)
+
+
+def faults_seen(faults: list[Fault]) -> set[Call]:
+    """The calls that faults are about."""
+    return {fault.call for fault in faults}
+
+
+def difference(whole: Result, done: Result) -> str:
+    """The first line that differs."""
+    for before, after in zip_longest(whole.stdout.splitlines(), done.stdout.splitlines()):
+        if OF_THE_RUN.sub(b"", before or b"") != OF_THE_RUN.sub(b"", after or b""):
+            return f"{(after or b'')[:500]!r} instead of {(before or b'')[:500]!r}"
+    return "the same output"

@@ -1,0 +1,32 @@
+"""As tests/kafkalog_cli/test_failing_calls.py, of `sql`: the calls of the process that plans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kafkalog_cli.test_failing_calls import log_dir, try_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.conftest import Result
+
+__all__ = ["log_dir"]
+
+QUERY = "select partition, count(*) n, max(offset) last from records group by all order by all"
+
+
+@pytest.mark.parametrize("view", ["started", "files"])
+def test_a_call_that_fails_is_told(
+    view: str, log_dir: Path, tmp_path: Path, spark: SparkSession,
+    kafkalog: Callable[..., Result], tell: Callable[[str], None],
+):  # fmt: skip
+    """The rows are the same, or what could not be read is named."""
+    master = spark.sparkContext.master
+    words = ["sql", "--master", master, "--view", view, "--format", "ndjson", QUERY, str(log_dir)]
+    try_faults(f"sql-{view}", words, log_dir, tmp_path / "to", kafkalog, tell)
