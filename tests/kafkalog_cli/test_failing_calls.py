@@ -17,6 +17,8 @@ import os
 import random
 import re
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -218,10 +220,47 @@ def test_a_call_that_fails_is_told(
     try_faults(name, words, log_dir, to, kafkalog, tell)
 
 
+BROKER = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("name", ["ls", "dump-ndjson", "verify-quick"])
+def test_an_error_about_the_lock_of_a_broker_is_told(
+    name: str, log_dir: Path, tmp_path: Path, kafkalog: Run, tell: Callable[[str], None]
+):
+    """Whether a broker is running decides on the view: beside one the files are shown."""
+    (log_dir / ".kafka_cleanshutdown").unlink()
+    lock = log_dir / ".lock"
+    words = [word.format(dir=log_dir) for word in LINES[name]]
+    line = [sys.executable, "-c", BROKER, lock]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as broker:
+        assert broker.stdin is not None
+        assert broker.stdout is not None
+        assert broker.stdout.readline() == b"locked\n"
+        try_faults(name, words, log_dir, tmp_path / "to", kafkalog, tell, about=str(lock))
+        broker.stdin.close()
+
+
 def try_faults(
-    name: str, words: list[str], log_dir: Path, to: Path, kafkalog: Run, tell: Callable[[str], None]
-) -> None:
-    """Try the faults of one command line; `to` is what it writes, if anything."""
+    name: str, words: list[str], log_dir: Path, to: Path, kafkalog: Run,
+    tell: Callable[[str], None], *, about: str = "",
+) -> None:  # fmt: skip
+    """Try the faults of one command line.
+
+    Args:
+        name: of the line.
+        words: the line.
+        log_dir: what it is about.
+        to: what it writes, if anything.
+        kafkalog: runs it.
+        tell: is told how much was tried.
+        about: only calls about this path fail, each of them.
+    """
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     rng = random.Random(seed)
 
@@ -236,7 +275,8 @@ def try_faults(
     assert whole.status in (0, 1, 9), whole
     wanted = answer(whole, to)
     every = faults_of(faults.calls, rng)
-    tried = every if tries_everything() else rng.sample(every, min(FAULTS, len(every)))
+    every = [fault for fault in every if about in fault.call[1]]
+    tried = every if tries_everything() or about else rng.sample(every, min(FAULTS, len(every)))
     wrong = []
     failed: Counter[str] = Counter()
     for fault in tried:
