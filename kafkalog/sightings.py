@@ -175,7 +175,7 @@ class Sighting:
         log_dir = os.path.dirname(self.directory)
         if os.path.isdir(self.directory) or log_dir_ids(log_dir) != self._log_dir_ids():
             return False
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             return self._is_later(os.stat(log_dir))
         return False
 
@@ -188,7 +188,7 @@ class Sighting:
     def _was_changed_since(self) -> bool:
         """Whether the disk says that the file or its directory was changed after the sighting."""
         for path in (self.path, self.last_log and self.last_log[0], ""):
-            with suppress(OSError):
+            with suppress(OSError, ValueError):
                 if self._is_later(os.stat(os.path.join(self.directory, path or ""))):
                     return True
         return False
@@ -235,9 +235,10 @@ def _difference(seen: dict[str, str], found: dict[str, str]) -> str:
 
 
 def _size_of(path: str) -> int | None:
+    """Size of a file; None where there is none, also of a name that no file can have."""
     try:
         return os.stat(path).st_size
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 
