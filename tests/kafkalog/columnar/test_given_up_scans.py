@@ -7,8 +7,6 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
 from kafkalog.columnar import chunks, pipeline
 from kafkalog.columnar.restored import Restored
 from kafkalog.columnar.stages import RecordWork
@@ -19,6 +17,8 @@ from tests.builders import batch, record, write_log
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import pytest
 
     from kafkalog.columnar.chunks import Rows
     from kafkalog.columnar.stages import Judged, Part
