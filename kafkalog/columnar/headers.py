@@ -8,6 +8,7 @@ reference scanner says what it is, so that both give the same batches and the sa
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,7 @@ from kafkalog.columnar import header_table as h
 from kafkalog.columnar import record_facts, rule
 from kafkalog.columnar.budget import IN_FLIGHT_MAX
 from kafkalog.crew import Crew
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.framing import Frames, read_batch, scan_batches
 from kafkalog.model import Batch, Defect, Level
 
@@ -166,8 +167,10 @@ def plain_stretches(
 
 
 def _is_dense(source: Source, position: int, end: int) -> bool:
-    first = read_batch(source, position, end)
-    return isinstance(first, Batch) and first.size_bytes < _WORTH_A_SEEK
+    with suppress(BytesUnreadableError):  # the reference scanner says where reading goes on
+        first = read_batch(source, position, end)
+        return isinstance(first, Batch) and first.size_bytes < _WORTH_A_SEEK
+    return False
 
 
 def _by_reference(
