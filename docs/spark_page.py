@@ -88,7 +88,7 @@ another log directory meanwhile. With `replicas=all` each directory's copy is fo
 batch that is only half on disk comes when it is whole. With `read_committed` a stream ends at the
 last stable offset, else at the high watermark, which a broker notes every five seconds.
 
-These are losses, which end the query unless `failOnDataLoss` is `false`: records were deleted
+These are losses, which end a stream unless `failOnDataLoss` is `false`: records were deleted
 before they were read; a partition is gone; a topic was deleted and made again, whose new records
 are then read from the first; or a replica was cut and filled again under another leader, so that
 records were read which the log does not have any more. The leader epochs tell that, and where the
@@ -98,6 +98,11 @@ A worker reads only what the driver has planned: it compares the ids of cluster,
 topic, and the file's size, first and last bytes. A worker with another broker's disk at the same
 path, or an older copy of it, refuses, and the error names the host. Logs of a living broker may
 grow or be compacted meanwhile: the same offsets are then read from the new files.
+
+A batch read gives what was there when it was planned. Where retention or the deletion of a topic
+takes some of that away before a task has read it, the query ends, as with Spark's own Kafka source;
+with `failOnDataLoss=false` it goes on with what is left, and a warning in the worker's log names
+the partition and the offsets. What a compaction removes is no loss.
 
 ## Memory
 
@@ -138,7 +143,7 @@ _OPTIONS: Final = {
     "endingTimestamp": "milliseconds, of a batch: end where such a consumer would begin",
     "startingOffsets": "of a stream: `earliest` (the default) or `latest`",
     "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
-    "failOnDataLoss": "of a stream: `false`: go on where records were deleted unread (`true`)",
+    "failOnDataLoss": "`false`: go on where records were deleted before they were read (`true`)",
 }
 """Options of the data source; a test compares their names with those that it knows."""
 

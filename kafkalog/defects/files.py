@@ -51,6 +51,10 @@ REFERENCES: Final = (
               "could not be judged as they were at one moment.", "Nothing.",
               "Check again when the broker is idle, or check a copy or a snapshot.",
               arises="A broker runs on the directory: it appends, rolls, cleans and deletes."),
+    Reference("deleted-while-reading", _N, "Offsets that were to be read were deleted meanwhile, "
+              "or their partition was.", "There are fewer rows than were planned. What is left is "
+              "read whole.", "None, where retention or DeleteRecords took them; else read a copy.",
+              arises="A broker runs on the directory; its retention or a deletion was quicker."),
     Reference("check-failed", _W, "A check of kafkalog's own failed: what it was about is not "
               "judged. All the rest is.",
               "Nothing: this says nothing about the data.",

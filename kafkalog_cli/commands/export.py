@@ -156,7 +156,8 @@ def export(
     With --value and --key there are columns value_decoded and key_decoded, too, of the types that a
     schema says. What does not decode is null there, and counted; its bytes are in value and key.
 
-    Damage is passed over, listed and told by exit status 1; --fail-fast ends with 6. Values are
+    Damage is passed over, listed and told by exit status 1; --fail-fast ends with 6. So is what a
+    broker deletes before it is read; --fail-fast ends with 4 then. Values are
     never held in memory together but those of a row group a file: about three times
     --row-group-size, or seven times the largest record.
 

@@ -93,7 +93,8 @@ def profile(
     Counts are exact. How many different keys and producers there are, and which keys are frequent,
     is estimated where there are many; the objects tell the bounds. DATA is keys, values and headers
     uncompressed, BATCH how many records and bytes an average batch has; a codec's ratio is data by
-    bytes in the log. Damage is passed over and counted; exit status 1 tells.
+    bytes in the log. Damage is passed over and counted, as is what a broker deletes before it is
+    read; exit status 1 tells.
 
     \b
     kafkalog profile /var/lib/kafka

@@ -171,7 +171,8 @@ def _lines(summary: ExportSummary, *, exact: bool) -> list[str]:
     if summary.swept:
         lines.append(f"left over from a killed run, removed: {counted(summary.swept, 'file')}")
     if summary.defect_count:
-        lines.append(f"{counted(summary.defect_count, 'defect')}: what is damaged is not there")
+        found = counted(summary.defect_count, "defect")
+        lines.append(f"{found}: what is damaged, or was deleted meanwhile, is not there")
     return lines
 
 

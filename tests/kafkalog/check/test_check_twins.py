@@ -108,6 +108,19 @@ def test_generated_logs_and_indexes(tmp_path: Path, data: bytes, more: st.DataOb
     assert_twins(path.parent, small=small)
 
 
+def test_epochs_beside_batches_that_overlap(tmp_path: Path):
+    """In whatever stretches they come: an entry is compared with one batch."""
+    deltas = {16: 9, 18: 19, 19: 3, 23: 0, 24: 1}
+    batches = [
+        batch(offset, [record(0, b"k", b"v")], last_delta=delta, epoch=int(offset >= 23))
+        for offset, delta in deltas.items()
+    ]
+    path = write_log(tmp_path / "t-0", *batches)
+    for start in (17, 20, 23, 25):
+        (path.parent / "leader-epoch-checkpoint").write_text(f"0\n2\n0 0\n1 {start}\n")
+        assert_twins(path.parent, small=True)
+
+
 def write_transactions(path: Path, entries: list[list[int]]) -> None:
     data = b"".join(
         version.to_bytes(2, "big", signed=True) + bytes(8)

@@ -363,6 +363,7 @@ MADE_IN = {
     "bytes-unreadable": "kafkalog/test_bad_sectors.py",
     "changed-while-reading": "kafkalog/test_living_logs.py",
     "cleaner-stuck": "kafka/test_given_up_partitions.py",
+    "deleted-while-reading": "kafkalog/tables/test_other_disks.py",
     "check-failed": "kafkalog/check/test_contained.py",
     "git-lfs-pointer": "odd_log_dirs.py",
     "replicas-fork": "kafkalog/check/test_replicas.py",
