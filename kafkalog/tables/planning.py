@@ -18,6 +18,7 @@ from kafkalog import places
 from kafkalog.cuts import checked_position, cut_positions
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.framing import read_batch
+from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import about_a_log, answered
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition, open_path
 from kafkalog.lookup import lookup_timestamp
@@ -73,6 +74,7 @@ def plan_splits(
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`, or a log cannot be read.
         UsageError: splits would be empty, a file is no live log, or a required topic is missing.
+        CorruptDataError: Git LFS pointers are in the place of files.
 
     Cost:
         A few reads a segment; for read_committed those of the last stable offset; that of the view.
@@ -124,10 +126,13 @@ def find_targets(paths: Iterable[str], request: Request) -> list[Target]:
     view = request.view
     if request.table == TableName.DEFECTS and view == LogView.STARTED:
         view = LogView.FILES  # a start cuts off what is damaged
-    targets = [
-        found if isinstance(found, Target) else _shown_now(found, view)
-        for found in _meant(paths, request)
-    ]
+    meant = _meant(paths, request)
+    for found in meant:
+        if isinstance(found, PartitionDir):
+            require_contents(found.path, found.files)
+        else:
+            require_contents(found.partition.path, (one.log for one in found.segments))
+    targets = [found if isinstance(found, Target) else _shown_now(found, view) for found in meant]
     return _best(targets) if request.replicas == Replicas.BEST else targets
 
 
