@@ -67,7 +67,7 @@ def plan_splits(
     Args:
         paths: log directories, partition directories, or single logs.
         request: what is asked for.
-        ends: is called with the end of each partition that the high watermark decides.
+        ends: is called with the bounds of each partition whose records they decide.
         differences: is called with how the view of a partition differs from its files; None: a
             `UserWarning` says so.
 
@@ -310,6 +310,44 @@ def consumers_log(partition: PartitionDir, request: Request) -> UnifiedLog:
     return UnifiedLog(partition, high_watermark=END if request.end == End.LOG else None)
 
 
+def partition_ends(targets: Iterable[Target], request: Request) -> list[PartitionEnd]:
+    """Return the bounds of the logs whose records they decide."""
+    if not _has_bounds(request):
+        return []
+    found = []
+    for target in targets:
+        try:
+            log = consumers_log(target.partition, request)
+            found.append(about_a_log(_partition_end)(log, request))
+        except NotFoundError:
+            if places.exists(target.listed.path):
+                raise  # else it was deleted: nothing of it is given
+    return found
+
+
+def _has_bounds(request: Request) -> bool:
+    """Whether the high watermark and the like decide what is given."""
+    is_committed = request.isolation == Isolation.READ_COMMITTED
+    left_overs = request.view == LogView.ALL and not is_committed
+    is_asked = request.table == TableName.RECORDS and request.isolation != Isolation.LOG
+    return is_asked and not left_overs
+
+
+def _partition_end(log: UnifiedLog, request: Request) -> PartitionEnd:
+    partition = log.partition
+    is_noted = request.end == End.LOG or log.checkpoint(HIGH_WATERMARKS) is not None
+    is_committed = request.isolation == Isolation.READ_COMMITTED
+    return PartitionEnd(
+        partition.topic,
+        -1 if partition.partition is None else partition.partition,
+        log.high_watermark if is_noted else None,
+        log.log_end_offset,
+        log.last_stable_offset if is_committed else None,
+        log.first_offset,
+        log.log_start_offset,
+    )
+
+
 class _LogSplits:
     """The splits of the logs of one partition."""
 
@@ -322,11 +360,8 @@ class _LogSplits:
         start = _larger(bounds.from_offset, self._offset_of(bounds.begin_time))
         end = _smaller(bounds.to_offset, self._offset_of(bounds.end_time))
         self.end: PartitionEnd | None = None
-        left_overs = request.view == LogView.ALL and not self._committed
-        has_bounds = request.isolation != Isolation.LOG and not left_overs
-        if request.table == TableName.RECORDS and has_bounds:
-            if request.end == End.WATERMARK:
-                self.end = self._partition_end(plain)
+        if _has_bounds(request):
+            self.end = _partition_end(self._log, request)
             given = self._log.fetch_bounds(request.isolation)
             start, end = _larger(start, given[0]), _smaller(end, given[1])
         self._selection = Selection(
@@ -348,11 +383,6 @@ class _LogSplits:
         with suppress(KafkaLogError):
             return self._log.log_end_offset
         return None
-
-    def _partition_end(self, plain: Split) -> PartitionEnd:
-        is_noted = self._log.checkpoint(HIGH_WATERMARKS) is not None
-        watermark = self._log.high_watermark if is_noted else None
-        return PartitionEnd(plain.topic, plain.partition, watermark, self._log.log_end_offset)
 
     def of(self, segments: Sequence[Segment]) -> Iterator[Split]:
         """Segment by segment, until the time is over that is wanted."""
