@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog import places
+from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed, read_leader_epochs
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
@@ -113,6 +114,11 @@ class UnifiedLog:
     def was_closed(self) -> bool:
         """Whether the broker shut down cleanly: its mark is in the log directory."""
         return places.exists(os.path.join(self._log_dir, CLEAN_SHUTDOWN))
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a broker is running that may append to it."""
+        return is_broker_running(self._log_dir)
 
     @property
     def first_offset(self) -> int:
