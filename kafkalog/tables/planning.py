@@ -29,8 +29,9 @@ from kafkalog.reader import Selection, start_position
 from kafkalog.segment import OpenSegment
 from kafkalog.sightings import Sighting, now_ms
 from kafkalog.source import Source
-from kafkalog.tables.model import OF_LOGS, End, PartitionEnd, Replicas, Split, TableName
-from kafkalog.unified_log import END, HIGH_WATERMARKS, UnifiedLog
+from kafkalog.tables.ends import consumers_log, has_bounds, partition_end
+from kafkalog.tables.model import OF_LOGS, PartitionEnd, Replicas, Split, TableName
+from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show, summary
 
 if TYPE_CHECKING:
@@ -305,49 +306,6 @@ def _seen_file(seen: Sighting, path: str) -> Sighting:
         return seen.of_part(source, 0, source.size_bytes)
 
 
-def consumers_log(partition: PartitionDir, request: Request) -> UnifiedLog:
-    """Return the log of a partition with the high watermark that a request wants."""
-    return UnifiedLog(partition, high_watermark=END if request.end == End.LOG else None)
-
-
-def partition_ends(targets: Iterable[Target], request: Request) -> list[PartitionEnd]:
-    """Return the bounds of the logs whose records they decide."""
-    if not _has_bounds(request):
-        return []
-    found = []
-    for target in targets:
-        try:
-            log = consumers_log(target.partition, request)
-            found.append(about_a_log(_partition_end)(log, request))
-        except NotFoundError:
-            if places.exists(target.listed.path):
-                raise  # else it was deleted: nothing of it is given
-    return found
-
-
-def _has_bounds(request: Request) -> bool:
-    """Whether the high watermark and the like decide what is given."""
-    is_committed = request.isolation == Isolation.READ_COMMITTED
-    left_overs = request.view == LogView.ALL and not is_committed
-    is_asked = request.table == TableName.RECORDS and request.isolation != Isolation.LOG
-    return is_asked and not left_overs
-
-
-def _partition_end(log: UnifiedLog, request: Request) -> PartitionEnd:
-    partition = log.partition
-    is_noted = request.end == End.LOG or log.checkpoint(HIGH_WATERMARKS) is not None
-    is_committed = request.isolation == Isolation.READ_COMMITTED
-    return PartitionEnd(
-        partition.topic,
-        -1 if partition.partition is None else partition.partition,
-        log.high_watermark if is_noted else None,
-        log.log_end_offset,
-        log.last_stable_offset if is_committed else None,
-        log.first_offset,
-        log.log_start_offset,
-    )
-
-
 class _LogSplits:
     """The splits of the logs of one partition."""
 
@@ -360,8 +318,8 @@ class _LogSplits:
         start = _larger(bounds.from_offset, self._offset_of(bounds.begin_time))
         end = _smaller(bounds.to_offset, self._offset_of(bounds.end_time))
         self.end: PartitionEnd | None = None
-        if _has_bounds(request):
-            self.end = _partition_end(self._log, request)
+        if has_bounds(request):
+            self.end = partition_end(self._log, request)
             given = self._log.fetch_bounds(request.isolation)
             start, end = _larger(start, given[0]), _smaller(end, given[1])
         self._selection = Selection(
