@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.errors import KafkaLogError
     from kafkalog.tables import Request
+    from kafkalog.tables.model import PartitionEnd
     from kafkalog.tables.planning import Target
     from kafkalog.view import Difference
 
@@ -32,6 +33,7 @@ def profile_logs(
     hot_keys: int = HOT_KEYS,
     done: Callable[[int], None] | None = None,
     differences: Callable[[Difference], object] | None = None,
+    ends: Callable[[PartitionEnd], object] | None = None,
     failed: Callable[[KafkaLogError], object] | None = None,
 ) -> list[Profile]:
     """The profiles of all partitions, each topic's behind those of its partitions.
@@ -43,7 +45,7 @@ def profile_logs(
         bucket_ms: how long the stretches of the histogram are, at least.
         hot_keys: how many of them.
         done: called with the number of tasks that ended.
-        differences: as that of `plan_splits`.
+        differences, ends: as those of `plan_splits`.
         failed: called where kafkalog itself fails on a log: its partition and topic have no profile
             then; None: it is raised.
 
@@ -59,7 +61,9 @@ def profile_logs(
     tasks = []
     owners = []
     for path, target in targets.items():
-        splits, _ = living_splits(target, request, at_ms)
+        splits, end = living_splits(target, request, at_ms)
+        if ends is not None and end is not None:
+            ends(end)
         for some in _grouped(splits, request.split_bytes):
             tasks.append({"splits": some, "bucket_ms": bucket_ms})
             owners.append(path)
