@@ -288,7 +288,7 @@ def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadP
         if selection.to_offset is not None:
             end = min(end, selection.to_offset)
         selection = replace(selection, from_offset=start, to_offset=end)
-        for transaction in log.aborted_transactions():
+        for transaction in log.hidden_transactions():
             aborted.setdefault(transaction.producer_id, []).append(transaction)
     plan = ReadPlan((), selection, aborted, difference)
     return replace(plan, segments=plan.wanted(segments))

@@ -333,7 +333,7 @@ class _LogSplits:
             to_time=bounds.to_time,
             committed=self._committed,
         )
-        self._aborted = self._log.aborted_transactions() if self._committed else []
+        self._aborted = self._log.hidden_transactions() if self._committed else []
 
     @cached_property
     def _log_end(self) -> int | None:
