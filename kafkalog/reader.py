@@ -16,14 +16,7 @@ from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import FileChangedError, KafkaLogError, UsageError
 from kafkalog.framing import align, scan_batches
 from kafkalog.living import CHANGES, LivingWalk, answered, is_being_written
-from kafkalog.log_dir import (
-    FileEntry,
-    PartitionDir,
-    Segment,
-    list_partition,
-    one_log,
-    open_path,
-)
+from kafkalog.log_dir import FileEntry, PartitionDir, Segment, list_partition, one_log, open_path
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, LogView, Record
 from kafkalog.names import FileKind, FileState
 from kafkalog.records import decode_records, resolve_batch
