@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,9 @@ from kafkalog_cli.render.writer import Column, Format
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
     from kafkalog.view import Difference
+    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.writer import View
 
 
@@ -81,14 +84,7 @@ def ls(
     targets = outcome.open_all(paths)
     differences: list[Difference] = []
     columns: View[Any] = partition_view(exact=exact)
-
-    def each(listing: Callable[..., Iterable[Any]]) -> Iterator[Any]:
-        for partition in partitions_of(targets):
-            found: list[Any] = []
-            with outcome.contained(partition.path):
-                found += listing([partition], view, differences.append)
-            yield from found
-
+    each = partial(_by_partition, targets, view, differences.append, outcome)
     rows: Iterable[Any] = each(list_partitions)
     if files or any(isinstance(target, FileEntry) for target in targets):
         columns, rows = file_view(zone, exact=exact), list_files(targets)
@@ -117,3 +113,20 @@ def ls(
             writer.write(row)
     outcome.differs(differences, fails=False)
     return outcome.status
+
+
+def _by_partition(
+    targets: list[LogDir | PartitionDir | FileEntry],
+    view: LogView,
+    differences: Callable[[Difference], object],
+    outcome: Outcome,
+    listing: Callable[..., Iterable[Any]],
+) -> Iterator[Any]:
+    """The rows of each partition; a failure on one costs only its own."""
+    from kafkalog.inventory import partitions_of
+
+    for partition in partitions_of(targets):
+        found: list[Any] = []
+        with outcome.contained(partition.path):
+            found += listing([partition], view, differences)
+        yield from found
