@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from docgen.pages import ROOT
 from formats import constants as c
 from kafkalog.check.verify import Verification
 from kafkalog.codecs import compress
@@ -18,7 +19,6 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Level
 from tests.builders import BASE_TIME, batch, message, record
-from tests.docs.console import ROOT
 from tests.kafka.oracle import Oracle
 from tests.kafkalog.compaction.test_edges import write
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
+from docgen.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
 
 _PATH = (TEXT, "the directory")
 _TOPIC = (TEXT, "topic, from the directory's name")
