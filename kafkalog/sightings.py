@@ -166,7 +166,7 @@ class Sighting:
     def _was_changed_since(self) -> bool:
         """Whether the disk says that the file or its directory was changed after the sighting."""
         for path in (self.path, self.last_log and self.last_log[0], ""):
-            with suppress(OSError):
+            with suppress(OSError, ValueError):
                 status = os.stat(os.path.join(self.directory, path or ""))
                 if status.st_ctime_ns // 1_000_000 >= self.at_ms - _CLOCK_SLACK_MS:
                     return True
@@ -210,9 +210,10 @@ def _difference(seen: dict[str, str], found: dict[str, str]) -> str:
 
 
 def _size_of(path: str) -> int | None:
+    """Size of a file; None where there is none, also of a name that no file can have."""
     try:
         return os.stat(path).st_size
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 

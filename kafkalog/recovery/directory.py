@@ -6,13 +6,12 @@ as `LogFileUtils` of Kafka 4.3 reads them, which is laxer than the names Kafka g
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats.constants import INT64_MAX
 from kafkalog.recovery.model import RemoveFile, RenameFile, StartRefusedError, WriteFile
-from kafkalog.source import Source, read_file
+from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,21 +159,6 @@ class Directory:
 def segment_file(base_offset: int, suffix: str) -> str:
     """Name of a segment's file or of a snapshot; the number has 20 digits or more."""
     return f"{base_offset:021d}{suffix}" if base_offset < 0 else f"{base_offset:020d}{suffix}"
-
-
-def text_lines(path: str) -> list[str]:
-    """The lines of a small text file, as Java's `readLine` ends them.
-
-    Raises:
-        UnicodeDecodeError: it is not UTF-8.
-    """
-    return lines_of(read_file(path).decode())
-
-
-def lines_of(text: str) -> list[str]:
-    """Split a text into lines, as Java's `readLine` ends them."""
-    lines = re.split(r"\r\n|\r|\n", text)
-    return lines if lines[-1] else lines[:-1]
 
 
 def offset_from_name(name: str) -> int:

@@ -12,20 +12,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog import Verification, read_records, to_table
+from kafkalog import Verification, lookup_special, read_records, reader, to_table
 from kafkalog.check import moments
 from kafkalog.columnar import rule
-from kafkalog.log_dir import PartitionDir
-from kafkalog.model import Defect, Isolation, Level, Record, Severity
+from kafkalog.errors import NotFoundError
+from kafkalog.living import TRIES_MAX
+from kafkalog.log_dir import PartitionDir, list_partition
+from kafkalog.model import Defect, Isolation, Level, Record, Severity, Special
+from kafkalog.reader import Selection
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
-from tests.builders import flip
-from tests.underneath import Broker, Row, encoded
+from kafkalog.unified_log import UnifiedLog
+from tests.builders import BASE_TIME, flip, write_log
+from tests.underneath import Broker, Row, encoded, time_index
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SEEDS = range(30)
+SEEDS = range(50)
 
 
 def by_records(partition: Path) -> list[Row]:
@@ -63,7 +67,7 @@ def test_readers_give_each_row_once_beside_a_living_broker(
         print("seed", seed)
         rng = Random(seed)
         broker = Broker(tmp_path / str(seed), rng)
-        for chance in (0.02, 0.1, 0.2):
+        for chance in (0.02, 0.1, 0.3):
             before = set(broker.live)
             with broker.at_every_call(monkeypatch, chance):
                 rows = READERS[reader](broker.partition)
@@ -79,7 +83,7 @@ def test_verify_finds_nothing_wrong_beside_a_living_broker(
     broker = Broker(tmp_path / "log-dir", rng)
     for level in Level:
         run = Verification(level)
-        with broker.at_every_call(monkeypatch, rng.choice((0.02, 0.1, 0.2))):
+        with broker.at_every_call(monkeypatch, rng.choice((0.02, 0.1, 0.3))):
             found = list(run.verify(tmp_path / "log-dir"))
         assert [one for one in found if one.severity != Severity.NOTE] == []
         assert run.summary.is_complete
@@ -116,6 +120,88 @@ def test_a_partition_that_never_rests_gets_a_note_instead_of_a_false_finding(
     assert [one.reference for one in found if one.severity != Severity.NOTE] == []
     [note] = [one for one in found if one.reference == "changed-while-reading"]
     assert (note.severity, note.path) == (Severity.NOTE, str(broker.partition))
+
+
+def segments_of(partition: Path, count: int) -> dict[int, Row]:
+    """One row a segment, whose base offset is its own."""
+    rows = {offset: (offset, b"k%d" % offset, b"v") for offset in range(count)}
+    for offset, row in rows.items():
+        write_log(partition, encoded([row]), name=f"{offset:020}")
+    return rows
+
+
+def test_a_reading_goes_on_as_often_as_files_go_away(tmp_path: Path) -> None:
+    """More often than it would try without getting on."""
+    rows = segments_of(tmp_path / "t-0", 4 * TRIES_MAX)
+    found = []
+    for one in read_records(tmp_path / "t-0"):
+        assert isinstance(one, Record)
+        found.append(one.offset)
+        following = tmp_path / "t-0" / f"{one.offset + 1:020}.log"
+        following.unlink(missing_ok=True)
+    assert found == [offset for offset in rows if offset % 2 == 0]
+
+
+def test_a_listing_that_is_outdated_at_once_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of it is gone before it is opened: that is no reason to give the log up."""
+    partition = tmp_path / "t-0"
+    rows = segments_of(partition, 4)
+    (partition / f"{2:020}.txnindex").touch()
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nt 0 4\n")
+    outdated = list_partition(str(partition))
+    reading = read_records(partition, Selection(read_committed=True))
+    found = [next(reading)]
+    monkeypatch.setattr(reader, "list_partition", once(outdated, list_partition))
+    (partition / f"{1:020}.log").unlink()
+    (partition / f"{2:020}.txnindex").unlink()
+    found += reading
+    assert [one.offset for one in found] == [offset for offset in rows if offset != 1]
+
+
+def test_a_partition_that_is_gone_ends_its_reading(tmp_path: Path) -> None:
+    """The error says how far it was read."""
+    segments_of(tmp_path / "t-0", 3)
+    reading = read_records(tmp_path / "t-0")
+    next(reading)
+    (tmp_path / "t-0").rename(tmp_path / "t-0-gone")
+    with pytest.raises(NotFoundError) as raised:
+        list(reading)
+    assert raised.value.note == "Offsets up to 0 were read before."
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_the_largest_timestamp_is_that_of_the_log_up_to_the_end_that_was_taken(
+    tmp_path: Path, *, is_indexed: bool
+) -> None:
+    """What is appended meanwhile is of another moment, and no reason to answer nothing."""
+    broker = Broker(tmp_path / "log-dir", Random(1))
+    log = UnifiedLog(str(broker.partition))
+    end = log.log_end_offset
+    active = max(broker.partition.glob("*.log"))
+    offsets = (end, end + 1)
+    active.write_bytes(
+        active.read_bytes() + b"".join(encoded([(one, b"k", b"v")]) for one in offsets)
+    )
+    if is_indexed:
+        entries = [[(one, b"", b"")] for one in offsets]
+        active.with_suffix(".timeindex").write_bytes(
+            b"".join(time_index(int(active.stem), [entry]) for entry in entries)
+        )
+    before = lookup_special(log, Special.MAX_TIMESTAMP, Isolation.LOG)
+    after = lookup_special(log.listed_again(), Special.MAX_TIMESTAMP, Isolation.LOG)
+    assert (before.offset, before.timestamp) == (end - 1, BASE_TIME + end - 1)
+    assert (after.offset, after.timestamp) == (end + 1, BASE_TIME + end + 1)
+
+
+Listing = Callable[[str], PartitionDir]
+
+
+def once(first: PartitionDir, following: Listing) -> Listing:
+    """A listing that is outdated the first time."""
+    answers = iter([first])
+    return lambda path: next(answers, None) or following(path)
 
 
 Look = Callable[[PartitionDir], object]

@@ -145,6 +145,21 @@ def is_read(split: Split) -> bool:
     return found == [*range(first, last)]
 
 
+@pytest.mark.parametrize("name", ["\ud800", "a\0b"])
+@pytest.mark.parametrize("is_log", [True, False])
+def test_a_name_that_no_file_can_have_is_missing(tmp_path: Path, name: str, is_log: bool) -> None:
+    """A plan that somebody has edited is refused as any other disk is."""
+    make_log(tmp_path)
+    for split in plan_splits([str(tmp_path)], Request(split_bytes=300)):
+        assert split.seen is not None
+        assert split.seen.last_log is not None
+        path = str(tmp_path / "orders-0" / name)
+        of_log, of_part = replace(split.seen, last_log=(name, 0)), replace(split.seen, path=path)
+        edited = replace(split, seen=of_log if is_log else of_part)
+        with pytest.raises(UnreadableError, match="is missing"):
+            offsets([edited])
+
+
 def test_appending_and_rolling_changes_nothing(tmp_path: Path) -> None:
     """A living broker's log grows while it is read."""
     partition = make_log(tmp_path)
