@@ -37,7 +37,7 @@ EXPORT_TYPES = {
             "defects": (INT, "damage that was passed over"),
             "without_watermark": (
                 "array",
-                "partitions of which no high watermark is noted: their records end with the log",
+                "partitions of which no high watermark is known: their records end with the log",
             ),
             "above_watermark": (
                 "object",

@@ -114,7 +114,7 @@ SALVAGE_TYPES = {
             "records_skipped": (INT, "records in logs that were skipped"),
             "files": ("object", "each fate and the number of its files"),
             "findings": (INT, "what `verify` finds in the result above a note"),
-            "left_over_removed": (BOOL, "whether the left-over of a killed run was removed"),
+            "left_over_removed": (BOOL, "whether the leftover of a killed run was removed"),
         },
     ),
 }

@@ -18,7 +18,7 @@ _OPTIONS: Final = {
     "internal": "`true`: also topics that brokers keep for themselves (`false`)",
     "isolation": "`read_uncommitted` (the default) or `read_committed`, as of a consumer",
     "view": "`started` (the default): what the next start of a broker would show; `files`: what "
-    "has a final name; `all`: also left-overs, marked in the column `state`",
+    "has a final name; `all`: also leftovers, marked in the column `state`",
     "end": "`watermark` (the default): records end at the high watermark that "
     "`replication-offset-checkpoint` notes, at the end of the log where it notes none; `log`: "
     "always at the end of the log",

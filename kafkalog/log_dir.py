@@ -238,12 +238,12 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
     if not stat.S_ISDIR(status.st_mode):
         entry = _file_entry(path, os.path.basename(path))
         if entry is None:
-            raise NotFoundError("There is no such file or directory.", path=path)
+            raise NotFoundError("No such file or directory.", path=path)
         if entry.error is not None:
             raise NotAKafkaFileError(entry.error, path=path)
         if entry.name.kind == FileKind.UNKNOWN:
             raise NotAKafkaFileError(
-                "The name is none that Kafka gives to a file.",
+                "Kafka gives no file this name.",
                 path=path,
                 hint="Segments are called 00000000000000000000.log and so on; a copy needs the "
                 "original name.",
@@ -266,7 +266,7 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
     hint = "Give a log directory (an entry of log.dirs), a partition directory such as orders-0, "
     hint += "or one file."
     if below:
-        hint = f"It holds log directories: {', '.join(below)}. Give them, each with its path."
+        hint = f"It contains log directories: {', '.join(below)}. Name them instead."
     raise NotAKafkaFileError(
         "The directory holds neither partitions nor segments.", path=path, hint=hint
     )
@@ -296,7 +296,7 @@ def open_partition(path: str) -> PartitionDir:
     raise UsageError(
         "This is a file, not a partition directory.",
         path=path,
-        hint="Give the partition directory that it lies in.",
+        hint="Give its partition directory.",
     )
 
 
@@ -317,7 +317,7 @@ def one_log(target: LogDir | PartitionDir | FileEntry) -> PartitionDir | FileEnt
     """
     if isinstance(target, LogDir):
         raise UsageError(
-            "A log directory holds many partitions: name one, or a file.",
+            "This is a log directory: name one of its partitions, or a file.",
             path=target.path,
             hint=f"`kafkalog ls {target.path}` lists them.",
         )
@@ -371,7 +371,7 @@ def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
         if names == before:
             break
     if whole is None:
-        raise FileChangedError("Its files do not stay for long enough to be listed.", path=path)
+        raise FileChangedError("Its files keep changing while they are listed.", path=path)
     files = tuple(entry for entry in whole if entry.error != _A_DIRECTORY)
     return files, tuple(one.name.name for one in whole if one.error == _A_DIRECTORY)
 
@@ -395,7 +395,7 @@ def _file_entry(path: str, name: str) -> FileEntry | None:
     if stat.S_ISDIR(status.st_mode):
         if parsed.kind == FileKind.UNKNOWN:
             return FileEntry(path, parsed, error=_A_DIRECTORY)
-        return FileEntry(path, parsed, error="It is a directory, where a file should be.")
+        return FileEntry(path, parsed, error="It is a directory instead of a file.")
     if not stat.S_ISREG(status.st_mode):
         return FileEntry(path, parsed, error="It is not a regular file.")
     blocks = getattr(status, "st_blocks", None)  # objects of a store have none

@@ -1,7 +1,7 @@
 """What names say: every file and directory name Kafka gives, in any state.
 
 Follows `LogFileUtils`, `LocalLog.parseTopicPartitionName`, `Snapshots`, `CheckpointFile` and
-`RemoteIndexCache` of Kafka 4.3, with the left-overs of older releases.
+`RemoteIndexCache` of Kafka 4.3, with the leftovers of older releases.
 """
 
 from __future__ import annotations

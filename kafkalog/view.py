@@ -2,7 +2,7 @@
 
 `started` is what recovery predicts (`kafkalog.recovery`, which follows `LogLoader` of Kafka 4.3):
 
-- Beside the mark of a clean shutdown, and without left-overs of a swap, the files are it: nothing
+- Beside the mark of a clean shutdown, and without leftovers of a swap, the files are it: nothing
   is computed.
 - In a log directory without the mark everything from the recovery point on is read, as a start
   reads it. What the start would cut off is not shown, and the `Difference` counts it.
@@ -80,8 +80,8 @@ class Difference:
     def detail(self) -> str:
         """All that in one line."""
         if self.refusal is not None:
-            return f"{self.refusal}; the files are shown as they are"
-        cut = f"cut the log at offset {self.cut_at}" if self.bytes_hidden else None
+            return f"{self.refusal}; showing the files as they are"
+        cut = f"truncate the log at offset {self.cut_at}" if self.bytes_hidden else None
         return _actions([self], cut)
 
 
@@ -91,7 +91,7 @@ class Shown:
 
     Attributes:
         partition: its log: the files of the view, each under the name that it has there.
-        segments: what is read, in order: those of the log, and in `all` also the left-overs.
+        segments: what is read, in order: those of the log, and in `all` also the leftovers.
         difference: how that differs from the files under final names, None where it does not.
     """
 
@@ -121,7 +121,7 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
         except CHANGES:
             raise  # of a new listing more is known
         except KafkaLogError as error:
-            why = f"what a start would show is not known: {error.message}"
+            why = f"what a start would show is unknown: {error.message}"
             found = _as_it_is(partition, why)
     return found or Shown(partition, partition.segments)
 

@@ -143,6 +143,6 @@ def _settings(conf: list[str]) -> dict[str, str]:
     for text in conf:
         setting, separator, value = text.partition("=")
         if not separator or not setting:
-            raise UsageError(f"{text!r} is no setting of Spark.", hint="--spark-conf NAME=VALUE")
+            raise UsageError(f"{text!r} is not a Spark setting.", hint="--spark-conf NAME=VALUE")
         settings[setting] = value
     return settings

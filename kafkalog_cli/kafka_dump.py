@@ -212,7 +212,7 @@ class KafkaDump:
         """Kafka's `sanityCheck`; zero padding is no damage, though Kafka may call it so."""
         odd = index.size_bytes % index.entry_size
         if odd:
-            detail = f"The size {index.size_bytes} is no multiple of {index.entry_size}."
+            detail = f"The size {index.size_bytes} is not a multiple of {index.entry_size}."
             self._defect(make_defect("index-size-not-multiple", path, detail))
         elif sound:
             text.put_line(f"{path} passed sanity check.")

@@ -192,7 +192,7 @@ def parse_rate(text: str) -> int:
     """Bytes a second: a size of at least one byte, with or without `/s` behind it."""
     rate = parse_size(text.strip().removesuffix("/s"))
     if not rate:
-        raise UsageError("At a rate of 0 nothing is ever read.", hint="For example 50MiB.")
+        raise UsageError("The rate must be above 0.", hint="For example 50MiB.")
     return rate
 
 
@@ -237,7 +237,7 @@ def parse_high_watermark(text: str | None) -> int | Literal["end"] | None:
     if text == "end":
         return "end"
     if not re.fullmatch("[0-9]{1,19}", text):
-        raise UsageError(f"{text!r} is no high watermark.", hint="Give N or end.")
+        raise UsageError(f"{text!r} is not a high watermark.", hint="Give N or end.")
     return int(text)
 
 

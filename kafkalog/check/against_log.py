@@ -233,7 +233,7 @@ class _IndexCheck(ABC):
                 first, offset = number, int(offsets[0])
             count += len(offsets)
         if count:
-            more = f" and {count - 1} more behind it" if count > 1 else ""
+            more = f" and {count - 1} more after it" if count > 1 else ""
             yield make_defect(
                 reference,
                 self.index.path,
@@ -283,7 +283,7 @@ class _Positions(_IndexCheck):
     def end(self, highest: int) -> Iterator[Defect]:
         """Entries behind the last batch."""
         left = ((number, one) for number, one, _ in self._entries.up_to(c.INT64_MAX))
-        problem = f"no batch starts at its position, the log ends at offset {highest}"
+        problem = f"no batch starts at its position; the log ends at offset {highest}"
         yield from self._beyond("index-entry-misses-batch", left, problem)
         yield from self._others("index-entry-misses-batch")
 

@@ -102,7 +102,7 @@ def _entries(
         key = entry.topic, entry.partition
         what = f"{entry.topic}-{entry.partition}"
         if key in seen:
-            detail = f"There is more than one entry of {what}."
+            detail = f"There are several entries of {what}."
             yield make_defect("checkpoint-entry-repeated", file.path, detail, offset=entry.offset)
         seen.add(key)
         if key not in logs:

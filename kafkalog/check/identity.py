@@ -197,7 +197,7 @@ def _topic_id(
     if not places.exists(path):
         has_batches = any(segment.log.size_bytes for segment in partition.directory.segments)
         if has_batches and found.properties is not None and found.properties.version:
-            detail = "The partition has batches, and no file that says which topic it is of."
+            detail = "The partition has batches, but no file that names its topic."
             yield make_defect("partition-metadata-missing", path, detail)
         return
     topic_id = topic_id_of(partition)
@@ -249,7 +249,7 @@ def metadata_is_there(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
         if is_kraft and found.broker not in with_metadata and any(found.live()):
             with_metadata.add(found.broker)
             path = found.path(f"{CLUSTER_METADATA_TOPIC}-0")
-            detail = "No log directory given holds it: which partitions the node is to have is "
+            detail = "No given log directory holds it; the partitions assigned to the node are "
             yield make_defect("cluster-metadata-missing", path, f"{detail}unknown.")
 
 

@@ -227,7 +227,7 @@ class EpochsMatchFile(PartitionCheck):
             yield make_defect(
                 "leader-epochs-missing",
                 self._path,
-                f"The file has no entry, or is not there; the batches from offset "
+                f"The file is empty or missing; the batches from offset "
                 f"{self._runs[0].first} on have epochs up to {self._runs[-1].epoch}.",
                 offset=self._runs[0].first,
             )
@@ -249,7 +249,7 @@ class EpochsMatchFile(PartitionCheck):
                 yield make_defect(
                     "leader-epochs-contradict-log",
                     self._path,
-                    f"Epoch {entry.epoch} begins at offset {entry.start_offset} by the file; the "
+                    f"Epoch {entry.epoch} starts at offset {entry.start_offset} in the file; the "
                     f"{run.count} batches from {run.first} to {run.last} have epoch {run.epoch}.",
                     offset=run.first,
                 )
@@ -259,7 +259,7 @@ class EpochsMatchFile(PartitionCheck):
                 yield make_defect(
                     "leader-epochs-contradict-log",
                     self._path,
-                    f"Epoch {entry.epoch} begins at offset {entry.start_offset} by the file, "
+                    f"Epoch {entry.epoch} starts at offset {entry.start_offset} in the file, "
                     f"inside the batch at offset {base_offset}.",
                     offset=entry.start_offset,
                 )
@@ -293,7 +293,7 @@ class EpochsMatchFile(PartitionCheck):
                 yield make_defect(
                     "leader-epoch-beyond-log",
                     self._path,
-                    f"Epoch {entry.epoch} begins at offset {entry.start_offset}, the log ends at "
+                    f"Epoch {entry.epoch} starts at offset {entry.start_offset}, the log ends at "
                     f"{end}.",
                     offset=entry.start_offset,
                 )
@@ -311,7 +311,7 @@ class EpochsMatchFile(PartitionCheck):
             yield make_defect(
                 "leader-epochs-start-elsewhere",
                 self._path,
-                f"The first entry (epoch {first.epoch}) begins at offset {first.start_offset}, the "
+                f"The first entry (epoch {first.epoch}) starts at offset {first.start_offset}, the "
                 f"log at {start}.",
                 offset=first.start_offset,
             )

@@ -1,4 +1,4 @@
-"""What lies around in log directories: second copies, left-overs, names that Kafka does not give.
+"""What lies around in log directories: second copies, leftovers, names that Kafka does not give.
 
 Follows `LogManager.loadLog`, `LogLoader` and `LogFileUtils` of Kafka 4.3.
 """
@@ -27,8 +27,8 @@ _READ_BY_SUFFIX: Final = (
 )
 _LATE_MS: Final = 60_000
 _LEFT: Final = {
-    DirectoryState.DELETE: "A deleted partition whose files were to be removed.",
-    DirectoryState.STRAY: "A partition that the broker found and was not to have.",
+    DirectoryState.DELETE: "A deleted partition whose files are to be removed.",
+    DirectoryState.STRAY: "A partition that is not assigned to the broker.",
 }
 
 
@@ -41,7 +41,7 @@ def partition_names_are_canonical(partition: CheckedPartition) -> Iterator[Defec
             yield make_defect("file-name-not-canonical", entry.path, detail)
     for name in directory.directories:
         path = os.path.join(directory.path, name)
-        yield make_defect("directory-in-partition", path, "Kafka makes no directory there.")
+        yield make_defect("directory-in-partition", path, "Kafka creates no directory there.")
 
 
 def _is_misnamed(entry: FileEntry) -> bool:
@@ -96,5 +96,5 @@ def partitions_are_in_one_place(log_dirs: Sequence[CheckedLogDir]) -> Iterator[D
                 seen[key] = directory.path
     for of_future, partition in futures:
         if of_future not in seen:
-            detail = "A replica on its way here, of a partition that is in no directory given."
+            detail = "A replica being moved here, of a partition that no given directory holds."
             yield make_defect("leftover-directory", partition.directory.path, detail)

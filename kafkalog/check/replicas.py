@@ -297,8 +297,8 @@ def _truncation(leader: Replica, follower: Replica, offset: int) -> str:
     if to is None:
         return f"Without common epochs, {who} truncates to its high watermark."
     if to <= offset:
-        return f"By the leader epochs, {who} truncates to {to} and fetches the rest anew."
-    return f"By the leader epochs, {who} keeps all up to {to}: the difference stays."
+        return f"By the leader epochs, {who} truncates to {to} and fetches the rest again."
+    return f"By the leader epochs, {who} keeps everything up to {to}: the difference stays."
 
 
 def truncation_offset(

@@ -217,7 +217,9 @@ class IndexesAreThere(PartitionCheck):
                 missing.append("timeindex")
             for suffix in missing if segment.log.size_bytes else ():
                 path = f"{segment.log.path.removesuffix('log')}{suffix}"
-                yield make_defect("index-missing", path, "A log with batches has no such index.")
+                yield make_defect(
+                    "index-missing", path, "The segment has batches, but no such index."
+                )
 
 
 def files_have_their_segment(partition: CheckedPartition) -> Iterator[Defect]:
@@ -235,5 +237,5 @@ def files_have_their_segment(partition: CheckedPartition) -> Iterator[Defect]:
     for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX):
         for entry in directory.live(kind):
             if entry.name.offset not in with_log | unfinished:
-                detail = "There is no log to the index: it was lost, or is named otherwise."
+                detail = "The index has no log: it was lost or renamed."
                 yield make_defect("index-without-log", entry.path, detail)

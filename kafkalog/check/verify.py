@@ -268,7 +268,7 @@ class Verification:
                 return partition
         seen, configs = look_at_partition(directory), self._configs_of(directory)
         if directory.files and not seen.directory.files:
-            detail = "The directory went away: its topic was deleted, or a broker moved it."
+            detail = "The directory disappeared: its topic was deleted, or a broker moved it."
             yield make_defect("changed-while-reading", directory.path, detail)
         partition = yield from self._judged(
             directory.path,
@@ -318,7 +318,7 @@ def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, N
     for name in target.others:
         if name != REMOTE_INDEX_CACHE:
             path = os.path.join(target.path, name)
-            detail = "The name is none of a partition: a broker does not start on it."
+            detail = "This is not the name of a partition; a broker does not start with it."
             yield make_defect("directory-unknown", path, detail)
     pointers = pointers_among(target.files)
     for entry in target.files:

@@ -51,7 +51,7 @@ def find_candidate(
         request: what is asked for.
 
     Raises:
-        UsageError: the offset map takes no key.
+        UsageError: the offset map holds no key.
         UnreadableError: a file cannot be read.
         CorruptDataError: a config is not valid.
 
@@ -128,8 +128,8 @@ def _config_of(configs: TopicConfigs, request: CompactionRequest) -> CompactionC
     )
     if config.keys_max == 0:
         raise UsageError(
-            f"An offset map of {request.map_memory} bytes takes no key.",
-            hint="A key takes 24 bytes, and --load-factor leaves some of them free.",
+            f"An offset map of {request.map_memory} bytes holds no key.",
+            hint="A key takes 24 bytes, and --load-factor leaves a part of the map free.",
         )
     return config
 

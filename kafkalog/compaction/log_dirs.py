@@ -124,7 +124,7 @@ def _require_whole(log_dir: LogDir) -> None:
         raise RefusedError(f"It cannot be copied: {error.message}", path=path)
     for name in log_dir.others:
         raise RefusedError(
-            "It is no partition: a broker does not start on a copy with it, nor without it.",
+            "It is not a partition, and a broker starts on a copy neither with it nor without it.",
             path=os.path.join(log_dir.path, name),
             hint="Name one partition, or move it elsewhere.",
         )

@@ -194,15 +194,15 @@ def check_new_files(files: NewFiles, changes: Changes, config: CompactionConfig)
         with Source(name) as source:
             stored = source.read(0, source.size_bytes)
         if stored != data or made.get(suffix, data) != data:
-            raise _wrong("It is not the index of the log.", name)
+            raise _wrong("It is not the index of this log.", name)
 
 
 def _wrong(what: str, path: str) -> CorruptDataError:
     return CorruptDataError(
-        f"What was written does not read back as it was: {what}",
+        f"The written data reads back differently: {what}",
         path=path,
         note="The old segments are untouched.",
-        hint="Look at the disk.",
+        hint="Check the disk.",
     )
 
 

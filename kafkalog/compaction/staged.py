@@ -226,7 +226,7 @@ def plan_of_result(path: str) -> PassPlan:
     try:
         return PassPlan.from_json(read_result(path)["plan"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptDataError("It has no plan of a compaction.", path=path) from error
+        raise CorruptDataError("It has no compaction plan.", path=path) from error
 
 
 def require_whole(path: str) -> None:
@@ -239,10 +239,10 @@ def require_whole(path: str) -> None:
     for name, checksum in read_result(path)["files"].items():
         if _checksum(os.path.join(path, name)) != checksum:
             raise CorruptDataError(
-                "It is not what the task has written.",
+                "It is not what the task wrote.",
                 path=os.path.join(path, name),
                 note="The old segments are untouched.",
-                hint="Look at the disk.",
+                hint="Check the disk.",
             )
 
 

@@ -244,8 +244,10 @@ def _checked_options(given: Mapping[str, str]) -> dict[str, Setting]:
         if name not in KNOWN_NAMES:
             near = difflib.get_close_matches(name, sorted(KNOWN_NAMES), 3, 0.5)
             raise UsageError(
-                f"{name!r} is no config that this program knows.",
-                hint=f"Did you mean {', '.join(near)}?" if near else "docs/configs.md lists all.",
+                f"{name!r} is not a known config.",
+                hint=f"Did you mean {', '.join(near)}?"
+                if near
+                else "docs/configs.md lists them all.",
             )
     settings = {name: Setting(text, OPTION_SOURCE) for name, text in given.items()}
     return _checked_settings(settings)

@@ -194,8 +194,8 @@ class ExportSummary:
         parts: all of them, by number.
         written: how many were written by this run; the others were there.
         was_complete: whether an earlier run had done everything.
-        swept: left-overs of killed runs that were removed.
-        without_watermark: partitions of which no high watermark is noted: their records end with
+        swept: leftovers of killed runs that were removed.
+        without_watermark: partitions of which no high watermark is known: their records end with
             the log.
         above_watermark: partitions that have records above the high watermark, with that offset:
             it is where their rows end.

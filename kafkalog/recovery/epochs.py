@@ -139,7 +139,7 @@ class LeaderEpochs:
     def clear(self) -> None:
         """Drop all."""
         self._starts.clear()
-        self._write("the log starts anew", routine=True)
+        self._write("the log starts over", routine=True)
 
     def _write(self, why: str, *, routine: bool) -> None:
         self._is_changed = False

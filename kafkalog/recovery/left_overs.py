@@ -32,7 +32,7 @@ _KRAFT_SNAPSHOT_DELETED = ".checkpoint.deleted"
 def settle_left_overs(
     directory: Directory, config: StartConfig, *, trusts_swaps: bool = True
 ) -> None:
-    """Remove left-overs, and put the files of a complete swap in their places.
+    """Remove leftovers, and put the files of a complete swap in their places.
 
     Args:
         directory: the files.
@@ -48,7 +48,7 @@ def settle_left_overs(
 
 
 def _remove_temporary(directory: Directory) -> list[str]:
-    """First pass: drop left-overs and swaps that were not complete; the names of the rest."""
+    """First pass: drop leftovers and swaps that were not complete; the names of the rest."""
     swaps, cleaned = [], []
     least_cleaned = INT64_MAX
     for name in directory.names():

@@ -213,7 +213,7 @@ class Loader:
             except InvalidOffsetError as error:
                 truncated = segment.truncate_to_base(f"{error.error}: {error.message}")
             if truncated > 0:
-                self._delete(unflushed[number + 1 :], "it is behind the place where the log is cut")
+                self._delete(unflushed[number + 1 :], "it lies after the end of the truncated log")
                 return
 
     def _end_offset(self) -> int | None:

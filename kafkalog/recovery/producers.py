@@ -295,7 +295,7 @@ class ProducerStates:
         self.open.clear()
         self.unreplicated.clear()
         for snapshot in list(self.snapshots):
-            self._delete(snapshot, "the log starts anew")
+            self._delete(snapshot, "the log starts over")
         self._snapshot_offset = 0
         self.end_offset = offset
 

@@ -45,7 +45,7 @@ _CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 _LOG_STARTS = "log-start-offset-checkpoint"
 CHECKPOINTS = (_RECOVERY_POINTS, _LOG_STARTS)
-NO_TOPIC_ID = f"{PARTITION_METADATA} is missing: a KRaft broker takes the partition for a stray"
+NO_TOPIC_ID = f"{PARTITION_METADATA} is missing: a KRaft broker treats the partition as a stray"
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class StartInProgress:
         if self._config is None and is_rebuilt:
             assumptions.append("index.interval.bytes and segment.index.bytes are Kafka's defaults")
         if self._has_scanned and not self._check_crc:
-            assumptions.append("all checksums are right: they were not compared")
+            assumptions.append("all checksums are correct (not checked)")
         return PredictedStart(
             self.partition.path,
             self._around.mode,
@@ -295,7 +295,7 @@ def _circumstances(
         recovery_point = checkpointed(parent, _RECOVERY_POINTS, partition)
         if recovery_point is None and mode == StartMode.UNCLEAN:
             assumptions.append(
-                f"no entry in {_RECOVERY_POINTS} beside the partition: recovery point 0"
+                f"no entry in {_RECOVERY_POINTS} for the partition: recovery point 0"
             )
     return _Circumstances(mode, recovery_point or 0, log_start, tuple(assumptions))
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
-_LEFT_OVER = "a repair that was killed left it"
+_LEFT_OVER = "left by a killed repair"
 _PADDING = "nothing after its last entry is needed"
 _NEW_PART = "it is new"  # why a segment that a split makes gets indexes: nothing is scanned
 
@@ -129,7 +129,7 @@ def recovery_start(
 def _untouched(partition: PartitionDir) -> Untouched | None:
     if partition.topic == CLUSTER_METADATA_TOPIC:
         return Untouched(
-            "the broker alone recovers KRaft's own log, at each start", "Start the broker."
+            "only the broker recovers KRaft's own log, at each start", "Start the broker."
         )
     if partition.state == DirectoryState.DELETE:
         records = sum(

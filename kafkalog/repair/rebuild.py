@@ -216,8 +216,9 @@ def _require_sound(partition: PartitionDir, predicted: PredictedStart) -> None:
         raise CorruptDataError(
             f"The log is damaged: {words}.",
             path=partition.path,
-            hint=f"`kafkalog recover {partition.path}` says what a broker makes of it; "
-            f"`kafkalog salvage {partition.path} --to DIR` keeps what is sound behind the damage.",
+            hint=f"`kafkalog recover {partition.path}` predicts what a broker would do; "
+            f"`kafkalog salvage {partition.path} --to DIR` keeps what is sound after the "
+            f"damage.",
         )
 
 

@@ -1,4 +1,4 @@
-"""The first part of a recovery: an interrupted swap is finished or rolled back, left-overs go.
+"""The first part of a recovery: an interrupted swap is finished or rolled back, leftovers go.
 
 Follows `LogLoader.removeTempFilesAndCollectSwapFiles` and `completeSwapOperations` of Kafka 4.3, in
 an order in which a crash at any moment leaves a state with the same outcome.

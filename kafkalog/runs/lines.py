@@ -94,7 +94,7 @@ def require_line(fields: Any) -> None:
     wanted = fields.get(key) if isinstance(fields, dict) else None
     schema = schemas.get(wanted) if isinstance(wanted, str) else None
     if schema is None:
-        raise ValueError("it is of no known type")
+        raise ValueError("its type is unknown")
     schema.check(fields, "")
 
 

@@ -62,15 +62,15 @@ def require_place(log_dir: str | None, partitions: Iterable[str]) -> None:
                 raise RefusedError(
                     "The journal names a path that leads through a symbolic link.",
                     path=path,
-                    hint="A run notes where things really are: is the backup what it was?",
+                    hint="A run records real paths: was the backup changed?",
                 ) from error
             raise reading_error(error, path) from error
         place = path if log_dir is not None else os.path.dirname(path)
         if _is_log_dir(place) != (log_dir is not None):
             raise RefusedError(
-                "The journal says otherwise of what is a log directory, and what is none.",
+                "The journal disagrees about which directories are log directories.",
                 path=place,
-                hint="Is the backup what it was?",
+                hint="Was the backup changed?",
             )
     if log_dir is not None:
         require_own_checkpoints(log_dir)
@@ -96,9 +96,9 @@ def require_no_backup(target: LogDir | PartitionDir) -> None:
     place = path if isinstance(target, LogDir) else os.path.dirname(path)
     if os.path.lexists(os.path.join(place, JOURNAL_NAME)):
         raise RefusedError(
-            "This is the backup of a run: changed, it would bring nothing back.",
+            "This is the backup of a run; once changed, it restores nothing.",
             path=target.path,
-            hint=f"`kafkalog undo {place}` takes the run back; work on a copy of it otherwise.",
+            hint=f"`kafkalog undo {place}` undoes the run; otherwise work on a copy of it.",
         )
 
 
@@ -125,7 +125,7 @@ def require_own_files(partition: PartitionDir) -> None:
         if entry.error is not None:
             raise RefusedError(
                 f"The file cannot be used: {entry.error}", path=entry.path,
-                hint="Move it elsewhere if it is no file of Kafka's.",
+                hint="If it is not one of Kafka's files, move it elsewhere.",
             )  # fmt: skip
 
 
@@ -137,12 +137,12 @@ def require_live(partition: PartitionDir) -> None:
     """
     if partition.topic == CLUSTER_METADATA_TOPIC:
         raise RefusedError(
-            "The metadata log of KRaft is looked after by its snapshots, not by configs of topics.",
+            "KRaft maintains its metadata log by snapshots, not by topic configs.",
             path=partition.path,
         )
     if partition.state != DirectoryState.LIVE:
         raise RefusedError(
-            f"The directory is no live partition: its name says {partition.state}.",
+            f"The directory is not a live partition: its name says {partition.state}.",
             path=partition.path,
         )
 
@@ -155,7 +155,7 @@ def require_settled(partition: PartitionDir) -> None:
     """
     for entry in partition.files:
         if entry.name.state in _UNFINISHED:
-            raise _unsettled("This was left by a cleaning that did not end.",
+            raise _unsettled("This was left by an unfinished cleaning.",
                              entry.path, partition.path)  # fmt: skip
 
 

@@ -46,7 +46,7 @@ def require_unchanged(entry: PartitionEntry, journal: Journal) -> None:
             raise ChangedSinceError(
                 "The partition has changed since the run.",
                 path=os.path.join(entry.path, odd),
-                note="Going back would lose what was written since.",
+                note="Undoing would lose what was written since.",
                 hint=f"The files it had are in {os.path.join(journal.backup, entry.kept_in)}.",
             )
         _require_backup(entry, journal)
@@ -151,7 +151,7 @@ def _require_no_strangers(entry: PartitionEntry, now: dict[str, FileStatus]) -> 
                 is_ours = status in _known(entry)
             if not is_ours:
                 raise ChangedSinceError(
-                    "No run has made this file, and undoing would remove it.",
+                    "No run created this file, and undoing would remove it.",
                     path=os.path.join(directory, name),
                     hint="Move it elsewhere first.",
                 )
@@ -215,7 +215,7 @@ def _build(around: Changes, beside: str, entry: PartitionEntry, journal: Journal
     around.sync_directory()
     if Listing.of(inner.directory) != entry.before:
         raise UnwritableError(
-            "The files cannot get back the owners, permissions and times they had.",
+            "The owners, permissions and times of the files cannot be restored.",
             path=entry.path,
             note="Nothing was changed.",
             hint="Run it as root, or as the user who owns them.",

@@ -39,7 +39,7 @@ def copy_top_files(
     """Copy what says whose log directory it is; checkpoints are written by `Checkpoints`."""
     for name in log_dir.others:
         path = f"{log_dir.path}/{name}"
-        tell(SalvagedFile(path, None, Fate.SKIPPED, "It is a directory, but no partition."))
+        tell(SalvagedFile(path, None, Fate.SKIPPED, "It is a directory, but not a partition."))
     for entry in log_dir.files:
         tell(_top_file(entry, directory))
 
@@ -47,7 +47,7 @@ def copy_top_files(
 def _top_file(entry: FileEntry, directory: NewDirectory | None) -> SalvagedFile:
     kind = entry.name.kind
     if entry.error is not None or kind == FileKind.UNKNOWN or entry.name.state != FileState.LIVE:
-        detail = entry.error or "It is a left-over, or no file of Kafka's."
+        detail = entry.error or "It is a leftover, or not one of Kafka's files."
         return SalvagedFile(entry.path, None, Fate.SKIPPED, detail)
     try:
         if kind == FileKind.OFFSET_CHECKPOINT:
@@ -58,9 +58,9 @@ def _top_file(entry: FileEntry, directory: NewDirectory | None) -> SalvagedFile:
         return lose_file(entry, directory, LOST_ROOT, error.message)
     if kind in (FileKind.META_PROPERTIES, FileKind.KRAFT_SNAPSHOT):
         return keep_file(entry, directory, LOG_ROOT, LOST_ROOT)
-    detail = "A broker shall find out what is there by itself."
+    detail = "A broker has to find out itself what is there."
     if entry.name.name in (HIGH_WATERMARKS, LOG_STARTS, _CLEANER_OFFSETS):
-        detail = "Its entries are taken over as far as they lie within the logs."
+        detail = "Its entries within the logs are kept."
     return SalvagedFile(entry.path, None, Fate.SKIPPED, detail)
 
 

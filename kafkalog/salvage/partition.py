@@ -116,7 +116,7 @@ class PartitionCopy:
                 self._side_file(entry, {log.path for log in logs})
         for name in self.partition.directories:
             path = os.path.join(self.partition.path, name)
-            detail = "Kafka makes no directory in a partition."
+            detail = "Kafka creates no directory in a partition."
             self._tell(SalvagedFile(path, None, Fate.SKIPPED, detail))
         start_offset = min(max(first, self.log.checkpoint(LOG_STARTS) or 0), end_offset)
         unstable = None
@@ -194,7 +194,7 @@ class PartitionCopy:
 
     def _old_epochs(self, entry: FileEntry) -> list[EpochEntry]:
         if entry.name.state != FileState.LIVE:
-            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, "It is a left-over."))
+            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, "It is a leftover."))
             return []
         try:
             return read_leader_epochs(entry.path)
@@ -208,14 +208,14 @@ class PartitionCopy:
         if entry.path in logs or (kind in _DERIVED and state == FileState.LIVE):
             return
         if kind == FileKind.UNKNOWN or entry.error is not None:
-            detail = entry.error or "Kafka has no file of this name."
+            detail = entry.error or "Kafka has no file with this name."
             self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail))
         elif state != FileState.LIVE or kind == FileKind.LOG:
             records = 0
             if kind == FileKind.LOG:
                 with Source(entry.path) as source:
                     records = count_records(source, 0, source.size_bytes)
-            detail = "It is a left-over: others have replaced it."
+            detail = "It is a leftover: it was replaced."
             self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail, records))
         else:
             self._tell(keep_file(entry, self._directory, self._place.log, self._place.lost))
@@ -256,7 +256,7 @@ def _check_snapshot(entry: FileEntry) -> None:
                 if found.severity == Severity.DAMAGE:
                     raise CorruptDataError(found.detail, path=entry.path)
             elif found.refusals or not found.crc_valid.all():
-                raise CorruptDataError("It holds a batch that is damaged.", path=entry.path)
+                raise CorruptDataError("It holds a damaged batch.", path=entry.path)
 
 
 def rebuild(
@@ -282,9 +282,7 @@ def rebuild(
     wrong = [action for action in predicted.actions if isinstance(action, _UNWANTED)]
     if predicted.refusal is not None or wrong:
         reason = predicted.refusal.message if predicted.refusal else str(wrong[0])
-        raise CorruptDataError(
-            f"A broker would not take the salvaged log as it is: {reason}", path=path
-        )
+        raise CorruptDataError(f"A broker would not accept the salvaged log: {reason}", path=path)
     made: dict[str, None] = {}
     for action in predicted.actions:
         if isinstance(action, RemoveFile):

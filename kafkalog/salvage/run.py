@@ -139,7 +139,7 @@ class _Run:
         checkpoints = Checkpoints()
         for partition in partitions:
             if not logs_of(partition):
-                self.row(SalvagedFile(partition.path, None, Fate.SKIPPED, "It holds no log."))
+                self.row(SalvagedFile(partition.path, None, Fate.SKIPPED, "It contains no log."))
                 continue
             copy = PartitionCopy(partition, self._directory, self.row, self._progress)
             new = copy.run()

@@ -90,7 +90,7 @@ class LogDirLock:
     def _in_use(self, error: OSError) -> LogDirInUseError:
         if error.errno in NO_LOCKS:
             return LogDirInUseError(
-                "The file system has no locks: nothing keeps a broker off.",
+                "The file system has no locks, so nothing would keep a broker away.",
                 path=self.path,
                 hint="Work on a copy on another file system.",
             )
@@ -100,7 +100,7 @@ class LogDirLock:
                 "Another kafkalog is working on this log directory.",
                 path=self.path,
                 note=f"Process {holder[0]} has the lock.",
-                hint="Wait until it has ended, or work on a copy.",
+                hint="Wait for it to end, or work on a copy.",
             )
         note = None
         if holder is not None:
@@ -165,5 +165,5 @@ def lock_open(file: int, path: str) -> None:
         if error.errno != errno.EWOULDBLOCK:
             raise
         raise DestinationExistsError(
-            "Another run is writing it.", path=path, hint="Wait until it has ended."
+            "Another run is writing it.", path=path, hint="Wait for it to end."
         ) from error

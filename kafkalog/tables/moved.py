@@ -40,7 +40,7 @@ def current_splits(split: Split) -> list[Split]:
             listed = listed_again(split)
         except NotFoundError:
             continue  # it went away between two looks
-    raise _changed(split, "Its files do not stay the same for long enough to be read.")
+    raise _changed(split, "Its files keep changing while they are read.")
 
 
 @listing_again
@@ -67,7 +67,7 @@ def listed_again(split: Split) -> list[Split]:
     ends = [one for one in (following, split.to_offset) if one is not None]
     is_cut = log.log_start_offset > wanted and not (ends and min(ends) <= wanted)
     if is_cut and split.fails_on_loss:
-        raise _changed(split, f"Its log begins at offset {log.log_start_offset} now.")
+        raise _changed(split, f"Its log starts at offset {log.log_start_offset} now.")
     if ends and log.log_end_offset < min(ends):
         raise _changed(split, f"Its log ends at offset {log.log_end_offset} now.")
     bounds = Bounds(from_offset=wanted, to_offset=min(ends, default=None))
@@ -90,5 +90,5 @@ def _changed(split: Split, message: str) -> ChangedSinceError:
     return ChangedSinceError(
         f"The log was changed after it was planned. {message}",
         path=split.path,
-        hint="Ask again: what is there now is planned then.",
+        hint="Run the query again.",
     )

@@ -69,7 +69,7 @@ def perform_trim(run: Run, plan: TrimPlan) -> None:
             raise CorruptDataError(
                 f"What is left is not what was planned: {difference}.",
                 path=plan.partition.path,
-                hint=f"The segments are still there, under names that end in {DELETED_SUFFIX}.",
+                hint=f"The segments still exist, under names that end in {DELETED_SUFFIX}.",
             )
         if not plan.keeps_deleted:
             for name in dead:

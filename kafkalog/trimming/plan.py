@@ -135,7 +135,7 @@ def plan_trim(
 
     Raises:
         RefusedError: it is not safe, or not for us: symbolic links, a start that would change
-            something, left-overs of a crash, a tiered topic, no high watermark.
+            something, leftovers of a crash, a tiered topic, no high watermark.
         UnreadableError, CorruptDataError: as `simulate_retention`.
 
     Cost:
@@ -167,7 +167,7 @@ def plan_trim(
     start = max(loaded.log_start_offset, found.log.log_start_offset, first_base)
     if start > first_base and (partition.partition is None or log_dir is None):
         raise RefusedError(
-            f"No log directory is around it to note that the log starts at {start}.",
+            f"It is not in a log directory that could record the new log start offset {start}.",
             path=partition.path,
         )
     files = tuple(_files_of(partition, segment.base_offset) for segment in segments)
@@ -219,7 +219,7 @@ def _files_of(partition: PartitionDir, base_offset: int) -> tuple[str, ...]:
 def _require_local(found: PartitionRetention) -> None:
     if any(config.name == "remote.storage.enable" for config in found.configs):
         raise RefusedError(
-            "The topic is tiered: what was uploaded, and so may go, nothing here tells.",
+            "The topic is tiered: what was uploaded, and so may be deleted, is not known here.",
             path=found.partition.path,
         )
 
@@ -227,9 +227,10 @@ def _require_local(found: PartitionRetention) -> None:
 def _require_watermark(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
     if given is None and found.marks[1].source != _HIGH_WATERMARKS:
         raise RefusedError(
-            f"{_HIGH_WATERMARKS} has no entry: what is replicated, and so may go, is not known.",
+            f"{_HIGH_WATERMARKS} has no entry: what is replicated, and so may be deleted, is not "
+            f"known.",
             path=found.partition.path,
-            hint="--high-watermark end says that all of it is.",
+            hint="--high-watermark end declares all of it replicated.",
         )
 
 

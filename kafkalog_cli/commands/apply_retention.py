@@ -105,7 +105,7 @@ def apply_retention(
         keep_deleted=keep_deleted,
     )
     if log_start_offset is not None and isinstance(open_path(path), LogDir):
-        raise UsageError("--log-start-offset is about one partition.", hint="Name a partition.")
+        raise UsageError("--log-start-offset needs one partition.", hint="Name a partition.")
     outcome = Outcome()
     plans: list[TrimPlan] = []
     done: list[TrimPlan] = []

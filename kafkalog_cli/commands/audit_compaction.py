@@ -103,7 +103,7 @@ def audit_compaction(
     target = open_path(path)
     if isinstance(target, LogDir):
         if cleaner_offset is not None or first_dirty_offset is not None:
-            raise UsageError("An offset that is given belongs to one partition.", path=path)
+            raise UsageError("Offsets can only be given for one partition.", path=path)
         found = list(_audits(target, original, judge, outcome))
     else:
         partition = open_partition(path)
@@ -113,7 +113,7 @@ def audit_compaction(
     if not found and not outcome.errors:
         show_note(
             f"{path}: cleaner-offset-checkpoint has no entry of it, so it was not compacted; to "
-            "audit a partition all the same, name it and give --cleaner-offset N"
+            f"audit a partition anyway, name it and give --cleaner-offset N"
         )
     if form == Format.TABLE and isinstance(target, LogDir):
         with Writer(show.audit_view(), form, outcome.defect) as writer:

@@ -160,7 +160,7 @@ def compact(
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if in_place and to is not None:
-        raise UsageError("Either the log is changed, or a copy is made.", hint="Drop one of both.")
+        raise UsageError("--in-place and --to exclude each other.", hint="Give one of them.")
     if not 0 < load_factor <= 1:
         raise UsageError("A load factor lies above 0 and is at most 1.")
     target = target_at(path)
@@ -221,7 +221,7 @@ def _clock_to_go_on_with(target: LogDir | PartitionDir, now_ms: int) -> int:
     stopped = clock_of_stopped_run(target, now_ms)
     if stopped is None:
         return now_ms
-    show_note(f"going on with a run that was killed, with its clock: --now {stopped}")
+    show_note(f"continuing a killed run, with its time: --now {stopped}")
     return stopped
 
 
@@ -360,7 +360,7 @@ def _require_one_partition(target: LogDir | PartitionDir, request: CompactionReq
         any(one is not None for one in given) or isinstance(request.high_watermark, int)
     ):
         raise UsageError(
-            "An offset that is given belongs to one partition.",
+            "Offsets can only be given for one partition.",
             path=target.path,
             hint="Name the partition directory; --high-watermark end may stand for all.",
         )

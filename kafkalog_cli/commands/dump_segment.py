@@ -193,9 +193,9 @@ def _require_pair(form: DumpFormat, to: str | None) -> None:
     if form in _FILES and to is None:
         raise UsageError(f"--format {form} is written to a file.", hint="Name it: --to FILE.")
     if to is not None and form not in _FILES:
-        raise UsageError(f"--to does not go with --format {form}.", hint="Redirect stdout.")
+        raise UsageError(f"--to cannot be combined with --format {form}.", hint="Redirect stdout.")
     if to == "-":
-        raise UsageError("Such a file is not written to stdout.", hint="Name it: --to FILE.")
+        raise UsageError("This format is not written to stdout.", hint="Name it: --to FILE.")
 
 
 def _export(to: str, selection: Selection, style: DumpStyle, outcome: Outcome) -> Export:

@@ -231,13 +231,13 @@ def _typed(
     """The typed column that the options say; none without `--key` or `--value`."""
     if form is None:
         if schema is not None or message is not None or framing != "none":
-            raise UsageError(f"What is --{source}?", hint=f"--{source} json, avro or protobuf")
+            raise UsageError(f"--{source} is missing.", hint=f"--{source} json, avro or protobuf")
         return ()
     if schema is None:
         raise UsageError(f"--{source} {form} needs a schema.", hint=f"--{source}-schema FILE")
     name, colon, number = framing.partition(":")
     if name not in tuple(Framing) or bool(colon) != number.isdigit() or (colon and name == "none"):
-        raise UsageError(f"{framing!r} is no framing.", hint="none, confluent or confluent:ID")
+        raise UsageError(f"{framing!r} is not a framing.", hint="none, confluent or confluent:ID")
     return (
         TypedColumn(
             source,
@@ -257,9 +257,7 @@ def _contents(path: str) -> bytes:
     try:
         return read_file(path, size_max=_SCHEMA_SIZE_MAX)
     except NotAKafkaFileError as error:
-        raise UsageError(
-            "A schema is a regular file of at most 16 MiB; this is not.", path=path
-        ) from error
+        raise UsageError("A schema must be a regular file of at most 16 MiB.", path=path) from error
 
 
 def _run(

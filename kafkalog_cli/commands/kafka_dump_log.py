@@ -16,7 +16,7 @@ def dump_files(argv: list[str]) -> int:
     for word in others:
         if word.startswith("-"):
             raise UsageError(
-                f"{word} is no option of kafka-dump-log.sh 4.3.",
+                f"{word} is not an option of kafka-dump-log.sh 4.3.",
                 hint="`kafkalog kafka-dump-log --help` lists the options.",
             )
     outcome = Outcome()

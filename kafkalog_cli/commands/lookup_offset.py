@@ -116,7 +116,7 @@ def lookup_offset(
     times = [parse_time(text, now, zone) for text in timestamp or ()]
     outcome = Outcome()
     if view == LogView.ALL:
-        raise UsageError("A lookup is made in one log: left-overs belong to none.")
+        raise UsageError("A lookup needs one log; leftovers belong to none.")
     log = UnifiedLog(
         outcome.shown(open_partition(partition_dir), view, fails=False).partition,
         high_watermark=_parsed_high_watermark(high_watermark),
@@ -174,7 +174,7 @@ def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
     if text == "checkpoint":
         return None
     if not re.fullmatch("[0-9]{1,19}", text):
-        raise UsageError(f"{text!r} is no high watermark.", hint="Give N, end or checkpoint.")
+        raise UsageError(f"{text!r} is not a high watermark.", hint="Give N, end or checkpoint.")
     return int(text)
 
 

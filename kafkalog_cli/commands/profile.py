@@ -115,7 +115,7 @@ def profile(
 
     rule.require_arrow()
     if (to is None) == (form == ProfileFormat.PARQUET):
-        raise UsageError("--format parquet and --to FILE belong together.")
+        raise UsageError("--format parquet and --to FILE require each other.")
     request = Request(
         bounds=Bounds(topics=None if not topic else frozenset(topic)),
         required_topics=frozenset(topic or ()),

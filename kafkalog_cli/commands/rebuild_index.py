@@ -80,7 +80,7 @@ def rebuild_index(
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if check and in_place:
-        raise UsageError("--check changes nothing, --in-place does.", hint="Give one of them.")
+        raise UsageError("--check and --in-place exclude each other.", hint="Give one of them.")
     sources = ConfigSources(
         parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )

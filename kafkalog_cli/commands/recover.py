@@ -114,11 +114,11 @@ def recover(
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if force and not in_place:
-        raise UsageError("--force is about --in-place.", hint="A plan changes nothing.")
+        raise UsageError("--force requires --in-place.", hint="Without it only the plan is shown.")
     if check and in_place:
-        raise UsageError("--check changes nothing, --in-place does.", hint="Give one of them.")
+        raise UsageError("--check and --in-place exclude each other.", hint="Give one of them.")
     if assume_clean and scan_from != ScanFrom.CHECKPOINT:
-        raise UsageError("--assume-clean scans nothing, --from says from where to scan.")
+        raise UsageError("--assume-clean and --from exclude each other.")
     mode = StartMode.FULL if scan_from == ScanFrom.START else StartMode.UNCLEAN
     mode = StartMode.CLEAN if assume_clean else mode
     sources = ConfigSources(
@@ -263,7 +263,7 @@ def _tell_notes(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> Non
     for refusal in log_dir_refusals(target) if isinstance(target, LogDir) else ():
         show_note(f"{target.path}: a start would {refusal_line(refusal)}")
     if any(plan.drops_mark for plan in plans):
-        show_note("the mark of a clean shutdown goes: the next start of a broker scans, too")
+        show_note("the mark of a clean shutdown is removed: the next start of a broker scans again")
 
 
 def _is_found(plan: RecoveryPlan, *, in_place: bool) -> bool:

@@ -69,12 +69,12 @@ def salvage(
             for row in read_manifest(to):
                 writer.write(row)
     if summary.left_over_removed:
-        show_note("an earlier run was killed; what it left beside the new directory was removed")
+        show_note("leftovers of a killed run next to the new directory were removed")
     if form == Format.TABLE:
         print_totals(summary)
         for row in writer.unfinished if summary.lost_ranges else ():
             show_note(
-                f"{row['to']}: nothing ends the transaction that begins at offset "
+                f"{row['to']}: no marker ends the transaction that starts at offset "
                 f"{row['first_unstable_offset']}; read_committed consumers stop there"
             )
     outcome.fail_if(summary.has_losses)

@@ -120,7 +120,7 @@ def _partitions(
             error = UsageError(
                 "This is a file, not a partition or log directory.",
                 path=target.path,
-                hint="Retention looks at the segments of a partition beside each other.",
+                hint="Retention judges all segments of a partition together.",
             )
             outcome.error(error)
             continue

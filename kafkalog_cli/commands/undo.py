@@ -57,7 +57,7 @@ def undo(
     with UndoWriter(form, outcome.defect, exact=exact) as writer:
         writer.write_all(planned, is_done=is_done)
     if in_place and not yes and planned.partitions:
-        question = f"Bring back {counted(len(planned.partitions), 'partition')}?"
+        question = f"Restore {counted(len(planned.partitions), 'partition')}?"
         is_done = consents(question, yes=yes)
         if is_done and _undo(path, watch, outcome, in_place=True) is None:
             return outcome.of_work(has_changed=True, is_concerned=True)
@@ -78,5 +78,5 @@ def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) ->
         if not watch.has_changed:
             raise
         outcome.error(stop)
-        show_note("a part was brought back; the same command goes on with the rest")
+        show_note("partly restored; repeat the command to continue")
         return None

@@ -213,8 +213,8 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
     for name, value in options.items():
         if value is not None:
             raise UsageError(
-                f"{name} is for a run without Spark, which begins one segment after the other.",
-                hint="Leave it out, or take --engine local.",
+                f"{name} does not work with --engine spark.",
+                hint="Leave it out, or use --engine local.",
             )
 
 
@@ -288,7 +288,7 @@ def _sample(share: str | None, seed: int | None) -> Sample | None:
 
     if share is None:
         if seed is not None:
-            raise UsageError("--seed is that of --sample, which is missing.")
+            raise UsageError("--seed requires --sample.")
         return None
     if seed is None:
         seed = int(time.strftime("%Y%m%d", time.gmtime()))

@@ -163,15 +163,15 @@ def _lines(summary: ExportSummary, *, exact: bool) -> list[str]:
     ]
     notes = [*undecoded, *_ends(summary)]
     if summary.was_complete:
-        return [f"{summary.destination}: {what}: all of it was there; nothing was done", *notes]
+        return [f"{summary.destination}: {what}: already complete; nothing was done", *notes]
     lines = [f"{summary.destination}: {what}", *notes]
     there = len(summary.parts) - summary.written
     if there:
-        lines.append(f"{there} of {len(summary.parts)} parts were there from a run before")
+        lines.append(f"{there} of {len(summary.parts)} parts were complete from an earlier run")
     if summary.swept:
-        lines.append(f"left over from a killed run, removed: {counted(summary.swept, 'file')}")
+        lines.append(f"removed leftovers of a killed run: {counted(summary.swept, 'file')}")
     if summary.defect_count:
-        lines.append(f"{counted(summary.defect_count, 'defect')}: what is damaged is not there")
+        lines.append(f"{counted(summary.defect_count, 'defect')}: damaged batches are left out")
     return lines
 
 
@@ -180,10 +180,12 @@ def _ends(summary: ExportSummary) -> list[str]:
     lines = []
     if summary.above_watermark:
         names = [f"{name} from {offset}" for name, offset in summary.above_watermark.items()]
-        lines.append(f"above the high watermark, left out without --end log: {_some(names)}")
+        lines.append(
+            f"records above the high watermark left out (--end log includes them): {_some(names)}"
+        )
     if summary.without_watermark:
         names = list(summary.without_watermark)
-        lines.append(f"no high watermark is noted, records end with the log: {_some(names)}")
+        lines.append(f"no high watermark is known, so records end at the log end: {_some(names)}")
     return lines
 
 

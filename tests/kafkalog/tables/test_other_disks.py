@@ -212,7 +212,7 @@ def test_deleted_and_cut_offsets_are_an_error(tmp_path: Path) -> None:
     splits = plan_splits([str(tmp_path)], bounded)
     (partition / f"{0:020}.log").unlink()
     strict = replace(splits[0], fails_on_loss=True)
-    with pytest.raises(ChangedSinceError, match="Its log begins at offset 60 now"):
+    with pytest.raises(ChangedSinceError, match="Its log starts at offset 60 now"):
         offsets([strict])
     assert offsets(splits[:1]) == []
     assert min(offsets(splits)) == 3 * PER_SEGMENT
