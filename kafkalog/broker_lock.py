@@ -12,9 +12,9 @@ import struct
 import sys
 from typing import Final
 
+from formats import file_names
 from kafkalog import places
 
-LOCK_FILE: Final = ".lock"
 # `struct flock`, with the positions of the type in what is asked and in the answer.
 _FLOCK: Final = {"linux": (struct.Struct("hhqqi"), 0), "darwin": (struct.Struct("qqihh"), 3)}
 
@@ -32,7 +32,7 @@ def is_broker_running(log_dir: str) -> bool:
     an object store nobody runs.
     """
     flock = _FLOCK.get(sys.platform)
-    path = os.path.join(log_dir, LOCK_FILE)
+    path = os.path.join(log_dir, file_names.LOCK)
     if flock is None or places.is_object(path):
         return False
     try:

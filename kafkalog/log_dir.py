@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.errors import (
     FileChangedError,
@@ -21,7 +22,6 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.names import (
-    REMOTE_INDEX_CACHE,
     DirectoryName,
     DirectoryState,
     FileKind,
@@ -168,7 +168,7 @@ class PartitionDir:
         A broker that is stopped within `file.delete.delay.ms` of a deletion or a compaction leaves
         them.
         """
-        return [entry for entry in self.files if entry.name.name.endswith(".deleted")]
+        return [entry for entry in self.files if entry.name.name.endswith(file_names.DELETED)]
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
@@ -256,7 +256,7 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
         return _log_dir(path, files, directories)
     if has_segments or (name is not None and not _partition_names(directories)):
         return PartitionDir(path, name, files, directories)
-    if REMOTE_INDEX_CACHE in directories:
+    if file_names.REMOTE_INDEX_CACHE in directories:
         return _log_dir(path, files, directories)
     if _partition_names(directories):
         log_dir = _log_dir(path, files, directories)

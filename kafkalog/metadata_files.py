@@ -22,7 +22,6 @@ from kafkalog.source import read_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-META_PROPERTIES: Final = "meta.properties"
 _UUID_BYTES: Final = 16
 _UUID_TEXT_MAX: Final = 24
 _QUORUM_STATE: Final[dict[int, dict[str, tuple[type, ...]]]] = {

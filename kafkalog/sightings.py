@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.checksums import crc32c
 from kafkalog.errors import KafkaLogError, UnreadableError
@@ -190,14 +191,16 @@ def ids_of(directory: str) -> tuple[tuple[str, str], ...]:
     """Read what tells log directories and topics apart; a file that is malformed counts as such."""
     ids: dict[str, str] = {}
     try:
-        properties = read_properties(os.path.join(os.path.dirname(directory), "meta.properties"))
+        properties = read_properties(
+            os.path.join(os.path.dirname(directory), file_names.META_PROPERTIES)
+        )
         ids |= {name: properties[name] for name in _IDS if name in properties}
     except KafkaLogError as error:
-        ids["meta.properties"] = error.reference
+        ids[file_names.META_PROPERTIES] = error.reference
     try:
-        ids["topic id"] = read_topic_id(os.path.join(directory, "partition.metadata"))
+        ids["topic id"] = read_topic_id(os.path.join(directory, file_names.PARTITION_METADATA))
     except KafkaLogError as error:
-        ids["partition.metadata"] = error.reference
+        ids[file_names.PARTITION_METADATA] = error.reference
     return tuple(ids.items())
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.audit.beside import changed_marks, compare
 from kafkalog.audit.latest import LatestOffsets
 from kafkalog.audit.log_walk import Transactions
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from kafkalog.audit.model import Finding
     from kafkalog.log_dir import PartitionDir
-
-_CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +87,16 @@ def audit_compaction(
     log = UnifiedLog(partition, high_watermark=END)
     source = "--cleaner-offset"
     if cleaner_offset is None:
-        source = _CLEANER_OFFSETS
-        cleaner_offset = log.checkpoint(_CLEANER_OFFSETS)
+        source = file_names.CLEANER_OFFSETS
+        cleaner_offset = log.checkpoint(file_names.CLEANER_OFFSETS)
     if cleaner_offset is None:
         raise UsageError(
-            f"{_CLEANER_OFFSETS} has no entry: the cleaner offset is unknown.",
+            f"{file_names.CLEANER_OFFSETS} has no entry: the cleaner offset is unknown.",
             path=partition.path,
             hint="Give --cleaner-offset N.",
         )
     if not log.log_start_offset <= cleaner_offset <= log.log_end_offset:
-        if source != _CLEANER_OFFSETS:
+        if source != file_names.CLEANER_OFFSETS:
             raise UsageError(
                 f"The log goes from {log.log_start_offset} to {log.log_end_offset}: "
                 f"{source} {cleaner_offset} lies outside.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from formats import file_names
 from kafkalog.defects import make_defect
 from kafkalog.names import DirectoryState, FileKind, segment_file_name
 
@@ -23,7 +24,7 @@ _INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACT
 _NUMBERED: Final = (FileKind.LOG, *_INDEXES, FileKind.PRODUCER_SNAPSHOT)
 _READ_BY_SUFFIX: Final = (
     *(f".{kind}" for kind in _NUMBERED),
-    *(".cleaned", ".swap"),
+    *(file_names.CLEANED, file_names.SWAP),
 )
 _LATE_MS: Final = 60_000
 _LEFT: Final = {
@@ -60,7 +61,7 @@ def leftovers_of_partitions(
         detail = _LEFT.get(partition.directory.state)
         if detail is not None:
             yield make_defect("leftover-directory", partition.directory.path, detail)
-    mark = log_dir.file(".kafka_cleanshutdown")
+    mark = log_dir.file(file_names.CLEAN_SHUTDOWN)
     if mark is None or mark.error is not None:
         return
     for partition in partitions:

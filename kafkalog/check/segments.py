@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import constants as c
+from formats import file_names
 from kafkalog.check.batch_checks import PartitionCheck, SegmentCheck
 from kafkalog.check.headers_alone import defect_at
 from kafkalog.check.offset_order import (
@@ -59,7 +60,7 @@ class OffsetsAreComplete(PartitionCheck):
 
     def __init__(self, partition: CheckedPartition) -> None:
         super().__init__(partition)
-        cleaned_to = partition.log.checkpoint("cleaner-offset-checkpoint")
+        cleaned_to = partition.log.checkpoint(file_names.CLEANER_OFFSETS)
         self._directory = partition.directory
         topic = partition.directory.topic
         self._is_compacted = cleaned_to is not None or topic in COMPACTED_TOPICS

@@ -10,6 +10,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.check.index_files import ENTRY_SIZES
 from kafkalog.check.lfs_pointers import pointer_defect, pointers_among
@@ -19,7 +20,7 @@ from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
 from kafkalog.model import Defect, Level
-from kafkalog.names import REMOTE_INDEX_CACHE, FileKind, FileState
+from kafkalog.names import FileKind, FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -316,7 +317,7 @@ def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, N
     for path, error in target.errors.items():
         yield make_defect("file-unreadable", path, error.message)
     for name in target.others:
-        if name != REMOTE_INDEX_CACHE:
+        if name != file_names.REMOTE_INDEX_CACHE:
             path = os.path.join(target.path, name)
             detail = "This is not the name of a partition; a broker does not start with it."
             yield make_defect("directory-unknown", path, detail)

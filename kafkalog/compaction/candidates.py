@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from formats import file_names
 from kafkalog.compaction.cleanable import compaction_delay_ms, find_cleanable
 from kafkalog.compaction.model import Candidate, CompactionConfig, Skip
 from kafkalog.errors import UsageError
@@ -70,7 +71,7 @@ def find_candidate(
         marks, request
     )  # fmt: skip
     is_noted = request.high_watermark is not None or (
-        marks.log.checkpoint("replication-offset-checkpoint") is not None
+        marks.log.checkpoint(file_names.HIGH_WATERMARKS) is not None
     )
     if not is_noted:
         return replace(found, marks=(start, cleaned), skip=Skip.NO_HIGH_WATERMARK)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Definition, Value, names_of
 from kafkalog.configs.parsing import parse_value
@@ -216,7 +217,7 @@ class LogDirConfigs:
     @cached_property
     def _node_id(self) -> int | None:
         with suppress(KafkaLogError):
-            return read_meta_properties(os.path.join(self.path, "meta.properties")).node_id
+            return read_meta_properties(os.path.join(self.path, file_names.META_PROPERTIES)).node_id
         return None
 
     def of_topic(self, topic: str) -> TopicConfigs:

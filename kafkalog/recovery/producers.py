@@ -11,12 +11,13 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.checksums import crc32c
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import ProducerState, increment_sequence
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.recovery.batches import wrap_int64
-from kafkalog.recovery.directory import SNAPSHOT, segment_file
+from kafkalog.recovery.directory import segment_file
 from kafkalog.recovery.hash_order import hash_order
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.open_transactions import OpenTransactions
@@ -280,7 +281,7 @@ class ProducerStates:
         """Write a snapshot at the end offset, unless the newest one is of there."""
         if self.end_offset <= self._snapshot_offset:
             return
-        name = segment_file(self.end_offset, SNAPSHOT)
+        name = segment_file(self.end_offset, file_names.SNAPSHOT)
         self._note_count()
         states = tuple(self.states[who] for who in hash_order(self.states, self._count_max))
         self._directory.producer_snapshots[name] = states

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Self
 
+from formats import file_names
 from kafkalog.errors import DestinationExistsError, RefusedError, UnwritableError, UsageError
 from kafkalog.runs.checkpoint_files import keep_checkpoints
 from kafkalog.runs.journal import (
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.storage import Step
-
-_META_PROPERTIES = "meta.properties"
 
 
 class Backup:
@@ -194,7 +193,9 @@ def _require_outside(path: str, directory: str | None) -> None:
     """Raise where a path is in a directory, or in any log directory of a broker."""
     parent = path
     while True:
-        is_log_dir = parent != path and os.path.lexists(os.path.join(parent, _META_PROPERTIES))
+        is_log_dir = parent != path and os.path.lexists(
+            os.path.join(parent, file_names.META_PROPERTIES)
+        )
         if parent == directory or is_log_dir:
             raise UsageError(
                 "The backup cannot be in a log directory: a broker would not start on it.",

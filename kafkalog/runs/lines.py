@@ -10,6 +10,7 @@ import re
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
+from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog.documents import Entries, Fields, Items, Maybe, Number, OneOf, Text, parsed
 from kafkalog.names import (
@@ -125,7 +126,7 @@ def require_begin(fields: dict[str, Any], log_dir: str | None) -> None:
 
 def require_beside(beside: str, name: str) -> None:
     """Raise `ValueError` unless a directory beside a partition is called as `name_beside` does."""
-    uid = beside.removesuffix("-delete")[-32:]
+    uid = beside.removesuffix(file_names.DELETE_DIRECTORY)[-32:]
     if not re.fullmatch(r"[0-9a-f]{32}", uid) or beside != name_beside(name, uid):
         raise ValueError("/beside is no name that undoing gives")
 

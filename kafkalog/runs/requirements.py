@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from formats import file_names
 from kafkalog.descriptors import open_directory
 from kafkalog.errors import RefusedError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
 from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
-from kafkalog.runs.clean_mark import CLEAN_SHUTDOWN
 from kafkalog.runs.journal import JOURNAL_NAME
 from kafkalog.source import reading_error
 from kafkalog.storage import require_no_link
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import LoadedLog, PredictedStart
 
-_META_PROPERTIES: Final = "meta.properties"
-_TOP_FILES: Final = (_META_PROPERTIES, ".lock", CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
+_TOP_FILES: Final = (
+    file_names.META_PROPERTIES,
+    file_names.LOCK,
+    file_names.CLEAN_SHUTDOWN,
+    *OFFSET_CHECKPOINTS,
+)
 _UNFINISHED: Final = (FileState.CLEANED, FileState.SWAP)
 
 
@@ -107,7 +111,7 @@ def mode_to_judge_by(log_dir: str | None) -> StartMode:
 
     A copy, with no `meta.properties` at the top, is judged by itself, as if it had been closed.
     """
-    if log_dir is None or not os.path.lexists(os.path.join(log_dir, _META_PROPERTIES)):
+    if log_dir is None or not os.path.lexists(os.path.join(log_dir, file_names.META_PROPERTIES)):
         return StartMode.CLEAN
     return start_mode(log_dir)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.errors import ChangedSinceError, KafkaLogError, UnwritableError
 from kafkalog.names import (
     FileKind,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from kafkalog.runs.journal import Journal, PartitionEntry
     from kafkalog.storage import Step
 
-_LOG_STARTS: Final = "log-start-offset-checkpoint"
 _INDEXED = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
 
 
@@ -191,7 +191,7 @@ def _changed_offsets(
     for checkpoint in entry.offsets_set:
         before, now = entry.offsets_before[checkpoint], offsets.get(checkpoint)
         is_lower = before is None or (now is not None and before < now)
-        is_first = is_lower and checkpoint != _LOG_STARTS
+        is_first = is_lower and checkpoint != file_names.LOG_STARTS
         (first if is_first else last).append(checkpoint)
     return first, last
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.checkpoints import checkpoint_text, read_offset_checkpoint
 from kafkalog.errors import CorruptDataError
 from kafkalog.metadata_files import read_meta_properties
 from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.salvage.model import Fate, SalvagedFile
 from kafkalog.salvage.partition import (
-    HIGH_WATERMARKS,
     LOG_ROOT,
-    LOG_STARTS,
     LOST_ROOT,
     keep_file,
     lose_file,
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from kafkalog.salvage.model import Row, SalvagedPartition
     from kafkalog.salvage.partition import PartitionCopy
     from kafkalog.storage import NewDirectory
-
-_CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 
 def copy_top_files(
@@ -59,7 +56,11 @@ def _top_file(entry: FileEntry, directory: NewDirectory | None) -> SalvagedFile:
     if kind in (FileKind.META_PROPERTIES, FileKind.KRAFT_SNAPSHOT):
         return keep_file(entry, directory, LOG_ROOT, LOST_ROOT)
     detail = "A broker has to find out itself what is there."
-    if entry.name.name in (HIGH_WATERMARKS, LOG_STARTS, _CLEANER_OFFSETS):
+    if entry.name.name in (
+        file_names.HIGH_WATERMARKS,
+        file_names.LOG_STARTS,
+        file_names.CLEANER_OFFSETS,
+    ):
         detail = "Its entries within the logs are kept."
     return SalvagedFile(entry.path, None, Fate.SKIPPED, detail)
 
@@ -69,9 +70,9 @@ class Checkpoints:
 
     def __init__(self) -> None:
         self._entries: dict[str, list[tuple[str, int, int]]] = {
-            HIGH_WATERMARKS: [],
-            LOG_STARTS: [],
-            _CLEANER_OFFSETS: [],
+            file_names.HIGH_WATERMARKS: [],
+            file_names.LOG_STARTS: [],
+            file_names.CLEANER_OFFSETS: [],
         }
 
     def add(self, copy: PartitionCopy, new: SalvagedPartition) -> None:
@@ -81,9 +82,9 @@ class Checkpoints:
         start, end = new.log_start_offset, new.log_end_offset
         old = {name: copy.log.checkpoint(name) for name in self._entries}
         offsets = {
-            HIGH_WATERMARKS: _within(old[HIGH_WATERMARKS], start, end),
-            LOG_STARTS: None if old[LOG_STARTS] is None else start,
-            _CLEANER_OFFSETS: _within(old[_CLEANER_OFFSETS], start, end),
+            file_names.HIGH_WATERMARKS: _within(old[file_names.HIGH_WATERMARKS], start, end),
+            file_names.LOG_STARTS: None if old[file_names.LOG_STARTS] is None else start,
+            file_names.CLEANER_OFFSETS: _within(old[file_names.CLEANER_OFFSETS], start, end),
         }
         for name, offset in offsets.items():
             if offset is not None:

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.checkpoints import checkpoint_text, read_leader_epochs
 from kafkalog.columnar.headers import header_stretches
 from kafkalog.errors import CorruptDataError
@@ -44,12 +45,8 @@ if TYPE_CHECKING:
 
 LOG_ROOT = "log"
 LOST_ROOT = "lost+found"
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-HIGH_WATERMARKS = "replication-offset-checkpoint"
-LOG_STARTS = "log-start-offset-checkpoint"
 
-_DELETE, _STRAY = "-delete", "-stray"
-_LEADER_EPOCHS = "leader-epoch-checkpoint"
+_DELETE, _STRAY = file_names.DELETE_DIRECTORY, file_names.STRAY_DIRECTORY
 _DERIVED = (
     FileKind.OFFSET_INDEX,
     FileKind.TIME_INDEX,
@@ -118,11 +115,11 @@ class PartitionCopy:
             path = os.path.join(self.partition.path, name)
             detail = "Kafka creates no directory in a partition."
             self._tell(SalvagedFile(path, None, Fate.SKIPPED, detail))
-        start_offset = min(max(first, self.log.checkpoint(LOG_STARTS) or 0), end_offset)
+        start_offset = min(max(first, self.log.checkpoint(file_names.LOG_STARTS) or 0), end_offset)
         unstable = None
         if self._directory is not None and logs:
             lines = [(entry.epoch, entry.start_offset) for entry in epochs.entries(known)]
-            target = f"{self._place.log}/{_LEADER_EPOCHS}"
+            target = f"{self._place.log}/{file_names.LEADER_EPOCHS}"
             self._directory.write(target, checkpoint_text(lines))
             self._tell(
                 SalvagedFile(None, target, Fate.REBUILT, "From the batches and old entries.")
@@ -189,7 +186,7 @@ class PartitionCopy:
 
     def _known_end(self) -> int | None:
         """Up to where the log reached once, by the checkpoints around it; it may have gone on."""
-        names = (RECOVERY_POINTS, HIGH_WATERMARKS)
+        names = (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS)
         return max((self.log.checkpoint(name) or 0 for name in names), default=0) or None
 
     def _old_epochs(self, entry: FileEntry) -> list[EpochEntry]:
@@ -292,7 +289,7 @@ def rebuild(
             made[action.name] = None
         elif isinstance(action, RebuildIndexes):
             made |= dict.fromkeys(action.changed)
-    for name in sorted(made.keys() - {_LEADER_EPOCHS}):
+    for name in sorted(made.keys() - {file_names.LEADER_EPOCHS}):
         detail = "As a broker's recovery makes it."
         tell(SalvagedFile(None, f"{place}/{name}", Fate.REBUILT, detail))
     return predicted

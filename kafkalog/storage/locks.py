@@ -8,7 +8,8 @@ import os
 import struct
 from typing import Final, Self
 
-from kafkalog.broker_lock import LOCK_FILE, held_here
+from formats import file_names
+from kafkalog.broker_lock import held_here
 from kafkalog.errors import DestinationExistsError, LogDirInUseError, UnreadableError
 from kafkalog.storage.ownership import take_after_directory
 from kafkalog.storage.system import NO_LOCKS, unwritable
@@ -39,7 +40,7 @@ class LogDirLock:
     """
 
     def __init__(self, path: str, *, writes: bool = False) -> None:
-        self.path = os.path.join(path, LOCK_FILE)
+        self.path = os.path.join(path, file_names.LOCK)
         self._writes = writes
         self._file = -1
         self._held = (-1, -1)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.cuts import checked_position, cut_positions
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
@@ -29,7 +30,7 @@ from kafkalog.segment import OpenSegment
 from kafkalog.sightings import Sighting, now_ms
 from kafkalog.source import Source
 from kafkalog.tables.model import OF_LOGS, End, PartitionEnd, Replicas, Split, TableName
-from kafkalog.unified_log import END, HIGH_WATERMARKS, UnifiedLog
+from kafkalog.unified_log import END, UnifiedLog
 from kafkalog.view import show, summary
 
 if TYPE_CHECKING:
@@ -345,7 +346,7 @@ class _LogSplits:
         return None
 
     def _partition_end(self, plain: Split) -> PartitionEnd:
-        is_noted = self._log.checkpoint(HIGH_WATERMARKS) is not None
+        is_noted = self._log.checkpoint(file_names.HIGH_WATERMARKS) is not None
         watermark = self._log.high_watermark if is_noted else None
         return PartitionEnd(plain.topic, plain.partition, watermark, self._log.log_end_offset)
 

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from formats import file_names
 from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.errors import RefusedError
 from kafkalog.marks import Marks
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from kafkalog.model import EpochEntry
     from kafkalog.retention import PartitionRetention, SegmentFacts
 
-DELETED_SUFFIX = ".deleted"
-LEADER_EPOCHS = "leader-epoch-checkpoint"
-LOG_STARTS = "log-start-offset-checkpoint"
-_HIGH_WATERMARKS = "replication-offset-checkpoint"
 _ALLOWED = (Verdict.NOTHING, Verdict.TIDY)  # .deleted files may be there, from before
 _KINDS = (
     FileKind.LOG,
@@ -187,7 +184,7 @@ def plan_trim(
 
 def leader_epochs_of(partition: PartitionDir) -> tuple[EpochEntry, ...]:
     """The entries of a partition's `leader-epoch-checkpoint`, none without the file."""
-    path = os.path.join(partition.path, LEADER_EPOCHS)
+    path = os.path.join(partition.path, file_names.LEADER_EPOCHS)
     return tuple(read_leader_epochs(path)) if os.path.exists(path) else ()
 
 
@@ -225,10 +222,10 @@ def _require_local(found: PartitionRetention) -> None:
 
 
 def _require_watermark(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
-    if given is None and found.marks[1].source != _HIGH_WATERMARKS:
+    if given is None and found.marks[1].source != file_names.HIGH_WATERMARKS:
         raise RefusedError(
-            f"{_HIGH_WATERMARKS} has no entry: what is replicated, and so may be deleted, is not "
-            f"known.",
+            f"{file_names.HIGH_WATERMARKS} has no entry: what is replicated, and so may be "
+            "deleted, is not known.",
             path=found.partition.path,
             hint="--high-watermark end declares all of it replicated.",
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from formats import file_names
 from kafkalog.errors import UsageError
 from kafkalog_cli.options import BytesOption, FormatOption, NowOption, parse_duration, parse_time
 from kafkalog_cli.render.text import BytesFormat
@@ -108,7 +109,7 @@ def audit_compaction(
     else:
         partition = open_partition(path)
         before = open_partition(original) if original is not None else None
-        is_noted = UnifiedLog(partition).checkpoint("cleaner-offset-checkpoint") is not None
+        is_noted = UnifiedLog(partition).checkpoint(file_names.CLEANER_OFFSETS) is not None
         found = [judge(partition, before)] if is_noted or cleaner_offset is not None else []
     if not found and not outcome.errors:
         show_note(
@@ -149,7 +150,7 @@ def _audits(
         outcome.error(error)
     for partition in log_dir.partitions:
         try:
-            if UnifiedLog(partition).checkpoint("cleaner-offset-checkpoint") is None:
+            if UnifiedLog(partition).checkpoint(file_names.CLEANER_OFFSETS) is None:
                 continue
             name = os.path.basename(partition.path)
             before = None if original is None else open_partition(os.path.join(original, name))
