@@ -5,7 +5,6 @@ Follows `Cleaner.cleanSegments` of Kafka 4.3.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from formats import constants as c
 from formats import file_names
+from formats.layouts import ABORTED_TRANSACTION
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar.headers import Stretch, header_stretches
 from kafkalog.compaction.new_segment import NewSegment
@@ -56,7 +56,6 @@ class Cleaning(Protocol):
 
 
 SUFFIXES: Final = (file_names.LOG, *file_names.INDEXES)
-_ABORTED_ENTRY: Final = struct.Struct(">hqqqq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +213,7 @@ def _wrong(what: str, path: str) -> CorruptDataError:
 
 def _transaction_index(entries: Sequence[AbortedTransaction]) -> bytes:
     return b"".join(
-        _ABORTED_ENTRY.pack(
+        ABORTED_TRANSACTION.struct.pack(
             one.version,
             one.producer_id,
             one.first_offset,

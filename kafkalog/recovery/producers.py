@@ -7,11 +7,11 @@ origin REPLICATION: nothing is checked that only a leader checks.
 from __future__ import annotations
 
 import dataclasses
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from formats.layouts import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
 from kafkalog.checksums import crc32c
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import ProducerState, increment_sequence
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from kafkalog.recovery.directory import Directory
     from kafkalog.recovery.model import StartConfig
 
-_ENTRY = struct.Struct(">qhiqiqiq")
-_HEAD = struct.Struct(">hI")
 _VERSION = 1
 _NONE = ProducerState(-1, -1, -1, -1, -1, 0, -1, None)
 
@@ -328,7 +326,7 @@ class ProducerStates:
 def _snapshot(states: tuple[ProducerState, ...]) -> bytes:
     """The bytes of a snapshot file; `PidSnapshotMap` version 1."""
     entries = b"".join(
-        _ENTRY.pack(
+        PRODUCER_SNAPSHOT_ENTRY.struct.pack(
             state.producer_id,
             state.producer_epoch,
             state.last_sequence,
@@ -341,7 +339,7 @@ def _snapshot(states: tuple[ProducerState, ...]) -> bytes:
         for state in states
     )
     body = len(states).to_bytes(4, "big") + entries
-    return _HEAD.pack(_VERSION, crc32c(body)) + body
+    return PRODUCER_SNAPSHOT_HEADER.struct.pack(_VERSION, crc32c(body)) + body
 
 
 def _wrap_int32(number: int) -> int:

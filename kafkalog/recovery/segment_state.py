@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from formats import constants as c
 from formats import file_names
+from formats.layouts import ABORTED_TRANSACTION
 from kafkalog.columnar import rule
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect, Level
-from kafkalog.recovery.aborted_list import ENTRY as ABORTED_ENTRY
 from kafkalog.recovery.batches import frames
 from kafkalog.recovery.directory import Content, segment_file
 from kafkalog.recovery.index_build import IndexBuild
@@ -102,7 +102,7 @@ class SegmentState:
     def aborted_count(self) -> int:
         """Entries of the transaction index."""
         content = self.directory.contents.get(self.name(file_names.TRANSACTION_INDEX))
-        return content.size_bytes // ABORTED_ENTRY.size if content else 0
+        return content.size_bytes // ABORTED_TRANSACTION.struct.size if content else 0
 
     @property
     def max_timestamp(self) -> tuple[int, int]:
@@ -165,9 +165,11 @@ class SegmentState:
             return True
         with Source(content.path) as source:
             for position in range(
-                0, content.size_bytes - ABORTED_ENTRY.size + 1, ABORTED_ENTRY.size
+                0,
+                content.size_bytes - ABORTED_TRANSACTION.struct.size + 1,
+                ABORTED_TRANSACTION.struct.size,
             ):
-                entry = source.read_exactly(position, ABORTED_ENTRY.size)
+                entry = source.read_exactly(position, ABORTED_TRANSACTION.struct.size)
                 version = int.from_bytes(entry[:1], "big", signed=True)
                 if version > 0:
                     raise StartRefusedError(
@@ -175,7 +177,7 @@ class SegmentState:
                         f"Unexpected aborted transaction version {version} in transaction index "
                         f"{self.name(file_names.TRANSACTION_INDEX)}, current version is 0",
                     )
-                if ABORTED_ENTRY.unpack(entry)[3] < self.base_offset:
+                if ABORTED_TRANSACTION.struct.unpack(entry)[3] < self.base_offset:
                     return False
         return True
 
@@ -269,7 +271,7 @@ class SegmentState:
                 self.base_offset,
                 self._offset_index.entry_count,
                 self._time_index.entry_count,
-                len(aborted or b"") // ABORTED_ENTRY.size,
+                len(aborted or b"") // ABORTED_TRANSACTION.struct.size,
                 changed,
                 why,
             )
