@@ -1,7 +1,7 @@
 """Fixed binary layouts, each stated once: the names and types of the fields, in file order.
 
 The construct schemas, `struct` formats, numpy dtypes and field positions all derive from these.
-All numbers are big-endian. Follows `DefaultRecordBatch`, `LegacyRecord`, `OffsetIndex`, `TimeIndex`,
+Numbers are big-endian. Follows `DefaultRecordBatch`, `LegacyRecord`, `OffsetIndex`, `TimeIndex`,
 `AbortedTxn` and `ProducerSnapshot.json` of Kafka 4.3.
 """
 
