@@ -20,7 +20,10 @@ EXPORT_TYPES = {
             "last_offset": (maybe(INT), "largest offset of its rows (records, batches)"),
             "undecoded_keys": (INT, "keys that are not what `--key` says: null in `key_decoded`"),
             "undecoded_values": (INT, "the same of `--value` and `value_decoded`"),
-            "defects": (INT, "damage that was passed over; objects of type `defect` follow"),
+            "defects": (
+                INT,
+                "damage that was passed over, and deletions; objects of type `defect` follow",
+            ),
         },
     ),
     "export_summary": ObjectType(
@@ -34,7 +37,7 @@ EXPORT_TYPES = {
             "size": (INT, "bytes of all files"),
             "undecoded_keys": (INT, "keys that are not what `--key` says"),
             "undecoded_values": (INT, "values that are not what `--value` says"),
-            "defects": (INT, "damage that was passed over"),
+            "defects": (INT, "damage that was passed over, and deletions"),
             "without_watermark": (
                 "array",
                 "partitions of which no high watermark is known: their records end with the log",

@@ -35,7 +35,7 @@ _OPTIONS: Final = {
     "endingTimestamp": "milliseconds, of a batch: end where such a consumer would begin",
     "startingOffsets": "of a stream: `earliest` (the default) or `latest`",
     "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
-    "failOnDataLoss": "of a stream: `false`: go on where records were deleted unread (`true`)",
+    "failOnDataLoss": "`false`: go on where records were deleted before they were read (`true`)",
 }
 """Options of the data source; a test compares their names with those that it knows."""
 

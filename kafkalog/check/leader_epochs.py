@@ -73,7 +73,7 @@ class EpochsMatchFile(PartitionCheck):
     def __init__(self, partition: CheckedPartition) -> None:
         super().__init__(partition)
         self._runs: list[_Run] = []
-        self._last_offset = -1
+        self._last_offset = self._highest = -1
         self._cut_batches: dict[int, int] = {}
         self._held: tuple[NDArray[np.int64], NDArray[np.bool_]] | None = None
 
@@ -109,7 +109,7 @@ class EpochsMatchFile(PartitionCheck):
     def begin(self, log: CheckedLog) -> None:
         """The batches of a segment follow: none before them reaches its base offset."""
         self._release(INT64_MAX if log.base_offset is None else log.base_offset)
-        self._last_offset = -1
+        self._last_offset = self._highest = -1
         super().begin(log)
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
@@ -143,7 +143,7 @@ class EpochsMatchFile(PartitionCheck):
         of = np.flatnonzero(speaks)
         if len(of):
             self._add_runs(headers[:, of])
-            self._find_cuts(base[of], last[of])
+            self._find_cuts(base[of], np.minimum(last, following - 1)[of])
 
     def _add_runs(self, headers: NDArray[np.int64]) -> None:
         epochs = headers[h.EPOCH]
@@ -161,7 +161,16 @@ class EpochsMatchFile(PartitionCheck):
                 return
 
     def _find_cuts(self, base: NDArray[np.int64], last: NDArray[np.int64]) -> None:
-        """Entries that begin behind the first offset of a batch, up to its last."""
+        """Entries that begin after the first offset of a batch, up to its last.
+
+        Only of batches above all before them in the segment: in these an entry has one place, in
+        however many stretches they come.
+        """
+        highest = np.maximum.accumulate(np.concatenate(([self._highest], base)))
+        self._highest = int(highest[-1])
+        base, last = base[base > highest[:-1]], last[base > highest[:-1]]
+        if not len(base):
+            return
         batch = np.searchsorted(base, self._starts) - 1
         inside = (batch >= 0) & (self._starts <= last[batch])
         for i in np.flatnonzero(inside).tolist():

@@ -21,6 +21,7 @@ from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.log_dir import LogDir, PartitionDir, list_partition, open_path
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS
+from kafkalog.source import reading_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -133,9 +134,13 @@ def look_at_partition(directory: PartitionDir) -> SeenPartition:
 
 
 def _identity(log_dir: str, name: str) -> tuple[int, ...]:
+    path = os.path.join(log_dir, name)
     try:
-        status = places.stat(os.path.join(log_dir, name))
-    except (OSError, KafkaLogError):
+        status = places.stat(path)
+    except OSError as error:
+        reading_error(error, path)  # announced, unless it is not there
+        return ()
+    except KafkaLogError:
         return ()
     return status.st_ino, status.st_size, status.st_mtime_ns
 

@@ -52,6 +52,12 @@ REFERENCES: Final = (
               "Check again when the broker is idle, or check a copy or a snapshot.",
               arises="A broker is running on the directory: it appends, rolls, cleans and "
                      "deletes."),
+    Reference("deleted-while-reading", _N, "Offsets that were planned to be read, or their "
+              "partition, were deleted meanwhile.", "There are fewer rows than planned. What is "
+              "left is read completely.", "Nothing, if retention or DeleteRecords removed them; "
+              "otherwise read a copy.",
+              arises="A broker is running on the directory; its retention or a deletion was "
+                     "faster."),
     Reference("check-failed", _W, "A check failed because of a bug in kafkalog. What it checks "
               "is not judged; everything else is.",
               "Nothing: this is not about the data.",

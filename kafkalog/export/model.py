@@ -153,7 +153,7 @@ class ExportedPart:
         first_offset, last_offset: of its rows; None for tables whose rows have none, and without
             rows.
         undecoded_keys, undecoded_values: of typed columns those that did not decode.
-        defect_count: damage that was passed over.
+        defect_count: damage that was passed over, and what was deleted before it was read.
         defects: the first thousand of that.
     """
 

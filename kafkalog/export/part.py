@@ -126,8 +126,9 @@ class _Rows:
         needed = _RANGE_COLUMNS.get(table, ())
         raw = [one.source for one in self.decoders]
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
+        tell = None if self.fail_fast else self._tell
         for split in self.part.splits:
-            for batch in read_split(split, schema, defects=None if self.fail_fast else self._tell):
+            for batch in read_split(split, schema, defects=tell, losses=tell):
                 self._note(batch, needed)
                 yield self._with_typed(batch)
 

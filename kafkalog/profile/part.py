@@ -213,21 +213,22 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
     """
     part = Part(task["bucket_ms"])
     for split in map(Split.from_json, task["splits"]):
-        for batch in _read(split, _OF_RECORDS):
-            part.add_records(batch)
         found: list[Defect] = []
+        lost: list[Defect] = []  # of either pass: the other one may have come in time
+        for batch in _read(split, _OF_RECORDS, [], lost):
+            part.add_records(batch)
         of_batches = replace(split, table=TableName.BATCHES, from_offset=None, committed=False)
-        for batch in _read(of_batches, _OF_BATCHES, found):
+        for batch in _read(of_batches, _OF_BATCHES, found, lost):
             part.add_batches(batch)
-        part.counts["defects"] += len(found)
+        part.counts["defects"] += len(found) + bool(lost)
     return part.as_json()
 
 
 def _read(
-    split: Split, columns: tuple[str, ...], defects: list[Defect] | None = None
+    split: Split, columns: tuple[str, ...], defects: list[Defect], losses: list[Defect]
 ) -> Iterable[Any]:
-    found = [] if defects is None else defects
-    return read_split(split, table_schema(split.table, columns), defects=found.append)
+    schema = table_schema(split.table, columns)
+    return read_split(split, schema, defects=defects.append, losses=losses.append)
 
 
 def _sizes(column: Any) -> Any:

@@ -132,7 +132,6 @@ class Split:
         first_offset: offset at which it begins; None where that is not known.
         next_offset: offset at which the next one begins, or the log ended when it was planned.
         seen: what the planner saw of it; None in an object store.
-        fails_on_loss: whether it is an error that some of its offsets were deleted since.
         view: in which view the partition directory is looked at.
     """
 
@@ -153,7 +152,6 @@ class Split:
     first_offset: int | None = None
     next_offset: int | None = None
     seen: Sighting | None = None
-    fails_on_loss: bool = False
     view: LogView = LogView.STARTED
 
     @property

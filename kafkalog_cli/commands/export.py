@@ -163,7 +163,8 @@ def export(
     --value and --key add columns value_decoded and key_decoded with the types of a schema. Data
     that does not decode is null there, and counted; value and key keep the bytes.
 
-    Damaged batches are skipped and listed, and make the exit status 1; --fail-fast ends with 6.
+    Damaged batches, and records that a broker deletes before they are read, are left out and
+    listed, and make the exit status 1; --fail-fast ends with 6 or 4.
 
 
     \b

@@ -171,7 +171,8 @@ def _lines(summary: ExportSummary, *, exact: bool) -> list[str]:
     if summary.swept:
         lines.append(f"removed leftovers of a killed run: {counted(summary.swept, 'file')}")
     if summary.defect_count:
-        lines.append(f"{counted(summary.defect_count, 'defect')}: damaged batches are left out")
+        found = counted(summary.defect_count, "defect")
+        lines.append(f"{found}: batches that are damaged or were deleted meanwhile are left out")
     return lines
 
 

@@ -49,7 +49,12 @@ def by_splits(partition: Path) -> list[Row]:
     """Planned first, then read: what a task of an engine does somewhere else, later."""
     schema = table_schema(TableName.RECORDS, ["offset", "key", "value"])
     splits = plan_splits([str(partition)], Request(isolation=Isolation.LOG, split_bytes=600))
-    found = [batch.to_pylist() for split in splits for batch in read_split(split, schema)]
+    lost: list[Defect] = []
+    found = [
+        batch.to_pylist()
+        for split in splits
+        for batch in read_split(split, schema, losses=lost.append)
+    ]
     return [(row["offset"], row["key"], row["value"]) for rows in found for row in rows]
 
 

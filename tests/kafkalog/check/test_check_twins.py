@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from formats.constants import RECORD_BATCH_OVERHEAD
 from kafkalog.check.verify import Verification
 from kafkalog.columnar import chunks, headers, index_columns, rule
 from kafkalog.columnar.header_table import batch_at
@@ -107,6 +108,19 @@ def test_generated_logs_and_indexes(tmp_path: Path, data: bytes, more: st.DataOb
     assert_twins(path.parent, small=small)
 
 
+def test_epochs_beside_batches_that_overlap(tmp_path: Path):
+    """In whatever stretches they come: an entry is compared with one batch."""
+    deltas = {16: 9, 18: 19, 19: 3, 23: 0, 24: 1}
+    batches = [
+        batch(offset, [record(0, b"k", b"v")], last_delta=delta, epoch=int(offset >= 23))
+        for offset, delta in deltas.items()
+    ]
+    path = write_log(tmp_path / "t-0", *batches)
+    for start in (17, 20, 23, 25):
+        (path.parent / "leader-epoch-checkpoint").write_text(f"0\n2\n0 0\n1 {start}\n")
+        assert_twins(path.parent, small=True)
+
+
 def write_transactions(path: Path, entries: list[list[int]]) -> None:
     data = b"".join(
         version.to_bytes(2, "big", signed=True) + bytes(8)
@@ -189,26 +203,27 @@ def test_defects_come_in_the_order_of_the_file(tmp_path: Path):
     assert [(one.reference, one.offset) for one in defects] == quick
 
 
+@pytest.mark.parametrize("is_short", [True, False], ids=["short", "whole"])
 @pytest.mark.parametrize("place", [0, 100, 150_000, 290_000])
 def test_a_disk_that_fails_is_told_at_the_same_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, is_short: bool
 ):
     """What comes before has been checked; the summary says how much that is.
 
-    As Linux does it: a read that begins before the bad sector gives the bytes before it.
+    A read that begins before the bad sector gives the bytes before it, as Linux does it, or none.
     """
     data = [batch(i, [record(0, None, bytes(300))]) for i in range(800)]
     data[40] = flip(data[40], 8 * 100)
-    path = write_segment(tmp_path / "t-0", *data)
+    path, size = write_segment(tmp_path / "t-0", *data), len(data[0])
     pread, preadv = os.pread, os.preadv
 
-    def failing(fd: int, size: int, position: int) -> bytes:
-        if position >= place:
+    def failing(fd: int, wanted: int, position: int) -> bytes:
+        if position >= place or (position + wanted > place and not is_short):
             raise OSError(errno.EIO, "I/O")
-        return pread(fd, min(size, place - position), position)
+        return pread(fd, min(wanted, place - position), position)
 
     def failing_into(fd: int, buffers: list[memoryview], position: int) -> int:
-        if position >= place:
+        if position >= place or (position + len(buffers[0]) > place and not is_short):
             raise OSError(errno.EIO, "I/O")
         return preadv(fd, [buffers[0][: place - position]], position)
 
@@ -220,13 +235,18 @@ def test_a_disk_that_fails_is_told_at_the_same_place(
             with sized(size_min, small=True):
                 found.append(verdict(path.parent, level))
         slow, fast = found
-        places = [
-            [(one.reference, one.position) for one in told if one.reference != "bytes-not-checked"]
-            for told, _ in found
-        ]
-        assert places[0] == places[1]
-        assert "bytes-unreadable" in {reference for reference, _ in places[0]}
-        assert fast[1]["batches"] == slow[1]["batches"]
+        assert fast == slow
+        references = [defect.reference for defect in fast[0]]
+        assert references[-2:] == ["bytes-unreadable", "bytes-not-checked"]
+        [unread] = [one for one in fast[0] if one.reference == "bytes-unreadable"]
+        # Of a batch that ends after the place only the header is read at the quick level.
+        needed = RECORD_BATCH_OVERHEAD if level == Level.QUICK else size
+        good = place if is_short else place - place % 4096
+        first = next(i for i in range(800) if i * size + needed > good)
+        assert unread.position == first * size
+        assert unread.size_bytes == (800 - first) * size
+        assert fast[1]["bytes_checked"] == first * size
+        assert fast[1]["bytes_unreadable"] == unread.size_bytes
 
 
 def test_a_walk_that_is_given_up_leaves_no_thread(tmp_path: Path):
