@@ -46,6 +46,14 @@ EXPORT_TYPES = {
                 "object",
                 "partitions with records above the high watermark, which are left out: the offset",
             ),
+            "above_last_stable": (
+                "object",
+                "partitions with records of open transactions or above them, left out: the offset",
+            ),
+            "below_log_start": (
+                "object",
+                "partitions with records below the log start offset, left out: the offset",
+            ),
             "was_complete": (BOOL, "whether an earlier run had done everything"),
             "left_overs_removed": (INT, "files that killed runs had left and that were removed"),
         },

@@ -124,6 +124,8 @@ class LivingWalk:
         if error is not None:
             raise error
         self.next_offset = next_offset
+        if self.plan.reached is not None:
+            self.plan.reached(next_offset)
 
     def go_on(self, error: KafkaLogError) -> None:
         """List the segments again that hold what is left.

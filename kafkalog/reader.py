@@ -215,6 +215,7 @@ class ReadPlan:
         difference: how the view of the partition differs from its files, None where it does not.
         again: makes the plan of a new listing, for what is left from an offset on; None where there
             is nothing to list.
+        reached: is called with the offset after each batch that was used, or some together.
         is_unchanged: whether positions in the selection are still those of the file; None where
             nothing was planned by position.
     """
@@ -224,6 +225,7 @@ class ReadPlan:
     aborted: dict[int, list[AbortedTransaction]]
     difference: Difference | None = None
     again: Callable[[int | None], ReadPlan] | None = None
+    reached: Callable[[int], object] | None = None
     is_unchanged: Callable[[], bool] | None = None
 
     def counts(self, defect: Defect, source: Source) -> bool:
@@ -288,7 +290,7 @@ def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadP
         if selection.to_offset is not None:
             end = min(end, selection.to_offset)
         selection = replace(selection, from_offset=start, to_offset=end)
-        for transaction in log.aborted_transactions():
+        for transaction in log.hidden_transactions():
             aborted.setdefault(transaction.producer_id, []).append(transaction)
     plan = ReadPlan((), selection, aborted, difference)
     return replace(plan, segments=plan.wanted(segments))

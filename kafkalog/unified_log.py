@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from formats import file_names
 from kafkalog import places
+from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed, read_leader_epochs
+from kafkalog.control_records import is_abort
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import list_partition, open_partition
-from kafkalog.model import Batch, Isolation
+from kafkalog.model import AbortedTransaction, Batch, Isolation
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.records import decode_records
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.log_dir import PartitionDir, Segment
-    from kafkalog.model import AbortedTransaction, EpochEntry
+    from kafkalog.model import EpochEntry
 
 END: Final = "end"
 """Stands for the log end as a high watermark."""
@@ -114,6 +116,11 @@ class UnifiedLog:
         return places.exists(os.path.join(self._log_dir, file_names.CLEAN_SHUTDOWN))
 
     @property
+    def may_grow(self) -> bool:
+        """Whether a broker is running that may append to it."""
+        return is_broker_running(self._log_dir)
+
+    @property
     def first_offset(self) -> int:
         """Base offset of the first segment, 0 without segments."""
         return self.segments[0].base_offset if self.segments else 0
@@ -194,19 +201,30 @@ class UnifiedLog:
         Starts from the newest sound producer snapshot, as a broker does, and reads the headers of
         the batches after it.
         """
+        return self._replayed[0]
+
+    @cached_property
+    def _replayed(self) -> tuple[list[OpenTransaction], list[AbortedTransaction]]:
+        """The transactions after the snapshot that are open, and those that were aborted."""
         begun, start = self._transactions_in_snapshot()
+        aborted: list[AbortedTransaction] = []
         for batch, opened in self.batches_from(start):
             if batch.next_offset > self.high_watermark:
                 break
             if not batch.is_transactional or batch.next_offset <= start:
                 continue
             if batch.is_control:
-                if any(True for _ in decode_records(opened.source, batch)):
-                    begun.pop(batch.producer_id, None)
+                marker = next(decode_records(opened.source, batch), None)
+                if marker is None:
+                    continue
+                first = begun.pop(batch.producer_id, None)
+                if first is not None and is_abort(marker):
+                    ends = (first, batch.last_offset, batch.next_offset)
+                    aborted.append(AbortedTransaction(0, batch.producer_id, *ends))
             else:
                 begun.setdefault(batch.producer_id, batch.base_offset)
         pending = [OpenTransaction(producer, first) for producer, first in begun.items()]
-        return sorted(pending, key=lambda transaction: transaction.first_offset)
+        return sorted(pending, key=lambda transaction: transaction.first_offset), aborted
 
     def _transactions_in_snapshot(self) -> tuple[dict[int, int], int]:
         """Open transactions in the newest sound snapshot, and the offset it was taken at."""
@@ -250,6 +268,18 @@ class UnifiedLog:
             elif segment.transaction_index is not None:
                 found.extend(read_aborted_transactions(segment.transaction_index.path))
         return found
+
+    def hidden_transactions(self) -> list[AbortedTransaction]:
+        """Aborted transactions below the last stable offset, which consumers are not given.
+
+        Those after the newest snapshot come from the log, as the last stable offset does: a broker
+        makes the transaction index of a segment with the first entry, maybe after the listing.
+        """
+        listed = self.aborted_transactions()
+        known = {(one.producer_id, one.last_offset) for one in listed}
+        return listed + [
+            one for one in self._replayed[1] if (one.producer_id, one.last_offset) not in known
+        ]
 
     def floor_segment(self, offset: int) -> int | None:
         """Ordinal of the segment with the greatest base offset <= `offset`, None below all."""

@@ -34,7 +34,7 @@ def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator
         CorruptDataError, LimitExceededError: a batch is damaged.
 
     Cost:
-        The original is read three times, the other once. Memory for its distinct keys, as
+        The original is read four times, the other once. Memory for its distinct keys, as
         `LatestOffsets`, and for one batch of each.
     """
     transactions = Transactions.of(original)
@@ -43,10 +43,10 @@ def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator
     yield from changed_marks(after, original)
     rest = walk(after)
     following = next(rest, None)
-    for walked in walk(original):
+    for walked, end in zip(walk(original), _ends(original), strict=True):
         is_judged = walked.batch.last_offset >= after.log_start_offset
         has_match = False
-        while following is not None and following.batch.base_offset <= walked.batch.last_offset:
+        while following is not None and following.batch.base_offset < end:
             if following.batch.base_offset < walked.batch.base_offset or (has_match and is_judged):
                 yield judge.added(following)
             elif is_judged:
@@ -58,6 +58,18 @@ def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator
     while following is not None:
         yield judge.added(following)
         following = next(rest, None)
+
+
+def _ends(log: UnifiedLog) -> Iterator[int]:
+    """Where each batch ends: after its last offset, or where the next one that overlaps begins."""
+    before: Batch | None = None
+    for walked in walk(log):
+        if before is not None:
+            end = min(before.next_offset, walked.batch.base_offset)
+            yield max(end, before.base_offset + 1)
+        before = walked.batch
+    if before is not None:
+        yield max(before.next_offset, before.base_offset + 1)
 
 
 def _latest(log: UnifiedLog, bounds: Bounds, transactions: Transactions) -> LatestOffsets:

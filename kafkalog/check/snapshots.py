@@ -164,7 +164,7 @@ class SnapshotCheck:
         states[[p.GAP, p.BATCH_GAP, p.MARKER_GAP]] = self._timeline.gap
         states[[p.BLIND, p.TXN_BLIND]] = self._timeline.blind
         states[p.IS_THINNED] = 0
-        states[p.ORIGIN] = number
+        states[[p.ORIGIN, p.TXN_ORIGIN, p.MARKER_ORIGIN]] = number
         self._states.put(states)
 
     def _mark_absent(self, found: Table) -> None:

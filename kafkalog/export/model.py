@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Defect, Severity
-from kafkalog.tables.model import Request
+from kafkalog.tables.model import LeftOut, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,10 +195,7 @@ class ExportSummary:
         written: how many were written by this run; the others were there.
         was_complete: whether an earlier run had done everything.
         swept: leftovers of killed runs that were removed.
-        without_watermark: partitions of which no high watermark is known: their records end with
-            the log.
-        above_watermark: partitions that have records above the high watermark, with that offset:
-            it is where their rows end.
+        left_out: records of the logs that no file got.
     """
 
     destination: str
@@ -206,8 +203,7 @@ class ExportSummary:
     written: int
     was_complete: bool
     swept: int
-    without_watermark: tuple[str, ...] = ()
-    above_watermark: Mapping[str, int] = field(default_factory=dict)
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @property
     def rows(self) -> int:

@@ -25,7 +25,7 @@ from kafkalog.export.layout import file_name
 from kafkalog.export.model import FileFormat, TableFormat
 from kafkalog.model import LogView
 from kafkalog.tables import Split, plan_splits
-from kafkalog.tables.model import OF_LOGS, PartitionEnd, TableName
+from kafkalog.tables.model import OF_LOGS, LeftOut, PartitionEnd, TableName
 from kafkalog.tables.schemas import table_schema
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Plan:
         columns: of the files.
         sources: the files that are read, with their sizes at that time.
         parts: the files that are written.
-        ends: of partitions, where the high watermark decides.
+        ends: of partitions, where their bounds decide.
     """
 
     options: dict[str, Any]
@@ -94,18 +94,9 @@ class Plan:
         return TableName(self.options["table"])
 
     @property
-    def without_watermark(self) -> tuple[str, ...]:
-        """The partitions whose records end with the log: no high watermark is known."""
-        return tuple(_name(one) for one in self.ends if one.watermark is None)
-
-    @property
-    def above_watermark(self) -> dict[str, int]:
-        """The partitions that have records above the high watermark, which is where they end."""
-        return {
-            _name(one): one.watermark
-            for one in self.ends
-            if one.watermark is not None and one.watermark < one.log_end_offset
-        }
+    def left_out(self) -> LeftOut:
+        """Records that no file gets."""
+        return LeftOut.by(self.ends)
 
     @property
     def id(self) -> str:
@@ -166,13 +157,13 @@ _PLAN = Fields(
                 }
             )
         ),
-        "ends": Items(schema_of(PartitionEnd)),
+        "ends": Items(
+            schema_of(
+                PartitionEnd, optional=("last_stable_offset", "first_offset", "log_start_offset")
+            )
+        ),
     }
 )
-
-
-def _name(end: PartitionEnd) -> str:
-    return end.topic if end.partition < 0 else f"{end.topic}-{end.partition}"
 
 
 def _unseen(split: Split) -> Split:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.documents import Anything, Fields, Items, Text, read_document, schema_of
@@ -141,7 +141,7 @@ class Export:
         parts = tuple(self._found[number] for number in sorted(self._found))
         return ExportSummary(
             self._target.shown, parts, self._written, self._was_complete, self._swept,
-            self.plan.without_watermark, self.plan.above_watermark,
+            self.plan.left_out,
         )  # fmt: skip
 
     # What is there ---------------------------------------------------------------------------
@@ -307,8 +307,7 @@ class Export:
             "undecoded_keys": summary.undecoded_keys,
             "undecoded_values": summary.undecoded_values,
             "defects": summary.defect_count,
-            "without_watermark": summary.without_watermark,
-            "above_watermark": summary.above_watermark,
+            **asdict(summary.left_out),
             "parts": [part.as_json() for part in summary.parts],
         }
         if self._delta is not None:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from kafkalog.profile import Profile
     from kafkalog.tables import Request
+    from kafkalog.tables.model import PartitionEnd
     from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
 
@@ -151,6 +152,7 @@ def _profiles(
     from kafkalog.tables.planning import meant_names
 
     differences: list[Difference] = []
+    ends: list[PartitionEnd] = []
     with choice.open(len(meant_names(paths, request))) as engine:
         bucket_ms = max(round(bucket_s * 1000), 1)
         found = profile_logs(
@@ -160,8 +162,10 @@ def _profiles(
             bucket_ms=bucket_ms,
             hot_keys=hot_keys,
             differences=differences.append,
+            ends=ends.append,
         )
     outcome.differs(differences)
+    outcome.leaves_out(ends)
     return found
 
 

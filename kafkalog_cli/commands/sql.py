@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from kafkalog.model import LogView
-from kafkalog.tables.model import End, Replicas
+from kafkalog.model import Isolation, LogView
+from kafkalog.tables.model import End, Replicas, TableName
 from kafkalog_cli.engines import ConnectTimeoutOption, MasterOption, SparkChoice, SparkConfOption
 from kafkalog_cli.options import (
     BytesOption,
@@ -65,6 +65,7 @@ def sql(
     """
     _tell_time_in_utc()
     from kafkalog.tables import Request
+    from kafkalog.tables.ends import partition_ends
     from kafkalog.tables.planning import find_targets
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.query import query_view, require_names
@@ -80,11 +81,17 @@ def sql(
     if replicas is not None:
         options["replicas"] = replicas
     outcome = Outcome()
-    request = Request(replicas=replicas or Replicas.ALL, internal=internal, view=view)
-    outcome.differs(target.difference for target in find_targets(paths, request))
+    request = Request(
+        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
+        replicas=replicas or Replicas.ALL, internal=internal, end=end, view=view,
+    )  # fmt: skip
+    targets = find_targets(paths, request)
+    outcome.differs(target.difference for target in targets)
     with SparkChoice(master, spark_conf, connect_timeout).open() as session:
-        from kafkalog.spark.query import run_query
+        from kafkalog.spark.query import run_query, tables_of
 
+        if TableName.RECORDS in tables_of(query):
+            outcome.leaves_out(partition_ends(targets, request))
         answer = run_query(session, query, paths, options)
         require_names(answer, form)
         with Writer(query_view(answer, bytes_form), form, outcome.defect) as writer:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog_cli.render.configs import print_heading
+from kafkalog_cli.render.left_out import left_out_lines, some_of
 from kafkalog_cli.render.text import counted, size_cell
 from kafkalog_cli.render.writer import Column, Format, View, Writer
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from kafkalog.export import ExportedPart, ExportSummary
     from kafkalog.model import Defect
     from kafkalog_cli.render.rows import Row
-
-
-_NAMES_MAX = 5
 
 
 @dataclass
@@ -145,8 +143,7 @@ def summary_row(summary: ExportSummary) -> Row:
         "undecoded_keys": summary.undecoded_keys,
         "undecoded_values": summary.undecoded_values,
         "defects": summary.defect_count,
-        "without_watermark": list(summary.without_watermark),
-        "above_watermark": dict(summary.above_watermark),
+        **asdict(summary.left_out),
         "was_complete": summary.was_complete,
         "left_overs_removed": summary.swept,
     }
@@ -161,7 +158,10 @@ def _lines(summary: ExportSummary, *, exact: bool) -> list[str]:
         for what, number in (("key", summary.undecoded_keys), ("value", summary.undecoded_values))
         if number
     ]
-    notes = [*undecoded, *_ends(summary)]
+    notes = [*undecoded, *left_out_lines(summary.left_out)]
+    if summary.left_out.without_watermark:
+        names = some_of(list(summary.left_out.without_watermark))
+        notes.append(f"no high watermark is known, so records end at the log end: {names}")
     if summary.was_complete:
         return [f"{summary.destination}: {what}: already complete; nothing was done", *notes]
     lines = [f"{summary.destination}: {what}", *notes]
@@ -174,24 +174,6 @@ def _lines(summary: ExportSummary, *, exact: bool) -> list[str]:
         found = counted(summary.defect_count, "defect")
         lines.append(f"{found}: batches that are damaged or were deleted meanwhile are left out")
     return lines
-
-
-def _ends(summary: ExportSummary) -> list[str]:
-    """Say where records end otherwise than at a high watermark that is the end of the log."""
-    lines = []
-    if summary.above_watermark:
-        names = [f"{name} from {offset}" for name, offset in summary.above_watermark.items()]
-        lines.append(
-            f"records above the high watermark left out (--end log includes them): {_some(names)}"
-        )
-    if summary.without_watermark:
-        names = list(summary.without_watermark)
-        lines.append(f"no high watermark is known, so records end at the log end: {_some(names)}")
-    return lines
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_NAMES_MAX]) + (", …" if len(names) > _NAMES_MAX else "")
 
 
 def _partition(total: PartitionTotal) -> str:

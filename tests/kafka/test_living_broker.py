@@ -236,30 +236,22 @@ def profiled(broker: LivingBroker, kafkalog: Kafkalog) -> None:
     place = broker.log_dir / "steady-0"
     words = ("--engine", "local", "--format", "ndjson")
     end = broker.steady_end()
-    [one] = [
-        row
-        for row in rows(kafkalog("profile", place, *words, "--end", "log"))
-        if row["type"] == "profile"
-    ]
-    assert one["records"] >= end
+    assert records(kafkalog("profile", place, *words, "--end", "log")) >= end
     before = broker.watermark("steady")
-    [one] = [row for row in rows(kafkalog("profile", place, *words)) if row["type"] == "profile"]
-    require_end(one["records"], before, broker.watermark("steady"))
+    found = records(kafkalog("profile", place, *words))
+    require_end(found, before, broker.watermark("steady"))
 
 
 def looked_up(broker: LivingBroker, kafkalog: Kafkalog) -> None:
-    """`ls` and `lookup-offset` answer."""
+    """`ls` and `lookup-offset` answer, and with indexes as without."""
     for option in ((), ("--segments",), ("--files",)):
         assert kafkalog("ls", broker.log_dir, *option).status == 0
-    specials = [
-        word for name in ("earliest", "latest", "max-timestamp") for word in ("--special", name)
-    ]
+    names = ("earliest", "latest", "max-timestamp")
+    words = [word for name in names for word in ("--special", name)]
+    words += ["--isolation", "log", "--format", "ndjson", "--no-index"]
     for topic in NUMBERED:
-        place = broker.log_dir / f"{topic}-0"
-        answer = kafkalog(
-            "lookup-offset", place, *specials, "--isolation", "log", "--format", "ndjson"
-        )
-        earliest, latest, newest = (row["offset"] for row in rows(answer))
+        found = rows(kafkalog("lookup-offset", broker.log_dir / f"{topic}-0", *words))
+        earliest, latest, newest = (row["offset"] for row in found)
         assert earliest <= newest < latest
 
 
@@ -272,7 +264,11 @@ def require_consumed(broker: LivingBroker, seen: list[Seen]) -> None:
 
 
 def test_readers_and_checks_beside_a_working_broker(
-    harness: None, tmp_path: Path, kafkalog: Kafkalog, spark: SparkSession
+    harness: None,
+    tmp_path: Path,
+    kafkalog: Kafkalog,
+    spark: SparkSession,
+    tell: Callable[[str], None],
 ) -> None:
     """Round after round, for as long as KAFKALOG_LIVING_SECONDS says."""
     assert harness is None
@@ -300,4 +296,4 @@ def test_readers_and_checks_beside_a_working_broker(
     require_consumed(broker, seen)
     assert any(end > 0 for topic, end, _ in seen if topic == "ledger")
     reads.require_complete()
-    print(rounds, "rounds")
+    tell(f"{rounds} rounds beside a working broker")

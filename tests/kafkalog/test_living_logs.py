@@ -6,6 +6,7 @@ Every row once and as it was appended, none missing that was there all the time,
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
@@ -16,10 +17,12 @@ from kafkalog import Verification, lookup_special, read_records, reader, to_tabl
 from kafkalog.check import moments
 from kafkalog.columnar import rule
 from kafkalog.errors import NotFoundError
+from kafkalog.indexes import OffsetIndex, TimeIndex
 from kafkalog.living import TRIES_MAX
-from kafkalog.log_dir import PartitionDir, list_partition
+from kafkalog.log_dir import PartitionDir, list_partition, open_partition
 from kafkalog.model import Defect, Isolation, Level, Record, Severity, Special
 from kafkalog.reader import Selection
+from kafkalog.segment import OpenSegment
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
 from kafkalog.unified_log import UnifiedLog
@@ -198,6 +201,45 @@ def test_the_largest_timestamp_is_that_of_the_log_up_to_the_end_that_was_taken(
     after = lookup_special(log.listed_again(), Special.MAX_TIMESTAMP, Isolation.LOG)
     assert (before.offset, before.timestamp) == (end - 1, BASE_TIME + end - 1)
     assert (after.offset, after.timestamp) == (end + 1, BASE_TIME + end + 1)
+
+
+@pytest.mark.parametrize("has_entries", [(True, True), (True, False), (False, False)])
+def test_indexes_that_are_opened_one_after_the_other_hide_no_timestamp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_entries: tuple[bool, bool]
+) -> None:
+    """A broker appends between the two; it writes the offset index before the time index."""
+    rows = [[(offset, b"k", b"v")] for offset in range(8)]
+    data = [encoded(one) for one in rows]
+    log = write_log(tmp_path / "t-0", *data[:6])
+
+    def note(entries: list[int], suffix: str) -> None:
+        pack = {
+            ".index": lambda n: struct.pack(">ii", n, sum(map(len, data[:n]))),
+            ".timeindex": lambda n: struct.pack(">qi", BASE_TIME + n, n),
+        }[suffix]
+        log.with_suffix(suffix).write_bytes(b"".join(map(pack, entries)))
+
+    note([2, 4], ".index")
+    note([2, 4], ".timeindex")
+    segment = open_partition(str(tmp_path / "t-0")).segments[0]
+
+    def opened(kind: type[OffsetIndex | TimeIndex]) -> Callable[[str, int], object]:
+        def open_it(path: str, base_offset: int) -> object:
+            index = kind(path, base_offset)
+            log.write_bytes(b"".join(data))
+            if has_entries[0]:
+                note([2, 4, 7], ".index")
+            if has_entries[1]:
+                note([2, 4, 7], ".timeindex")
+            return index
+
+        return open_it
+
+    for name, kind in (("OffsetIndex", OffsetIndex), ("TimeIndex", TimeIndex)):
+        monkeypatch.setattr(f"kafkalog.segment.{name}", opened(kind))
+    for end, largest in ((6, 5), (8, 7), (None, 7)):
+        with OpenSegment(segment) as one:
+            assert one.largest_timestamp(recovered=True, end=end) == (BASE_TIME + largest, largest)
 
 
 Listing = Callable[[str], PartitionDir]

@@ -8,6 +8,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from kafkalog.spark import KafkaLogDataSource
+from kafkalog.spark.options import parse_options
+from kafkalog.spark.partitions import SplitPartition
+from kafkalog.spark.stream import TailReader
 from tests.builders import batch, record
 
 if TYPE_CHECKING:
@@ -106,6 +109,20 @@ def test_a_batch_covers_about_as_many_bytes_as_wanted(spark: SparkSession, tmp_p
     numbers = [one["numInputRows"] for one in progress if one["numInputRows"]]
     assert sum(numbers) == 1800
     assert len(numbers) >= size // 40_000
+
+
+def test_small_segments_are_read_together(spark: SparkSession, tmp_path: Path) -> None:
+    """A task costs more than a small segment; a batch of a stream has as few as one of a table."""
+    logs = Growing(spark, tmp_path)
+    for segment in range(60):
+        logs.append("orders-0", 1, segment=segment * 3)
+    asked = parse_options({"path": str(logs.log_dir)})
+    reader = TailReader(asked, None)
+    start = reader.initialOffset()
+    tasks = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
+    assert [len(task.splits) for task in tasks if isinstance(task, SplitPartition)] == [60]
+    logs.run()
+    assert logs.copied() == sorted(logs.written)
 
 
 def test_records_that_were_deleted_unread_are_an_error(spark: SparkSession, tmp_path: Path) -> None:

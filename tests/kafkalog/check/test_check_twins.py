@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import struct
 import subprocess
 import sys
 import threading
@@ -17,13 +18,14 @@ from hypothesis import strategies as st
 
 from formats.constants import RECORD_BATCH_OVERHEAD
 from kafkalog.check.verify import Verification
+from kafkalog.checksums import crc32c
 from kafkalog.columnar import chunks, headers, index_columns, rule
 from kafkalog.columnar.header_table import batch_at
 from kafkalog.columnar.headers import header_stretches
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.source import Source
-from tests.builders import batch, copy_tree, flip, message, record, write_log
+from tests.builders import BASE_TIME, batch, copy_tree, flip, message, record, write_log
 from tests.kafkalog.columnar.test_twins import logs
 from tests.kafkalog_cli.test_index_dumps import hurt, rising_logs, write_indexes
 
@@ -119,6 +121,34 @@ def test_epochs_beside_batches_that_overlap(tmp_path: Path):
     for start in (17, 20, 23, 25):
         (path.parent / "leader-epoch-checkpoint").write_text(f"0\n2\n0 0\n1 {start}\n")
         assert_twins(path.parent, small=True)
+
+
+def test_what_a_snapshot_alone_knows_of_a_producer(tmp_path: Path):
+    """In whatever stretches the batches after it come: it is the snapshot that is told."""
+    directory = tmp_path / "t-0"
+    for state in ({"current_txn_first_offset": 2}, {"coordinator_epoch": 9}):
+        entry = {
+            "producer_id": 9, "producer_epoch": 0, "last_sequence": 4, "last_offset": 9,
+            "offset_delta": 0, "timestamp": BASE_TIME, "coordinator_epoch": 0,
+            "current_txn_first_offset": -1, **state,
+        }  # fmt: skip
+        transactional, plain = [
+            [
+                batch(n, [record(0, b"k", b"v")], attributes=attributes, producer=(9, 0, n - 5))
+                for n in offsets
+            ]
+            for attributes, offsets in ((16, range(10, 14)), (0, range(14, 16)))
+        ]
+        write_log(directory, *transactional, *plain, name=f"{10:020}")
+        write_snapshot(directory / f"{10:020}.snapshot", entry)
+        found = assert_twins(directory, small=True)
+        if "current_txn_first_offset" in state:
+            assert {one.reference for one in found} >= {"producer-snapshot-wrong"}
+
+
+def write_snapshot(path: Path, entry: dict[str, int]) -> None:
+    body = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", *entry.values())
+    path.write_bytes(struct.pack(">hI", 1, crc32c(body)) + body)
 
 
 def write_transactions(path: Path, entries: list[list[int]]) -> None:
