@@ -213,8 +213,7 @@ class ReadPlan:
         selection: what is wanted; with `read_committed` within the bounds of such a consumer.
         aborted: the aborted transactions by producer, empty without `read_committed`.
         difference: how the view of the partition differs from its files, None where it does not.
-        again: makes the plan of a new listing, for what is left from an offset on; None where there
-            is nothing to list.
+        again: makes the plan of a new listing from an offset on; None where nothing can be listed.
         reached: is called with the offset after each batch that was used, or some together.
         is_unchanged: whether positions in the selection are still those of the file; None where
             nothing was planned by position.
