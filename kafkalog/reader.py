@@ -213,8 +213,7 @@ class ReadPlan:
         selection: what is wanted; with `read_committed` within the bounds of such a consumer.
         aborted: the aborted transactions by producer, empty without `read_committed`.
         difference: how the view of the partition differs from its files, None where it does not.
-        again: makes the plan of a new listing, for what is left from an offset on; None where there
-            is nothing to list.
+        again: makes the plan of a new listing from an offset on; None where nothing can be listed.
         reached: is called with the offset after each batch that was used, or some together.
         is_unchanged: whether positions in the selection are still those of the file; None where
             nothing was planned by position.
@@ -259,7 +258,7 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
     if isinstance(path, ReadPlan):
         return path
     if selection.from_position is not None and selection.from_position < 0:
-        raise UsageError("No position of a file is negative.")
+        raise UsageError("A position cannot be negative.")
     target = path
     if not isinstance(target, PartitionDir | FileEntry | Shown):
         target = one_log(open_path(str(target)))

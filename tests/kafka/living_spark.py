@@ -1,4 +1,4 @@
-"""Spark beside a real broker that works: batch reads, and two streams that go on all the time."""
+"""Spark beside a real broker that works: batch reads, and two streams."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Copied = dict[str, dict[int, int]]
 
 WHOLE: Final = ("steady", "ledger")
 """Topics that keep all records."""
-RESTING_S: Final = 20.0
-"""So long a stream that is started again and again rests: each start costs seconds."""
-STARTS_MAX: Final = 5
 COMPACTED: Final = ("compacted", "transactional")
 CUT: Final = ("retained", "trimmed")
 """Topics that lose their first records."""
+RESTING_S: Final = 20.0
+"""So long a stream that is started again and again rests: each start costs seconds."""
+STARTS_MAX: Final = 5
 
 
 class SparkReads:
