@@ -63,7 +63,7 @@ class Unread:
     def error(self) -> UnreadableError:
         """The first failure; its note says how many more there are."""
         first, *others = self._errors.values()
-        note = "What was printed is not all there is."
+        note = "The output is incomplete."
         if others:
             note = f"So are {len(others)} more paths. {note}"
         return UnreadableError(
@@ -131,7 +131,7 @@ class Outcome:
         if self.checks_failed:
             self.error(
                 InternalError(
-                    f"kafkalog itself failed: {counted(self.checks_failed, 'check')} could not be "
+                    f"internal error: {counted(self.checks_failed, 'check')} could not be "
                     "completed.",
                     note="The findings `check-failed` name them; the rest was judged.",
                     hint="Please report it with the traceback that `kafkalog --debug …` shows.",
