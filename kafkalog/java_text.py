@@ -9,8 +9,12 @@ from __future__ import annotations
 import math
 import re
 from decimal import Decimal
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PIECE_SIZE: Final = 1 << 18
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _ESCAPED: Final = re.compile(r'[\x00-\x1f"\\]')
 _ESCAPES: Final = {
@@ -30,6 +34,21 @@ def java_text(data: bytes) -> str:
     Python differs from Java in encoded surrogates only: one U+FFFD there, several here.
     """
     return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
+
+
+def java_utf8(data: bytes) -> Iterator[bytes]:
+    """The same in UTF-8, in pieces: of a large value no text of its own is in memory."""
+    start = 0
+    while start < len(data):
+        end = start + _PIECE_SIZE
+        # No sequence is longer than four bytes: a cut before a first byte, or after three that are
+        # none, parts none.
+        for _ in range(3):
+            if data[end : end + 1] < b"\x80" or data[end : end + 1] >= b"\xc0":
+                break
+            end += 1
+        yield java_text(data[start:end]).encode()
+        start = end
 
 
 def java_double(number: float) -> str:

@@ -213,21 +213,19 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
     """
     part = Part(task["bucket_ms"])
     for split in map(Split.from_json, task["splits"]):
-        for batch in _read(split, _OF_RECORDS):
-            part.add_records(batch)
         found: list[Defect] = []
+        for batch in _read(split, _OF_RECORDS, found):
+            part.add_records(batch)
         of_batches = replace(split, table=TableName.BATCHES, from_offset=None, committed=False)
         for batch in _read(of_batches, _OF_BATCHES, found):
             part.add_batches(batch)
-        part.counts["defects"] += len(found)
+        # What is wrong with a batch is found twice, what is wrong with its records once.
+        part.counts["defects"] += len({(one.reference, one.path, one.position) for one in found})
     return part.as_json()
 
 
-def _read(
-    split: Split, columns: tuple[str, ...], defects: list[Defect] | None = None
-) -> Iterable[Any]:
-    found = [] if defects is None else defects
-    return read_split(split, table_schema(split.table, columns), defects=found.append)
+def _read(split: Split, columns: tuple[str, ...], defects: list[Defect]) -> Iterable[Any]:
+    return read_split(split, table_schema(split.table, columns), defects=defects.append)
 
 
 def _sizes(column: Any) -> Any:
