@@ -12,7 +12,8 @@ from construct import Container, GreedyBytes, ListContainer
 
 from formats.checkpoint import Utf8Text, split_lines
 
-_SEPARATOR: Final = re.compile(r":[ \t\x0b\f]+")
+SEPARATOR: Final = re.compile(r":[ \t\x0b\f]+")
+"""What is between key and value."""
 
 
 class PartitionMetadataAdapter(Utf8Text):
@@ -22,7 +23,7 @@ class PartitionMetadataAdapter(Utf8Text):
         """The lines of a text."""
         lines = ListContainer()
         for line, end in split_lines(text):
-            found = _SEPARATOR.search(line)
+            found = SEPARATOR.search(line)
             key, separator, value = (
                 (line[: found.start()], found[0], line[found.end() :]) if found else (line, "", "")
             )

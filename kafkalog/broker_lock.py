@@ -12,9 +12,10 @@ import struct
 import sys
 from typing import Final
 
+from formats import file_names
 from kafkalog import places
+from kafkalog.source import reading_error
 
-LOCK_FILE: Final = ".lock"
 # `struct flock`, with the positions of the type in what is asked and in the answer.
 _FLOCK: Final = {"linux": (struct.Struct("hhqqi"), 0), "darwin": (struct.Struct("qqihh"), 3)}
 
@@ -29,10 +30,12 @@ def is_broker_running(log_dir: str) -> bool:
     """Whether another process keeps a log directory locked for writing: a broker, as a rule.
 
     Nothing is locked or written. Not guaranteed: locks of other hosts, on network file systems. In
-    an object store nobody runs.
+    an object store nobody runs. A file that is there and cannot be opened, for want of permission,
+    counts as locked. A disk that does not say counts as a no, and is announced to
+    `source.on_unreadable`.
     """
     flock = _FLOCK.get(sys.platform)
-    path = os.path.join(log_dir, LOCK_FILE)
+    path = os.path.join(log_dir, file_names.LOCK)
     if flock is None or places.is_object(path):
         return False
     try:
@@ -41,6 +44,7 @@ def is_broker_running(log_dir: str) -> bool:
             return False
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
+        reading_error(error, path)  # announced, unless it is not there
         return error.errno == errno.EACCES
     layout, type_index = flock
     asked = [0] * 5

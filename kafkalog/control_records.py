@@ -46,6 +46,14 @@ def control_record(record: Record) -> ControlRecord:
     return ControlRecord(type_id, name, fields=_kraft_fields(type_id, record))
 
 
+def is_abort(record: Record) -> bool:
+    """Whether a record of a control batch is the marker of an aborted transaction."""
+    try:
+        return control_record(record).type_id == ABORT
+    except CorruptDataError:
+        return False
+
+
 def control_text(record: Record) -> str:
     """What `kafka-dump-log.sh` 4.3 prints behind the metadata of a control record.
 

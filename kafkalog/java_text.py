@@ -1,7 +1,8 @@
-"""Text as Java writes it: UTF-8 decoding, doubles and JSON, to be equal to Kafka's tools.
+"""Text as Java reads and writes it: UTF-8, lines, doubles and JSON, to be equal to Kafka's tools.
 
-Follows `String(byte[], UTF_8)`, `Double.toString` (of JDK 19 and later, which prints the shortest
-digits) and Jackson's `JsonNode.toString` as of Kafka 4.3.
+Follows `String(byte[], UTF_8)`, `BufferedReader.readLine` over a `StreamDecoder`, `Double.toString`
+(of JDK 19 and later, which prints the shortest digits) and Jackson's `JsonNode.toString` as of
+Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PIECE_SIZE: Final = 1 << 18
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_DECODED_AT_ONCE: Final = 8192  # chars, the buffer of a BufferedReader
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _ESCAPED: Final = re.compile(r'[\x00-\x1f"\\]')
 _ESCAPES: Final = {
@@ -49,6 +52,50 @@ def java_utf8(data: bytes) -> Iterator[bytes]:
             end += 1
         yield java_text(data[start:end]).encode()
         start = end
+
+
+def java_lines(data: bytes) -> Iterator[str]:
+    """Yield the lines of a file as Java reads them, and raise where a reader gets to what is wrong.
+
+    Java decodes ahead of the lines: malformed bytes are met with the first line that is decoded
+    together with them, and a character that the end of the file cuts off after the last whole line.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    try:
+        *lines, last = _LINE_END.split(data.decode())
+    except UnicodeDecodeError as error:
+        text = data[: error.start].decode()
+        if not _is_cut_off(error):
+            text = _decoded_before(text)
+        yield from _LINE_END.split(text)[:-1]
+        raise
+    yield from lines
+    if last:
+        yield last
+
+
+def _is_cut_off(error: UnicodeDecodeError) -> bool:
+    """Whether more bytes could make a character of it; Java sees surrogates at their end only."""
+    found = error.object[error.start :]
+    is_short = len(found) == 2 and _SURROGATE.match(found) is not None
+    return is_short or error.reason == "unexpected end of data"
+
+
+def _decoded_before(text: str) -> str:
+    """What a reader was given before Java gets to malformed bytes after this text: full buffers.
+
+    Halves of a pair come together. Just after a full buffer the bytes count as not decoded with it,
+    which is so of ASCII.
+    """
+    units = text.encode("utf-16-le")
+    start, end = 0, len(units) // 2
+    while end - start >= _DECODED_AT_ONCE:
+        start += _DECODED_AT_ONCE
+        if start < end and 0xDC <= units[2 * start + 1] < 0xE0:
+            start -= 1
+    return units[: 2 * start].decode("utf-16-le")
 
 
 def java_double(number: float) -> str:

@@ -90,6 +90,7 @@ class LivingWalk:
     def __init__(self, plan: ReadPlan) -> None:
         self.plan = plan
         self.next_offset: int | None = None
+        self._again = plan.again
         self._left = list(plan.segments)
         # What is appended to later segments was not there when the reading was planned.
         self._last_base = max((segment.base_offset for segment in plan.segments), default=0)
@@ -123,6 +124,8 @@ class LivingWalk:
         if error is not None:
             raise error
         self.next_offset = next_offset
+        if self.plan.reached is not None:
+            self.plan.reached(next_offset)
 
     def go_on(self, error: KafkaLogError) -> None:
         """List the segments again that hold what is left.
@@ -134,13 +137,11 @@ class LivingWalk:
             if self.next_offset != self._reached:
                 self._tries, self._reached = 0, self.next_offset
             self._tries += 1
-            if self.plan.again is None or self._tries > TRIES_MAX:
-                raise self._told(error) from error
+            if self._again is None or self._tries > TRIES_MAX:
+                raise self._told(error)
             try:
-                plan = self.plan.again(self.next_offset)
-            except NotFoundError as missing:
-                raise self._told(missing) from error
-            except FileChangedError as changed:
+                plan = self._again(self.next_offset)
+            except CHANGES as changed:  # between two looks
                 error = changed
                 continue
             self._resume(plan)

@@ -225,12 +225,14 @@ def lookup_special(
 
 
 def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
+    """Search up to the log end that was taken: what is appended later is of another moment."""
     log = search.log
+    end = log.log_end_offset
     best: tuple[int, int] = (-1, 0)
     best_segment = None
     for segment in log.segments:
         with log.open_segment(segment) as opened:
-            largest = opened.largest_timestamp(recovered=_recovered(log, opened))
+            largest = opened.largest_timestamp(recovered=_recovered(log, opened), end=end)
         search.note("segment", segment.log.path, f"largest timestamp {largest[0]}", None)
         if largest[0] > best[0]:
             best, best_segment = largest, segment

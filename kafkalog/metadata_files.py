@@ -10,15 +10,18 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.checkpoints import read_number_pairs
+from kafkalog.checkpoints import java_number, read_number_pairs
 from kafkalog.errors import CorruptDataError
+from kafkalog.java_text import java_lines
 from kafkalog.names import FileKind
 from kafkalog.parsing import parse
 from kafkalog.source import read_file
 
-META_PROPERTIES: Final = "meta.properties"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _UUID_BYTES: Final = 16
 _UUID_TEXT_MAX: Final = 24
 _QUORUM_STATE: Final[dict[int, dict[str, tuple[type, ...]]]] = {
@@ -81,27 +84,65 @@ def read_meta_properties(path: str) -> MetaProperties:
     if version and (found.cluster_id is None or found.node_id is None):
         raise _malformed(path, "Version 1 needs cluster.id and node.id.")
     if found.directory_id is not None and uuid_bytes(found.directory_id) is None:
-        raise _malformed(path, f"{found.directory_id[:40]!r} is no directory id.")
+        raise _malformed(path, f"{found.directory_id[:40]!r} is not a directory id.")
     return found
 
 
-def read_topic_id(path: str) -> str:
-    """The topic id in `partition.metadata`, 22 characters; raises as `read_properties`.
+class NoTopicIdError(CorruptDataError):
+    """Kafka does not read a topic id out of `partition.metadata`.
 
-    As for Kafka, a line counts by its place and what is behind the colon, not by its key.
+    Args:
+        message: what is wrong.
+        path: of the file.
+        thrown: simple name of Kafka's exception.
     """
-    from formats.partition_metadata import PartitionMetadata
 
-    lines = parse(PartitionMetadata, read_file(path, _SIZE_MAX), path)
-    values = [line.value for line in lines[:2] if line.separator and ":" not in line.value]
-    if len(values) < 2:
-        raise _malformed(path, "It does not begin with a line of version and one of topic id.")
-    if _integer(values[0], path) < 0:
-        raise _malformed(path, "The version is negative.")
-    topic_id = str(values[1])
-    if not any(uuid_bytes(topic_id) or b""):
-        raise _malformed(path, f"{topic_id[:40]!r} is no topic id.")
+    def __init__(self, message: str, path: str, thrown: str = "KafkaStorageException") -> None:
+        super().__init__(message, reference="file-malformed", path=path)
+        self.thrown = thrown
+
+
+def read_topic_id(path: str) -> str:
+    """The topic id in `partition.metadata`, 22 characters.
+
+    As for Kafka, a line counts by its place and what is after the colon, not by its key; nothing
+    after the second one counts.
+
+    Raises:
+        NoTopicIdError: Kafka does not read one.
+        NotFoundError, UnreadableError: the file cannot be read.
+    """
+    lines = java_lines(read_file(path, _SIZE_MAX))
+    version = _metadata_value(lines, path)
+    number = java_number(version, 32)
+    if number is None or number < 0:
+        raise NoTopicIdError(f"{version[:40]!r} is no version.", path)
+    topic_id = _metadata_value(lines, path)
+    decoded = uuid_bytes(topic_id)
+    if decoded is None:
+        message = f"{topic_id[:40]!r} is not a topic id."
+        raise NoTopicIdError(message, path, "IllegalArgumentException")
+    if not any(decoded):
+        raise NoTopicIdError("The topic id is zero.", path)
     return topic_id
+
+
+def _metadata_value(lines: Iterator[str], path: str) -> str:
+    """What the next line of `partition.metadata` says after its colon."""
+    from formats.partition_metadata import SEPARATOR, PartitionMetadata
+
+    try:
+        text = next(lines, None)
+    except UnicodeDecodeError as error:
+        raise NoTopicIdError("It is not UTF-8.", path) from error
+    if text is None:
+        message = "Its first two lines are not version and topic id."
+        raise NoTopicIdError(message, path, "NullPointerException")
+    for line in parse(PartitionMetadata, text.encode(), path):
+        value, *others = SEPARATOR.split(line.value)
+        if value and not any(others):  # Java's split drops empty fields at the end
+            return str(value)
+    raise NoTopicIdError(f"The line {text[:40]!r} is malformed.", path)
 
 
 def uuid_bytes(text: str) -> bytes | None:
@@ -142,12 +183,12 @@ def read_clean_shutdown(path: str) -> dict[str, Any]:
     reference = "clean-shutdown-unreadable"
     mark = dict(parse(CleanShutdown, read_file(path, _SIZE_MAX), path, reference=reference) or {})
     if mark and type(mark.get("brokerEpoch")) is not int:
-        raise CorruptDataError("It holds no broker epoch.", reference=reference, path=path)
+        raise CorruptDataError("It has no broker epoch.", reference=reference, path=path)
     return mark
 
 
 def read_remote_log_file(path: str, kind: FileKind) -> dict[str, Any]:
-    """The left-overs of tiered storage up to Kafka 3.7; raises as `read_properties`.
+    """The leftovers of tiered storage up to Kafka 3.7; raises as `read_properties`.
 
     `remote_log_snapshot`: where the snapshot was taken, and how many entries it has.
     `_rlmm_committed_offsets`: metadata partition to offset.

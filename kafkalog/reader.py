@@ -213,8 +213,8 @@ class ReadPlan:
         selection: what is wanted; with `read_committed` within the bounds of such a consumer.
         aborted: the aborted transactions by producer, empty without `read_committed`.
         difference: how the view of the partition differs from its files, None where it does not.
-        again: makes the plan of a new listing, for what is left from an offset on; None where there
-            is nothing to list.
+        again: makes the plan of a new listing from an offset on; None where nothing can be listed.
+        reached: is called with the offset after each batch that was used, or some together.
         is_unchanged: whether positions in the selection are still those of the file; None where
             nothing was planned by position.
     """
@@ -224,6 +224,7 @@ class ReadPlan:
     aborted: dict[int, list[AbortedTransaction]]
     difference: Difference | None = None
     again: Callable[[int | None], ReadPlan] | None = None
+    reached: Callable[[int], object] | None = None
     is_unchanged: Callable[[], bool] | None = None
 
     def counts(self, defect: Defect, source: Source) -> bool:
@@ -257,7 +258,7 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
     if isinstance(path, ReadPlan):
         return path
     if selection.from_position is not None and selection.from_position < 0:
-        raise UsageError("No position of a file is negative.")
+        raise UsageError("A position cannot be negative.")
     target = path
     if not isinstance(target, PartitionDir | FileEntry | Shown):
         target = one_log(open_path(str(target)))
@@ -288,7 +289,7 @@ def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadP
         if selection.to_offset is not None:
             end = min(end, selection.to_offset)
         selection = replace(selection, from_offset=start, to_offset=end)
-        for transaction in log.aborted_transactions():
+        for transaction in log.hidden_transactions():
             aborted.setdefault(transaction.producer_id, []).append(transaction)
     plan = ReadPlan((), selection, aborted, difference)
     return replace(plan, segments=plan.wanted(segments))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kafkalog.indexes import Probe
     from kafkalog.log_dir import Segment
-    from kafkalog.model import Defect, OffsetIndexEntry
+    from kafkalog.model import Defect, OffsetIndexEntry, TimeIndexEntry
 
 
 class OpenSegment:
@@ -119,24 +119,59 @@ class OpenSegment:
             return self.segment.base_offset
         return index.entry(index.entry_count - 1).offset
 
-    def largest_timestamp(self, *, recovered: bool) -> tuple[int, int]:
+    def largest_timestamp(self, *, recovered: bool, end: int | None = None) -> tuple[int, int]:
         """Largest timestamp and the offset that goes with it, (-1, base offset) where unknown.
 
         The last entry of the time index, as a broker takes it that loads a cleanly closed log. With
         `recovered` the batches behind the index count too, as after the recovery of a log that was
-        not closed. Each entry of the offset index brought the time index up to date, so that only
-        the batches behind the last of them can be later.
+        not closed. Each entry of the offset index brought the time index up to date before the next
+        one was written, so that only batches behind the last but one can be later.
+
+        Args:
+            recovered: whether batches behind the index count.
+            end: a log end that was taken before; what was appended there since does not count.
         """
-        last = self.time_index.last() if self.time_index else None
+        settled = self._settled_offset(end)  # before the time index is opened, which may be newer
+        last = self._last_entry_below(end)
         timestamp, offset = (
             (last.timestamp, last.offset) if last else (-1, self.segment.base_offset)
         )
         if recovered:
-            start = self._last_indexed_offset() if last else self.segment.base_offset
+            start = settled if last else self.segment.base_offset
             for found in self.scan_from(start):
-                if isinstance(found, Batch) and found.max_timestamp > timestamp:
+                if not isinstance(found, Batch):
+                    continue
+                if end is not None and found.base_offset >= end:
+                    break
+                if found.max_timestamp > timestamp:
                     timestamp, offset = found.max_timestamp, found.last_offset
         return timestamp, offset
+
+    def _settled_offset(self, end: int | None) -> int:
+        """Offset of the last entry but one of the offset index below a log end."""
+        index = self.offset_index
+        if index is None or not index.entry_count:
+            return self.segment.base_offset
+        last = index.entry(index.entry_count - 1) if end is None else index.lookup(end - 1)
+        if last is None or not last.entry:
+            return self.segment.base_offset
+        return index.entry(last.entry - 1).offset
+
+    def _last_entry_below(self, end: int | None) -> TimeIndexEntry | None:
+        """The last entry of the time index, of those whose batch was there at a log end."""
+        index = self.time_index
+        if index is None:
+            return None
+        for number in reversed(range(index.entry_count)):
+            entry = index.entry(number)
+            if end is None or entry.offset < end or not self._holds(entry.offset):
+                return entry  # an entry without its batch is damage, and not of an append
+        return None
+
+    def _holds(self, offset: int) -> bool:
+        """Whether a batch has an offset."""
+        batches = (found for found in self.scan_from(offset) if isinstance(found, Batch))
+        return any(one.base_offset <= offset <= one.last_offset for one in batches)
 
 
 def _is_wrapper(batch: Batch) -> bool:

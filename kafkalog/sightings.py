@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.checksums import crc32c
 from kafkalog.errors import KafkaLogError, UnreadableError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 HINT: Final = "Every worker must see the same files as the driver under the same path."
 _IDS: Final = ("cluster.id", "node.id", "broker.id", "directory.id")
+_OF_LOG_DIR: Final = (*_IDS, file_names.META_PROPERTIES)
 _CLOCK_SLACK_MS: Final = 20  # file systems note times by a coarser clock
 _SAMPLE_SIZE: Final = 64  # holds the header of a batch, with its checksum
 _ZEROS: Final = -1  # room that a broker may fill
@@ -123,6 +125,8 @@ class Sighting:
 
         A living broker changes files as well: then the disk says that it was changed since.
         """
+        if self._was_deleted_since():
+            return None
         ids = ids_of(self.directory)
         if ids != self.ids:
             return _difference(dict(self.ids), dict(ids))
@@ -163,12 +167,29 @@ class Sighting:
         same = all(seen < 0 or now in (seen, _UNREADABLE) for seen, now in pairs)
         return None if same else f"{name} has other records"
 
+    def _was_deleted_since(self) -> bool:
+        """Whether the partition directory is missing in the log directory where it was.
+
+        The disk says that something was renamed or removed there after the sighting.
+        """
+        log_dir = os.path.dirname(self.directory)
+        if os.path.isdir(self.directory) or log_dir_ids(log_dir) != self._log_dir_ids():
+            return False
+        with suppress(OSError, ValueError):
+            return self._is_later(os.stat(log_dir))
+        return False
+
+    def _log_dir_ids(self) -> dict[str, str]:
+        return {name: value for name, value in self.ids if name in _OF_LOG_DIR}
+
+    def _is_later(self, status: os.stat_result) -> bool:
+        return status.st_ctime_ns // 1_000_000 >= self.at_ms - _CLOCK_SLACK_MS
+
     def _was_changed_since(self) -> bool:
         """Whether the disk says that the file or its directory was changed after the sighting."""
         for path in (self.path, self.last_log and self.last_log[0], ""):
-            with suppress(OSError):
-                status = os.stat(os.path.join(self.directory, path or ""))
-                if status.st_ctime_ns // 1_000_000 >= self.at_ms - _CLOCK_SLACK_MS:
+            with suppress(OSError, ValueError):
+                if self._is_later(os.stat(os.path.join(self.directory, path or ""))):
                     return True
         return False
 
@@ -188,17 +209,21 @@ def now_ms() -> int:
 
 def ids_of(directory: str) -> tuple[tuple[str, str], ...]:
     """Read what tells log directories and topics apart; a file that is malformed counts as such."""
-    ids: dict[str, str] = {}
+    ids = log_dir_ids(os.path.dirname(directory))
     try:
-        properties = read_properties(os.path.join(os.path.dirname(directory), "meta.properties"))
-        ids |= {name: properties[name] for name in _IDS if name in properties}
+        ids["topic id"] = read_topic_id(os.path.join(directory, file_names.PARTITION_METADATA))
     except KafkaLogError as error:
-        ids["meta.properties"] = error.reference
-    try:
-        ids["topic id"] = read_topic_id(os.path.join(directory, "partition.metadata"))
-    except KafkaLogError as error:
-        ids["partition.metadata"] = error.reference
+        ids[file_names.PARTITION_METADATA] = error.reference
     return tuple(ids.items())
+
+
+def log_dir_ids(log_dir: str) -> dict[str, str]:
+    """Read what tells log directories apart."""
+    try:
+        properties = read_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
+    except KafkaLogError as error:
+        return {file_names.META_PROPERTIES: error.reference}
+    return {name: properties[name] for name in _IDS if name in properties}
 
 
 def _difference(seen: dict[str, str], found: dict[str, str]) -> str:
@@ -210,9 +235,10 @@ def _difference(seen: dict[str, str], found: dict[str, str]) -> str:
 
 
 def _size_of(path: str) -> int | None:
+    """Size of a file; None where there is none, also of a name that no file can have."""
     try:
         return os.stat(path).st_size
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 

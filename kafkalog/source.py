@@ -77,7 +77,7 @@ def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Ite
         With `leaves_cache` the kernel does not read ahead.
     """
     if leaves_cache and not (hasattr(os, "posix_fadvise") and hasattr(os, "RWF_NOWAIT")):
-        raise UnsupportedError("This system cannot be told what to keep in its page cache.")
+        raise UnsupportedError("This system does not let programs control the page cache.")
     pace = None if rate_limit is None else Pace(rate_limit)
     token = _manner.set(Manner(pace, leaves_cache))
     try:
@@ -139,7 +139,8 @@ class Source:
         self._window = b""
         self._window_position = 0
         self._window_size = WINDOW_SIZE_MIN
-        self._failed: set[int] = set()  # numbers of blocks that the disk does not give
+        # Of each block that the disk does not give, the position from which on it does not.
+        self._failed: dict[int, int] = {}
         self._open()
         self.file_bytes = self.size_bytes
         if end is not None:
@@ -200,6 +201,9 @@ class Source:
         grown = min(self._window_size * 2, WINDOW_SIZE_MAX)
         self._window_size = grown if ahead and self._window else WINDOW_SIZE_MIN
         wanted = min(max(size, self._window_size), self.size_bytes - position)
+        bad = self._bad_place(position, position + wanted)
+        if bad is not None and bad >= position + size:
+            wanted = bad - position
         try:
             self._window = self._pread(position, wanted)
         except BytesUnreadableError:  # perhaps behind what is asked for
@@ -220,25 +224,47 @@ class Source:
 
     def read_into(self, position: int, buffer: memoryview) -> None:
         """Fill the buffer from `position`; the file must have so many bytes. Raises as `read`."""
-        self._require_given(position, len(buffer))
-        try:
-            while len(buffer):
-                if self._manner.leaves_cache:
-                    count = self._read_block(position, buffer)
-                else:
-                    count = os.preadv(self._fd, [buffer], position)
-                if not count:
-                    raise self._became_shorter(position)
-                position += count
-                buffer = buffer[count:]
-                if self._manner.pace is not None:
-                    self._manner.pace.spend(count)
-        except OSError as error:
-            raise self._not_given(error, position) from error
+
+        def give(start: int, end: int) -> int:
+            part = buffer[start - position : end - position]
+            if self._manner.leaves_cache:
+                count = self._read_block(start, part)
+            else:
+                count = os.preadv(self._fd, [part], start)
+            if self._manner.pace is not None:
+                self._manner.pace.spend(count)
+            return count
+
+        self._read_all(position, position + len(buffer), give)
+
+    def _read_all(self, position: int, end: int, give: Callable[[int, int], int]) -> None:
+        """Read a range; `give` reads some of a part of it and returns how many bytes that were.
+
+        A disk can refuse a large read for one bad block in it, or give what is before that block:
+        from there on each block is asked for by itself.
+        """
+        bad = self._bad_place(position, end)
+        if bad is not None:
+            raise self._not_given(OSError(errno.EIO, ""), bad)
+        is_gentle = self._manner.leaves_cache  # what is in memory is given by itself
+        step = _READ_SIZE if is_gentle else end
+        while position < end:
+            stop = min(position - position % step + step, end)
+            try:
+                count = give(position, stop)
+            except OSError as error:
+                if position // _PAGE_SIZE == (stop - 1) // _PAGE_SIZE:
+                    raise self._not_given(error, position) from error
+                step = _PAGE_SIZE
+                continue
+            if not count:
+                raise self._became_shorter(position)
+            position += count
+            if position < stop and not is_gentle:
+                step = _PAGE_SIZE
 
     def _read_block(self, position: int, buffer: memoryview) -> int:
-        """Some bytes, of one block; pages that were not in the page cache are given back."""
-        buffer = buffer[: _READ_SIZE - position % _READ_SIZE]
+        """Some bytes; pages that were not in the page cache are given back."""
         try:
             count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
         except OSError as error:
@@ -293,18 +319,14 @@ class Source:
             chunk = bytearray(size)
             self.read_into(position, memoryview(chunk))
             return bytes(chunk)
-        self._require_given(position, size)
-        data = b""
-        try:
-            data = os.pread(self._fd, size, position)
-            while len(data) < size:
-                more = os.pread(self._fd, size - len(data), position + len(data))
-                if not more:
-                    raise self._became_shorter(position + len(data))
-                data += more
-        except OSError as error:
-            raise self._not_given(error, position + len(data)) from error
-        return data
+        pieces: list[bytes] = []
+
+        def give(start: int, end: int) -> int:
+            pieces.append(os.pread(self._fd, end - start, start))
+            return len(pieces[-1])
+
+        self._read_all(position, position + size, give)
+        return b"".join(pieces)
 
     def next_readable(self, position: int) -> int:
         """Return where the disk gives bytes again, after `position`, which it does not give.
@@ -341,20 +363,24 @@ class Source:
             return False
         return True
 
-    def _require_given(self, position: int, size: int) -> None:
-        """Raise where a block of a range has failed before: no disk is asked again."""
-        end = position + size
-        for block in self._failed:
-            if block * _PAGE_SIZE < end and position < (block + 1) * _PAGE_SIZE:
-                raise self._not_given(OSError(errno.EIO, ""), max(block * _PAGE_SIZE, position))
+    def _bad_place(self, position: int, end: int) -> int | None:
+        """Return the first place of a range that has failed before: no disk is asked again."""
+        places = [
+            max(start, position)
+            for block, start in self._failed.items()
+            if start < end and position < (block + 1) * _PAGE_SIZE
+        ]
+        return min(places, default=None)
 
     def _not_given(self, error: OSError, position: int) -> BytesUnreadableError:
-        self._failed.add(position // _PAGE_SIZE)
+        block = position // _PAGE_SIZE
+        self._failed[block] = min(position, self._failed.get(block, position))
         unreadable = BytesUnreadableError(
-            f"The disk does not give what is at this position: {os.strerror(error.errno or 0)}.",
+            f"The bytes at this position cannot be read: {os.strerror(error.errno or 0)}.",
             path=self.path,
             position=position,
-            hint="Look at the system's log. If the disk fails, image it first, and work on that.",
+            hint="Check the system log. If the disk is failing, image it first, and work on the "
+            "image.",
         )
         return _announced(unreadable)
 
@@ -399,7 +425,7 @@ def require_regular(path: str, mode: int) -> None:
 def reading_error(error: OSError, path: str) -> NotFoundError | UnreadableError:
     """Our error for an `OSError` met while reading `path`."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return NotFoundError("There is no such file or directory.", path=path)
+        return NotFoundError("No such file or directory.", path=path)
     reason = os.strerror(error.errno) if error.errno else str(error)
     hint = "Read it as the user who runs the broker." if error.errno == errno.EACCES else None
     return _announced(UnreadableError(f"It cannot be read: {reason}.", path=path, hint=hint))

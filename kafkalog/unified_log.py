@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
+from formats import file_names
 from kafkalog import places
+from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed, read_leader_epochs
+from kafkalog.control_records import is_abort
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import list_partition, open_partition
-from kafkalog.model import Batch, Isolation
-from kafkalog.names import CLEAN_SHUTDOWN, DirectoryState, FileKind
+from kafkalog.model import AbortedTransaction, Batch, Isolation
+from kafkalog.names import DirectoryState, FileKind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.records import decode_records
 from kafkalog.segment import OpenSegment
@@ -27,12 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.log_dir import PartitionDir, Segment
-    from kafkalog.model import AbortedTransaction, EpochEntry
+    from kafkalog.model import EpochEntry
 
 END: Final = "end"
 """Stands for the log end as a high watermark."""
-HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
-LOG_STARTS: Final = "log-start-offset-checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,12 @@ class UnifiedLog:
     @property
     def was_closed(self) -> bool:
         """Whether the broker shut down cleanly: its mark is in the log directory."""
-        return places.exists(os.path.join(self._log_dir, CLEAN_SHUTDOWN))
+        return places.exists(os.path.join(self._log_dir, file_names.CLEAN_SHUTDOWN))
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a broker is running that may append to it."""
+        return is_broker_running(self._log_dir)
 
     @property
     def first_offset(self) -> int:
@@ -124,7 +130,7 @@ class UnifiedLog:
         """First readable offset: given, else the checkpoint's; never below the first segment."""
         noted = self._log_start_offset
         if noted is None:
-            noted = self.checkpoint(LOG_STARTS) or 0
+            noted = self.checkpoint(file_names.LOG_STARTS) or 0
         return max(self.first_offset, noted)
 
     @cached_property
@@ -148,7 +154,7 @@ class UnifiedLog:
         """
         noted = self._high_watermark
         if noted is None:
-            noted = self.checkpoint(HIGH_WATERMARKS)
+            noted = self.checkpoint(file_names.HIGH_WATERMARKS)
         if noted is None or noted == END:
             return self.log_end_offset
         return max(self.log_start_offset, min(noted, self.log_end_offset))
@@ -181,7 +187,7 @@ class UnifiedLog:
         """
         noted: tuple[EpochEntry, ...] = ()
         with suppress(KafkaLogError):
-            path = os.path.join(self.partition.path, "leader-epoch-checkpoint")
+            path = os.path.join(self.partition.path, file_names.LEADER_EPOCHS)
             noted = tuple(read_leader_epochs(path))
         loaded = self.partition.loaded
         if loaded is None:
@@ -195,19 +201,30 @@ class UnifiedLog:
         Starts from the newest sound producer snapshot, as a broker does, and reads the headers of
         the batches after it.
         """
+        return self._replayed[0]
+
+    @cached_property
+    def _replayed(self) -> tuple[list[OpenTransaction], list[AbortedTransaction]]:
+        """The transactions after the snapshot that are open, and those that were aborted."""
         begun, start = self._transactions_in_snapshot()
+        aborted: list[AbortedTransaction] = []
         for batch, opened in self.batches_from(start):
             if batch.next_offset > self.high_watermark:
                 break
             if not batch.is_transactional or batch.next_offset <= start:
                 continue
             if batch.is_control:
-                if any(True for _ in decode_records(opened.source, batch)):
-                    begun.pop(batch.producer_id, None)
+                marker = next(decode_records(opened.source, batch), None)
+                if marker is None:
+                    continue
+                first = begun.pop(batch.producer_id, None)
+                if first is not None and is_abort(marker):
+                    ends = (first, batch.last_offset, batch.next_offset)
+                    aborted.append(AbortedTransaction(0, batch.producer_id, *ends))
             else:
                 begun.setdefault(batch.producer_id, batch.base_offset)
         pending = [OpenTransaction(producer, first) for producer, first in begun.items()]
-        return sorted(pending, key=lambda transaction: transaction.first_offset)
+        return sorted(pending, key=lambda transaction: transaction.first_offset), aborted
 
     def _transactions_in_snapshot(self) -> tuple[dict[int, int], int]:
         """Open transactions in the newest sound snapshot, and the offset it was taken at."""
@@ -251,6 +268,18 @@ class UnifiedLog:
             elif segment.transaction_index is not None:
                 found.extend(read_aborted_transactions(segment.transaction_index.path))
         return found
+
+    def hidden_transactions(self) -> list[AbortedTransaction]:
+        """Aborted transactions below the last stable offset, which consumers are not given.
+
+        Those after the newest snapshot come from the log, as the last stable offset does: a broker
+        makes the transaction index of a segment with the first entry, maybe after the listing.
+        """
+        listed = self.aborted_transactions()
+        known = {(one.producer_id, one.last_offset) for one in listed}
+        return listed + [
+            one for one in self._replayed[1] if (one.producer_id, one.last_offset) not in known
+        ]
 
     def floor_segment(self, offset: int) -> int | None:
         """Ordinal of the segment with the greatest base offset <= `offset`, None below all."""

@@ -16,13 +16,14 @@ from kafkalog.errors import (
 )
 from kafkalog.model import Defect, Severity
 from kafkalog.source import on_unreadable
-from kafkalog_cli.render.diagnostics import show_defect, show_error, show_warning
+from kafkalog_cli.render.diagnostics import show_defect, show_error, show_note, show_warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
     from kafkalog.model import LogView
+    from kafkalog.tables.model import PartitionEnd
     from kafkalog.view import Difference, Shown
 
 _FAILING = tuple(severity for severity in Severity if severity != Severity.NOTE)
@@ -48,7 +49,7 @@ class Unread:
     def error(self) -> UnreadableError:
         """The first failure; its note says how many more there are."""
         first, *others = self._errors.values()
-        note = "What was printed is not all there is."
+        note = "The output is incomplete."
         if others:
             note = f"So are {len(others)} more paths. {note}"
         return UnreadableError(
@@ -113,6 +114,14 @@ class Outcome:
         self.fail_if(fails and any(one.bytes_hidden for one in found))
         if (text := summary(found)) is not None:
             show_warning(text)
+
+    def leaves_out(self, ends: Iterable[PartitionEnd]) -> None:
+        """Say which records of the logs are not in the answer; that is no failure."""
+        from kafkalog.tables.model import LeftOut
+        from kafkalog_cli.render.left_out import left_out_lines
+
+        for line in left_out_lines(LeftOut.by(ends)):
+            show_note(line)
 
     def count(self, defect: Defect, failing: Sequence[Severity] = _FAILING) -> None:
         """Remember a defect: one of these severities is a failure.

@@ -16,14 +16,20 @@ SECTOR = 4096
 
 
 class BadDisk:
-    """Reads of some sectors of files fail; in front of them reads are short.
+    """Reads of some sectors of files fail.
+
+    Args:
+        patch: what is undone at the end of the test.
+        is_short: whether a read that begins before a bad sector gives the bytes before it, as from
+            the page cache; if not, it fails as a whole, as where a request is as large as the read.
 
     Attributes:
         failed: how many reads failed.
     """
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, *, is_short: bool = True) -> None:
         self.failed = 0
+        self.is_short = is_short
         self._bad: dict[tuple[int, int], set[int]] = {}
         self._pread, self._preadv = os.pread, os.preadv
         patch.setattr(os, "pread", self.pread)
@@ -52,7 +58,7 @@ class BadDisk:
             return size
         for sector in range(position // SECTOR, (position + size - 1) // SECTOR + 1):
             if sector in bad:
-                if sector * SECTOR <= position:
+                if sector * SECTOR <= position or not self.is_short:
                     self.failed += 1
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
                 return sector * SECTOR - position

@@ -34,7 +34,7 @@ def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator
         CorruptDataError, LimitExceededError: a batch is damaged.
 
     Cost:
-        The original is read three times, the other once. Memory for its distinct keys, as
+        The original is read four times, the other once. Memory for its distinct keys, as
         `LatestOffsets`, and for one batch of each.
     """
     transactions = Transactions.of(original)
@@ -43,10 +43,10 @@ def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator
     yield from changed_marks(after, original)
     rest = walk(after)
     following = next(rest, None)
-    for walked in walk(original):
+    for walked, end in zip(walk(original), _ends(original), strict=True):
         is_judged = walked.batch.last_offset >= after.log_start_offset
         has_match = False
-        while following is not None and following.batch.base_offset <= walked.batch.last_offset:
+        while following is not None and following.batch.base_offset < end:
             if following.batch.base_offset < walked.batch.base_offset or (has_match and is_judged):
                 yield judge.added(following)
             elif is_judged:
@@ -58,6 +58,18 @@ def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator
     while following is not None:
         yield judge.added(following)
         following = next(rest, None)
+
+
+def _ends(log: UnifiedLog) -> Iterator[int]:
+    """Where each batch ends: after its last offset, or where the next one that overlaps begins."""
+    before: Batch | None = None
+    for walked in walk(log):
+        if before is not None:
+            end = min(before.next_offset, walked.batch.base_offset)
+            yield max(end, before.base_offset + 1)
+        before = walked.batch
+    if before is not None:
+        yield max(before.next_offset, before.base_offset + 1)
 
 
 def _latest(log: UnifiedLog, bounds: Bounds, transactions: Transactions) -> LatestOffsets:
@@ -85,7 +97,7 @@ def changed_marks(after: UnifiedLog, original: UnifiedLog) -> Iterator[Finding]:
     )  # fmt: skip
     for reason, name, now, before in pairs:
         if now != before:
-            yield Finding(reason, f"The {name} is {now}, it was {before}", path)
+            yield Finding(reason, f"The {name} is {now}; it was {before}", path)
     epochs, were = _epochs(after, original), _epochs(original, original)
     if epochs != were:
         detail = f"The leader epochs and their first offsets are {epochs}, they were {were}"
@@ -134,13 +146,9 @@ class _Judge:
             if now is None:
                 yield from self._dropped(before.batch, record)
             elif (what := _difference(record, now)) is not None:
-                yield self._finding(
-                    Reason.RECORD_CHANGED, f"Its {what} is another", now.batch, record
-                )
+                yield self._finding(Reason.RECORD_CHANGED, f"Its {what} differs", now.batch, record)
         for record in kept.values():
-            yield self._finding(
-                Reason.RECORD_ADDED, "The record was not there", record.batch, record
-            )
+            yield self._finding(Reason.RECORD_ADDED, "The record is new", record.batch, record)
 
     def _dropped(self, batch: Batch, record: Record) -> Iterator[Finding]:
         """A record that is gone: may it be?"""
@@ -156,7 +164,7 @@ class _Judge:
         if record.key is None or self.latest.get(record.key) > record.offset:
             return
         if record.value is not None:
-            detail = "It is the latest record of its key, and no later one takes its place"
+            detail = "It is the latest record of its key, and no later one replaces it"
             yield self._finding(Reason.LIVE_KEY_LOST, detail, batch, record)
         elif batch.magic >= 2 and not self._has_passed(batch):
             detail = f"It is a tombstone, the latest record of its key, with {_horizon(batch)}"

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from formats import constants as c
-from kafkalog.check.batch_checks import CheckedLog, SegmentCheck, running_max
+from kafkalog.check.batch_checks import CheckedLog, SegmentCheck, running_max, unread_range
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar import record_facts as f
 from kafkalog.columnar.headers import Stretch, joined
@@ -134,12 +134,7 @@ class _Walk:
 
 def _columns(stretch: Stretch, start: int, end: int) -> Stretch:
     """Some of its batches; the refusals are left out."""
-    return Stretch(
-        stretch.headers[:, start:end],
-        stretch.crc_valid[start:end],
-        stretch.markers[:, start:end],
-        None if stretch.facts is None else stretch.facts[:, start:end],
-    )
+    return replace(stretch.part(start, end), refusals=())
 
 
 def _copy_of_last(stretch: Stretch) -> Stretch:
@@ -161,6 +156,7 @@ class IndexesMatchLog(SegmentCheck):
         assert base_offset is not None, "an index lies beside a segment"
         self._walk = _Walk(base_offset - 1)
         self._indexes: list[_IndexCheck] = []
+        self._unread: range | None = None
         if log.offset_index is not None:
             self._indexes += [_Positions(log.offset_index), _LastOffsets(log.offset_index)]
         if log.time_index is not None:
@@ -173,11 +169,16 @@ class IndexesMatchLog(SegmentCheck):
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
         """What is wrong with these batches, given those before them; by rising numbers."""
+        self._unread = None
         shift, batches = self._walk.take(stretch)
         if batches is not None:
             found = [index.judge(batches) for index in self._indexes]
             for number, defect in heapq.merge(*found, key=itemgetter(0)):
                 yield number + shift, defect
+
+    def damage(self, defect: Defect) -> None:
+        """Something that is no batch comes between those of the log, or after them."""
+        self._unread = unread_range(defect)
 
     def end(self) -> Iterator[Defect]:
         """The last batch, and what the log does not reach."""
@@ -187,7 +188,7 @@ class IndexesMatchLog(SegmentCheck):
                 for _, defect in index.judge(batches):
                     yield defect
         for index in self._indexes:
-            yield from index.end(self._walk.highest)
+            yield from index.end(self._walk.highest, self._unread)
 
 
 class _IndexCheck(ABC):
@@ -202,8 +203,14 @@ class _IndexCheck(ABC):
         """What is wrong with entries about some batches; by rising numbers."""
 
     @abstractmethod
-    def end(self, highest: int) -> Iterator[Defect]:
-        """What is wrong now that all batches have been seen, up to the offset `highest`."""
+    def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
+        """What is wrong now that all batches have been seen, up to the offset `highest`.
+
+        Args:
+            highest: the last offset that was seen.
+            unread: the positions from which on the disk gives no batch; None: the log was read up
+                to its end.
+        """
 
     def _tell(self, reference: str, entry: int, offset: int, detail: str) -> Iterator[Defect]:
         """The defect of an entry, as long as there are few of them."""
@@ -233,7 +240,7 @@ class _IndexCheck(ABC):
                 first, offset = number, int(offsets[0])
             count += len(offsets)
         if count:
-            more = f" and {count - 1} more behind it" if count > 1 else ""
+            more = f" and {count - 1} more after it" if count > 1 else ""
             yield make_defect(
                 reference,
                 self.index.path,
@@ -280,10 +287,10 @@ class _Positions(_IndexCheck):
                 for defect in self._tell(reference, entry, offset, f" (offset {offset}): {detail}"):
                     yield int(batch[i]), defect
 
-    def end(self, highest: int) -> Iterator[Defect]:
-        """Entries behind the last batch."""
-        left = ((number, one) for number, one, _ in self._entries.up_to(c.INT64_MAX))
-        problem = f"no batch starts at its position, the log ends at offset {highest}"
+    def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
+        """Entries after the last batch, unless they point to what the disk does not give."""
+        left = _outside(self._entries.up_to(c.INT64_MAX), unread or range(0))
+        problem = f"no batch starts at its position; the log ends at offset {highest}"
         yield from self._beyond("index-entry-misses-batch", left, problem)
         yield from self._others("index-entry-misses-batch")
 
@@ -323,13 +330,15 @@ class _LastOffsets(_IndexCheck):
                 for defect in self._tell("index-entry-offset-wrong", number + i, offset, detail):
                     yield int(batch[i]), defect
 
-    def end(self, highest: int) -> Iterator[Defect]:
+    def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
         """A last entry that the log does not reach; first offsets where others are last ones."""
         if self._first_count < self._last_count:
             for entry, offset in self._firsts:
                 detail = f": offset {offset} is the first one of a batch, not the last"
                 yield from self._tell("index-entry-offset-wrong", entry, offset, detail)
         yield from self._others("index-entry-offset-wrong")
+        if unread is not None:
+            return  # how far the log reaches is not known
         left = ((number, two) for number, _, two in self._entries.up_to(c.INT64_MAX))
         problem = f"the log ends at offset {highest}"
         yield from self._beyond("index-entry-beyond-log", left, problem)
@@ -375,16 +384,25 @@ class _Timestamps(_IndexCheck):
                 for defect in self._tell("time-index-entry-wrong", number + i, offset, detail):
                     yield int(batch[i]), defect
 
-    def end(self, highest: int) -> Iterator[Defect]:
+    def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
         """Entries that the log does not reach, and a closed index without the largest timestamp."""
-        left = ((number, two) for number, _, two in self._entries.up_to(c.INT64_MAX))
-        problem = f"the log ends at offset {highest}"
-        yield from self._beyond("index-entry-beyond-log", left, problem)
+        if unread is None:
+            left = ((number, two) for number, _, two in self._entries.up_to(c.INT64_MAX))
+            problem = f"the log ends at offset {highest}"
+            yield from self._beyond("index-entry-beyond-log", left, problem)
         yield from self._others("time-index-entry-wrong")
         if self._is_closed and self._knows_times and self._indexed < self._largest:
             ends = f"ends with timestamp {self._indexed}" if self._last else "is empty"
             detail = f"The index {ends}, the largest one of the segment is {self._largest}."
             yield make_defect("time-index-incomplete", self.index.path, detail)
+
+
+def _outside(entries: Iterator[Columns], unread: range) -> Iterator[tuple[int, Column]]:
+    """Numbers and offsets of entries whose positions are not in a range."""
+    for number, offsets, positions in entries:
+        outside = np.flatnonzero((positions < unread.start) | (positions >= unread.stop))
+        if len(outside):
+            yield number + int(outside[0]), offsets[outside]
 
 
 def _first_offsets(stretch: Stretch) -> Column:

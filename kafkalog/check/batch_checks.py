@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from kafkalog.errors import BytesUnreadableError
 from kafkalog.model import Level
 from kafkalog.unified_log import UnifiedLog
 
@@ -90,6 +91,9 @@ class BatchCheck(ABC):
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
         """What is wrong with these batches, given those before them; by rising numbers."""
 
+    def damage(self, defect: Defect) -> None:  # noqa: B027 # most need not know
+        """Something that is no batch comes between those of the log, or after them."""
+
     def end(self) -> Iterator[Defect]:
         """What is wrong now that all batches have been seen."""
         return iter(())
@@ -129,15 +133,20 @@ class PartitionCheck(BatchCheck):
         """The batches of a segment follow."""
         self.log = log
 
-    def damage(self, defect: Defect) -> None:
-        """Something that is no batch comes between those of the segment."""
-
 
 def defects_of_stretch(checks: Sequence[BatchCheck], stretch: Stretch) -> Iterator[Defect]:
     """What all checks have to say: batch after batch, of one batch in the order of the checks."""
     found = [check.stretch(stretch) for check in checks]
     for _, defect in heapq.merge(*found, key=itemgetter(0)):
         yield defect
+
+
+def unread_range(defect: Defect) -> range | None:
+    """The positions of a log that the disk does not give; None where the damage is another."""
+    if defect.reference != BytesUnreadableError.reference:
+        return None
+    position = defect.position or 0
+    return range(position, position + (defect.size_bytes or 0))
 
 
 def running_max(before: int, column: NDArray[np.int64]) -> NDArray[np.int64]:

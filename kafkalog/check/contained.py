@@ -92,9 +92,14 @@ class ContainedCheck(PartitionCheck):
                 self._give_up(error)
 
     def damage(self, defect: Defect) -> None:
-        """Something that is no batch; of no use to a check of one segment."""
-        if isinstance(self._check, PartitionCheck):
-            self._check.damage(defect)
+        """Something that is no batch comes between those of the log, or after them."""
+        if self._check is not None:
+            try:
+                self._check.damage(defect)
+            except (KafkaLogError, MemoryError):
+                raise
+            except Exception as error:  # noqa: BLE001 # it is about this check alone
+                self._give_up(error)
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
         """What is wrong with these batches, given those before them; by rising numbers."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog import places
 from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.columnar.headers import Stretch
     from kafkalog.model import Defect, EpochEntry
 
-LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 _NO_EPOCH: Final = -1
 _RUNS_MAX: Final = 10_000
 
@@ -73,7 +73,7 @@ class EpochsMatchFile(PartitionCheck):
     def __init__(self, partition: CheckedPartition) -> None:
         super().__init__(partition)
         self._runs: list[_Run] = []
-        self._last_offset = -1
+        self._last_offset = self._highest = -1
         self._cut_batches: dict[int, int] = {}
         self._held: tuple[NDArray[np.int64], NDArray[np.bool_]] | None = None
 
@@ -84,7 +84,7 @@ class EpochsMatchFile(PartitionCheck):
 
     @property
     def _path(self) -> str:
-        return os.path.join(self.partition.directory.path, LEADER_EPOCHS)
+        return os.path.join(self.partition.directory.path, file_names.LEADER_EPOCHS)
 
     @cached_property
     def _entries(self) -> Sequence[EpochEntry] | None:
@@ -109,7 +109,7 @@ class EpochsMatchFile(PartitionCheck):
     def begin(self, log: CheckedLog) -> None:
         """The batches of a segment follow: none before them reaches its base offset."""
         self._release(INT64_MAX if log.base_offset is None else log.base_offset)
-        self._last_offset = -1
+        self._last_offset = self._highest = -1
         super().begin(log)
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
@@ -143,7 +143,7 @@ class EpochsMatchFile(PartitionCheck):
         of = np.flatnonzero(speaks)
         if len(of):
             self._add_runs(headers[:, of])
-            self._find_cuts(base[of], last[of])
+            self._find_cuts(base[of], np.minimum(last, following - 1)[of])
 
     def _add_runs(self, headers: NDArray[np.int64]) -> None:
         epochs = headers[h.EPOCH]
@@ -161,7 +161,16 @@ class EpochsMatchFile(PartitionCheck):
                 return
 
     def _find_cuts(self, base: NDArray[np.int64], last: NDArray[np.int64]) -> None:
-        """Entries that begin behind the first offset of a batch, up to its last."""
+        """Entries that begin after the first offset of a batch, up to its last.
+
+        Only of batches above all before them in the segment: in these an entry has one place, in
+        however many stretches they come.
+        """
+        highest = np.maximum.accumulate(np.concatenate(([self._highest], base)))
+        self._highest = int(highest[-1])
+        base, last = base[base > highest[:-1]], last[base > highest[:-1]]
+        if not len(base):
+            return
         batch = np.searchsorted(base, self._starts) - 1
         inside = (batch >= 0) & (self._starts <= last[batch])
         for i in np.flatnonzero(inside).tolist():
@@ -221,13 +230,13 @@ class EpochsMatchFile(PartitionCheck):
         """Segments that were copied out of their log directory may well come without the file."""
         yield from self._falling_epochs()
         log_dir = os.path.dirname(places.absolute(self.partition.directory.path))
-        is_copy = not places.exists(os.path.join(log_dir, "meta.properties"))
+        is_copy = not places.exists(os.path.join(log_dir, file_names.META_PROPERTIES))
         is_missing = not places.exists(self._path)
         if self._runs and self._runs[-1].epoch >= 0 and not (is_copy and is_missing):
             yield make_defect(
                 "leader-epochs-missing",
                 self._path,
-                f"The file has no entry, or is not there; the batches from offset "
+                f"The file is empty or missing; the batches from offset "
                 f"{self._runs[0].first} on have epochs up to {self._runs[-1].epoch}.",
                 offset=self._runs[0].first,
             )
@@ -249,7 +258,7 @@ class EpochsMatchFile(PartitionCheck):
                 yield make_defect(
                     "leader-epochs-contradict-log",
                     self._path,
-                    f"Epoch {entry.epoch} begins at offset {entry.start_offset} by the file; the "
+                    f"Epoch {entry.epoch} starts at offset {entry.start_offset} in the file; the "
                     f"{run.count} batches from {run.first} to {run.last} have epoch {run.epoch}.",
                     offset=run.first,
                 )
@@ -259,7 +268,7 @@ class EpochsMatchFile(PartitionCheck):
                 yield make_defect(
                     "leader-epochs-contradict-log",
                     self._path,
-                    f"Epoch {entry.epoch} begins at offset {entry.start_offset} by the file, "
+                    f"Epoch {entry.epoch} starts at offset {entry.start_offset} in the file, "
                     f"inside the batch at offset {base_offset}.",
                     offset=entry.start_offset,
                 )
@@ -293,7 +302,7 @@ class EpochsMatchFile(PartitionCheck):
                 yield make_defect(
                     "leader-epoch-beyond-log",
                     self._path,
-                    f"Epoch {entry.epoch} begins at offset {entry.start_offset}, the log ends at "
+                    f"Epoch {entry.epoch} starts at offset {entry.start_offset}, the log ends at "
                     f"{end}.",
                     offset=entry.start_offset,
                 )
@@ -311,7 +320,7 @@ class EpochsMatchFile(PartitionCheck):
             yield make_defect(
                 "leader-epochs-start-elsewhere",
                 self._path,
-                f"The first entry (epoch {first.epoch}) begins at offset {first.start_offset}, the "
+                f"The first entry (epoch {first.epoch}) starts at offset {first.start_offset}, the "
                 f"log at {start}.",
                 offset=first.start_offset,
             )

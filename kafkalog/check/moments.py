@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.check.contained import contained_all
 from kafkalog.check.identity import CheckedLogDir
@@ -20,6 +21,7 @@ from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.log_dir import LogDir, PartitionDir, list_partition, open_path
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS
+from kafkalog.source import reading_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -39,7 +41,7 @@ _LOOK_EVERY_S: Final = 0.5
 _RESTLESS_MS: Final = 2000
 _HELD_MAX: Final = 1000
 """So many findings are held back at most; where there are more, they are no accident of time."""
-_AROUND: Final = (*OFFSET_CHECKPOINTS, ".kafka_cleanshutdown", "meta.properties")
+_AROUND: Final = (*OFFSET_CHECKPOINTS, file_names.CLEAN_SHUTDOWN, file_names.META_PROPERTIES)
 
 
 @dataclass(frozen=True)
@@ -128,13 +130,17 @@ def look_at_partition(directory: PartitionDir) -> SeenPartition:
         pass  # its files tell the same
     log_dir = os.path.dirname(places.absolute(directory.path))
     around = tuple(_identity(log_dir, name) for name in _AROUND)
-    return SeenPartition(directory, around, bool(_identity(log_dir, ".lock")))
+    return SeenPartition(directory, around, bool(_identity(log_dir, file_names.LOCK)))
 
 
 def _identity(log_dir: str, name: str) -> tuple[int, ...]:
+    path = os.path.join(log_dir, name)
     try:
-        status = places.stat(os.path.join(log_dir, name))
-    except (OSError, KafkaLogError):
+        status = places.stat(path)
+    except OSError as error:
+        reading_error(error, path)  # announced, unless it is not there
+        return ()
+    except KafkaLogError:
         return ()
     return status.st_ino, status.st_size, status.st_mtime_ns
 

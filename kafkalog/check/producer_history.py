@@ -13,7 +13,7 @@ import numpy as np
 from formats.constants import INT64_MAX
 from kafkalog.check import sequences
 from kafkalog.check.aborted_transactions import AbortedTransactions
-from kafkalog.check.batch_checks import PartitionCheck
+from kafkalog.check.batch_checks import PartitionCheck, unread_range
 from kafkalog.check.open_transactions import OpenTransactions
 from kafkalog.check.passages import Passage
 from kafkalog.check.producer_rows import Timeline
@@ -62,6 +62,7 @@ class ProducerHistory(PartitionCheck):
         self._segments = {segment.base_offset: segment for segment in directory.segments}
         self._limit = INT64_MAX
         self._size_bytes = 0
+        self._is_end_known = True
         self._late: list[Defect] = []
 
     def begin(self, log: CheckedLog) -> None:
@@ -73,12 +74,13 @@ class ProducerHistory(PartitionCheck):
         self._aborted.begin(segment)
         self._timeline.begin(self._size_bytes)
         self._size_bytes = segment.log.size_bytes
+        self._is_end_known = True
         self._limit = INT64_MAX if segment.next_base_offset is None else segment.next_base_offset
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
         """What is wrong with these batches, given those before them; by rising numbers."""
         found = [(0, defect) for defect in self._late]
-        self._late = []
+        self._late, self._is_end_known = [], True
         believed = self._timeline.believed(stretch, self._limit)
         bases = believed.base_offsets
         done = 0
@@ -93,6 +95,10 @@ class ProducerHistory(PartitionCheck):
                 ahead = believed.part(done, done + 1)
                 found += [(number, defect) for defect in self._at_stop(ahead)]
         yield from sorted(found, key=itemgetter(0))
+
+    def damage(self, defect: Defect) -> None:
+        """Something that is no batch comes between those of the segment, or after them."""
+        self._is_end_known = unread_range(defect) is None
 
     def _passage(self, stretch: Stretch, part: Believed) -> Iterator[Found]:
         rows = self._timeline.rows(part)
@@ -127,12 +133,13 @@ class ProducerHistory(PartitionCheck):
         yield from self._late
         self._timeline.begin(self._size_bytes)
         end_offset = max(self.partition.end_offset, self._timeline.next_offset)
-        yield from self._aborted.close(end_offset)
+        yield from self._aborted.close(end_offset if self._is_end_known else INT64_MAX)
         while (stop := self._next_stop()) is not None and stop <= end_offset:
             yield from self._at_stop(None)
         directory = self.partition.directory
         if directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE):
-            yield from self._snapshots.beyond(end_offset)
+            if self._is_end_known:
+                yield from self._snapshots.beyond(end_offset)
             yield from self._forgotten()
         yield from self._open.end(directory, self._timeline)
 
@@ -140,5 +147,5 @@ class ProducerHistory(PartitionCheck):
         """A closed log with producers has a snapshot of them."""
         states = self._states.table
         if self.partition.log.was_closed and states.size and not self._snapshots.paths:
-            detail = f"The log has batches of {states.shape[1]} producers, and no snapshot of them."
+            detail = f"The log has batches of {states.shape[1]} producers, but no snapshot."
             yield make_defect("producer-snapshots-missing", self.partition.directory.path, detail)

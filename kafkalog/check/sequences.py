@@ -30,13 +30,14 @@ def epochs_never_go_back(passage: Passage, history: History) -> Iterator[Found]:
     """No batch of a producer has an epoch below that of the one before it."""
     odd = history.epoch[1:] < history.epoch[:-1]
     odd &= ~history.is_first[1:]
-    for i in (np.flatnonzero(odd) + 1).tolist():
+    which = np.flatnonzero(odd) + 1
+    for i, origin in zip(which.tolist(), history.origin(which - 1).tolist(), strict=True):
         yield passage.found(
             "producer-epoch-went-back",
             int(history.row[i]),
             f"Producer {history.producer_id[i]} has epoch {history.epoch[i]}, after "
             f"{history.epoch[i - 1]}.",
-            history.origin(i - 1),
+            origin,
         )
 
 
@@ -45,13 +46,14 @@ def coordinator_epochs_never_go_back(passage: Passage, history: History) -> Iter
     markers, before = history.markers()
     epoch = history.get(p.COORDINATOR_OF, markers)
     known = history.get(p.COORDINATOR_OF, before)
+    origin = history.origin(before, p.MARKER_ORIGIN)
     for i in np.flatnonzero(epoch < known).tolist():
         yield passage.found(
             "coordinator-epoch-went-back",
             int(history.row[markers[i]]),
             f"The marker of producer {history.producer_id[markers[i]]} has coordinator epoch "
             f"{epoch[i]}, after {known[i]}.",
-            history.origin(int(before[i])),
+            int(origin[i]),
         )
 
 
@@ -64,16 +66,16 @@ def sequences_continue(passage: Passage, history: History) -> Iterator[Found]:
     if not len(which):
         return
     found = passage.rows[r.BASE_SEQUENCE, history.row[which]]
-    expected = _expected_sequences(history, which)
+    expected, origin = _expected_sequences(history, which), history.origin(which - 1)
     for i in np.flatnonzero((expected >= 0) & (found != expected)).tolist():
         at, sequence, wanted = int(which[i]), int(found[i]), int(expected[i])
         is_back = (sequence - wanted) & c.INT32_MAX >= _HALF
         yield passage.found(
             "producer-sequence-repeated" if is_back else "producer-sequence-skipped",
             int(history.row[at]),
-            f"Producer {history.producer_id[at]} of epoch {history.epoch[at]} goes on with "
-            f"sequence {sequence}, expected is {wanted}.",
-            history.origin(at - 1),
+            f"Producer {history.producer_id[at]} of epoch {history.epoch[at]} continues with "
+            f"sequence {sequence}, expected {wanted}.",
+            int(origin[i]),
         )
 
 
@@ -97,11 +99,12 @@ def transactions_hold_only_their_own(passage: Passage, history: History) -> Iter
     started = history.started[which]
     known = history.blind(which) == history.blind(started)
     first = history.get(p.FIRST_OF_TRANSACTION, started)
+    origin = history.origin(started, p.TXN_ORIGIN)
     for i in np.flatnonzero(known).tolist():
         yield passage.found(
             "batch-outside-transaction",
             int(history.row[which[i]]),
             f"Producer {history.producer_id[which[i]]} has a transaction open since offset "
             f"{first[i]}, the batch is not transactional.",
-            history.origin(int(started[i])),
+            int(origin[i]),
         )

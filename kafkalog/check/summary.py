@@ -21,7 +21,8 @@ class Summary:
     """What a run looked at and found; complete when the walk has ended.
 
     `bytes_deferred` and `segments_deferred` were put off because the time was up: they are not
-    among `bytes_expected`.
+    among `bytes_expected`. `bytes_unreadable` are those that the disk did not give: expected, and
+    not checked.
     """
 
     files: int = 0
@@ -29,6 +30,7 @@ class Summary:
     records: int = 0
     bytes_expected: int = 0
     bytes_checked: int = 0
+    bytes_unreadable: int = 0
     bytes_deferred: int = 0
     segments_deferred: int = 0
     defects: Counter[Severity] = field(default_factory=Counter)
@@ -41,12 +43,12 @@ class Summary:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all bytes that were listed have been checked."""
-        return self.bytes_checked >= self.bytes_expected
+        """Whether all bytes that were listed have been asked for."""
+        return self.bytes_checked + self.bytes_unreadable >= self.bytes_expected
 
     def give_up(self) -> None:
         """Expect nothing more: what was listed is not there any more."""
-        self.bytes_expected = min(self.bytes_expected, self.bytes_checked)
+        self.bytes_expected = min(self.bytes_expected, self.bytes_checked + self.bytes_unreadable)
 
     def counting(self, defects: Generator[Defect, None, T]) -> Generator[Defect, None, T]:
         """Count defects as they are passed on."""
@@ -66,6 +68,7 @@ class Summary:
         self.records += other.records
         self.bytes_expected += other.bytes_expected
         self.bytes_checked += other.bytes_checked
+        self.bytes_unreadable += other.bytes_unreadable
         self.bytes_deferred += other.bytes_deferred
         self.segments_deferred += other.segments_deferred
         self.levels |= other.levels

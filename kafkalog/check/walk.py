@@ -16,7 +16,7 @@ from kafkalog.check.small_files import READERS
 from kafkalog.check.summary import Summary
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
-from kafkalog.model import Defect, Level, Severity
+from kafkalog.model import Defect, Level
 from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.source import Source
 
@@ -157,7 +157,7 @@ class Walk:
             yield make_defect("file-unreadable", entry.path, entry.error)
             return
         if entry.name.kind == FileKind.UNKNOWN:
-            yield make_defect("file-unknown", entry.path, "Kafka has no file of this name.")
+            yield make_defect("file-unknown", entry.path, "Kafka has no file with this name.")
             return
         if entry.name.state != FileState.LIVE:
             detail = f"A file in state {entry.name.state}."
@@ -224,32 +224,28 @@ class Walk:
         end = log.base_offset or 0
         self.summary.levels.add(level)
         alone = segment_checks(log, level)
-        is_readable = True
         for check in checks_of_partition:
             check.begin(log)
         with Source(log.path) as source:
             for found in self._stretches(log, source, level):
                 if isinstance(found, Defect):
-                    is_readable &= found.reference != BytesUnreadableError.reference
-                    for check in checks_of_partition:
-                        check.damage(found)
+                    for each in (*alone, *checks_of_partition):
+                        each.damage(found)
                     yield found
+                    if found.reference == BytesUnreadableError.reference:
+                        self.summary.bytes_unreadable += found.size_bytes or 0
+                        continue
                 else:
                     self.summary.batches += found.count
                     counts = found.headers[COUNT] if found.facts is None else found.facts[FOUND]
                     self.summary.records += int(counts.clip(0).sum())
                     end = max(end, int(found.headers[LAST_OFFSET].max()) + 1)
-                    for defect in defects_of_stretch([*alone, *checks_of_partition], found):
-                        # What an index says of batches that cannot be read is not known.
-                        if is_readable or defect.severity != Severity.INDEX:
-                            yield defect
+                    yield from defects_of_stretch([*alone, *checks_of_partition], found)
                     if self._watch is not None:
                         self._watch.take(log.path, found)
                 self._checked(found.size_bytes or 0)
             for ended in alone:
-                for defect in ended.end():
-                    if is_readable or defect.severity != Severity.INDEX:
-                        yield defect
+                yield from ended.end()
         return end
 
     def _read(self, _log: CheckedLog, source: Source, level: Level) -> Iterator[Stretch | Defect]:

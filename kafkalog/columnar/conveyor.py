@@ -17,9 +17,10 @@ from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import Future
 
     from kafkalog.columnar.budget import Turnstile
+    from kafkalog.crew import Crew
 
 _OUTPUT_AT_ONCE: Final = 1 << 24
 # A chunk that becomes more than this is followed by smaller ones: all threads stay busy.
@@ -53,7 +54,7 @@ class Task:
 class Lanes:
     """A pool, how many chunks may be under way in it, and the workspaces that are free."""
 
-    pool: ThreadPoolExecutor
+    pool: Crew
     depth: int
     rows_max: int
     spaces: list[Workspace]
@@ -127,7 +128,7 @@ class Conveyor:
                 yield from result.steps
             finally:
                 if following is not None:
-                    following.exception()
+                    self._lanes.pool.wait_for(following)
             if following is None:
                 break
             result = following.result()
@@ -149,9 +150,8 @@ class Conveyor:
 
     def stop(self) -> None:
         """Wait for what is under way and forget it."""
+        self._lanes.pool.forget(task.future for task in self._tasks)
         for task in self._tasks:
-            if not task.future.cancel():
-                task.future.exception()
             self.free(task)
         self._tasks.clear()
 

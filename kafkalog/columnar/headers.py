@@ -8,7 +8,7 @@ reference scanner says what it is, so that both give the same batches and the sa
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -19,12 +19,14 @@ from kafkalog.columnar import header_table as h
 from kafkalog.columnar import record_facts, rule
 from kafkalog.columnar.budget import IN_FLIGHT_MAX
 from kafkalog.columnar.claims import size_to_decode
-from kafkalog.errors import KafkaLogError
+from kafkalog.crew import Crew
+from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.framing import Frames, read_batch, scan_batches
 from kafkalog.model import Batch, Defect, Level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
+    from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
@@ -160,7 +162,7 @@ def plain_stretches(
         threads: as those of `header_stretches`.
     """
     threads = threads or rule.default_threads()
-    with ThreadPoolExecutor(threads, "kafkalog-headers") as pool:
+    with Crew(threads, "kafkalog-headers") as pool:
         walk = _Walk(source, level, pool, threads + 1, position, end)
         try:
             yield from walk.plain()
@@ -169,8 +171,10 @@ def plain_stretches(
 
 
 def _is_dense(source: Source, position: int, end: int) -> bool:
-    first = read_batch(source, position, end)
-    return isinstance(first, Batch) and first.size_bytes < _WORTH_A_SEEK
+    with suppress(BytesUnreadableError):  # the reference scanner says where reading goes on
+        first = read_batch(source, position, end)
+        return isinstance(first, Batch) and first.size_bytes < _WORTH_A_SEEK
+    return False
 
 
 def _by_reference(
@@ -212,7 +216,7 @@ def _by_chunks(
     end: int,
     look: Look | None,
 ) -> Iterator[Stretch | Defect]:
-    with ThreadPoolExecutor(threads, "kafkalog-headers") as pool:
+    with Crew(threads, "kafkalog-headers") as pool:
         walk = _Walk(source, level, pool, threads + 1, position, end, look)
         try:
             yield from _gathered(walk.stretches())
@@ -273,7 +277,7 @@ class _Walk:
         self,
         source: Source,
         level: Level,
-        pool: ThreadPoolExecutor,
+        pool: Crew,
         depth: int,
         position: int,
         end: int,
@@ -347,9 +351,8 @@ class _Walk:
 
     def stop(self) -> None:
         """Wait for what is under way and forget it."""
-        for chunk, future in self._tasks:
-            if not future.cancel():
-                future.exception()
+        self._pool.forget(future for _, future in self._tasks)
+        for chunk, _ in self._tasks:
             self._free(chunk)
         self._tasks.clear()
 

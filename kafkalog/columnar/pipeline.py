@@ -6,7 +6,6 @@ that damage has the same names and reading resumes at the same place as in `kafk
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from kafkalog.columnar.conveyor import Conveyor, Lanes
 from kafkalog.columnar.rule import default_threads
 from kafkalog.columnar.selecting import first_behind
 from kafkalog.columnar.stages import BatchWork, Event, Part, RecordWork
+from kafkalog.crew import Crew
 from kafkalog.framing import Frames
 from kafkalog.living import CHANGES, LivingWalk
 from kafkalog.model import Defect
@@ -111,7 +111,7 @@ def _all_parts(
     turnstile: Turnstile | None,
 ) -> Iterator[Part]:
     walk = LivingWalk(plan)
-    with ThreadPoolExecutor(threads, "kafkalog") as pool:
+    with Crew(threads, "kafkalog") as pool:
         lanes = Lanes(pool, threads + 1, work.format.rows_max, [], turnstile)
         while (segment := walk.take()) is not None:
             try:

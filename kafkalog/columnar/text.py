@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from kafkalog.columnar.chunks import Chunk, ChunkReader, Rows, Turn
 from kafkalog.columnar.conveyor import Conveyor, Lanes
 from kafkalog.columnar.restored import record_of
 from kafkalog.columnar.stages import OFFSET_LIMIT, Judged, Part, defects_of, judge
+from kafkalog.crew import Crew
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import read_batch
 from kafkalog.model import Batch, Defect
@@ -193,7 +193,7 @@ def dump_lines(
     judged. `line_of` makes the line of a record whose text is not UTF-8.
     """
     form = KafkaText(content=content, metadata=metadata, line_of=line_of, batch_line_of=str)
-    with ThreadPoolExecutor(threads, "kafkalog") as pool:
+    with Crew(threads, "kafkalog") as pool:
         lanes = Lanes(pool, threads + 1, form.rows_max, [])
         conveyor = Conveyor(
             ChunkReader(source, 0, end), lanes, lambda chunk: _steps(chunk, form, deep=deep)

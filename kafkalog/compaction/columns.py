@@ -6,7 +6,6 @@ that.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from kafkalog.compaction.map_building import MapBuilding, discardable_among
 from kafkalog.compaction.model import Dropped, Tally
 from kafkalog.compaction.superseded import SupersededByMap
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
+from kafkalog.crew import Crew
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class ColumnPass:
         """The bytes of the new segment of a group, piece by piece; groups come in order."""
         self._transactions.kept = []
         threads = default_threads()
-        with ThreadPoolExecutor(threads, "kafkalog-cleaner") as pool:
+        with Crew(threads, "kafkalog-cleaner") as pool:
             lanes = Lanes(pool, threads + 1, 0, [])
             for segment in group:
                 yield from self._segment(segment, lanes)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+from kafkalog.crew import Crew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -37,7 +39,7 @@ class LocalEngine:
         """As `Engine.run`; what is not begun when one fails is not begun any more."""
         numbers = iter(range(len(tasks)))
         running: dict[Future[Mapping[str, Any]], int] = {}
-        with ThreadPoolExecutor(self.workers, thread_name_prefix="kafkalog") as pool:
+        with Crew(self.workers, "kafkalog") as pool:
             while True:
                 for number in numbers:
                     running[pool.submit(work, tasks[number])] = number
@@ -72,7 +74,7 @@ class LocalEngine:
 
         numbers = iter(range(len(tasks)))
         running: deque[Future[list[bytes]]] = deque()
-        with ThreadPoolExecutor(self.workers, thread_name_prefix="kafkalog") as pool:
+        with Crew(self.workers, "kafkalog") as pool:
             try:
                 while True:
                     for number in islice(numbers, self.workers + 1 - len(running)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Defect, Severity
-from kafkalog.tables.model import Request
+from kafkalog.tables.model import LeftOut, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,7 +153,7 @@ class ExportedPart:
         first_offset, last_offset: of its rows; None for tables whose rows have none, and without
             rows.
         undecoded_keys, undecoded_values: of typed columns those that did not decode.
-        defect_count: damage that was passed over.
+        defect_count: damage that was passed over, and what was deleted before it was read.
         defects: the first thousand of that.
     """
 
@@ -194,11 +194,8 @@ class ExportSummary:
         parts: all of them, by number.
         written: how many were written by this run; the others were there.
         was_complete: whether an earlier run had done everything.
-        swept: left-overs of killed runs that were removed.
-        without_watermark: partitions of which no high watermark is noted: their records end with
-            the log.
-        above_watermark: partitions that have records above the high watermark, with that offset:
-            it is where their rows end.
+        swept: leftovers of killed runs that were removed.
+        left_out: records of the logs that no file got.
     """
 
     destination: str
@@ -206,8 +203,7 @@ class ExportSummary:
     written: int
     was_complete: bool
     swept: int
-    without_watermark: tuple[str, ...] = ()
-    above_watermark: Mapping[str, int] = field(default_factory=dict)
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @property
     def rows(self) -> int:

@@ -82,7 +82,7 @@ def _require_begun(target: Target) -> None:
     """Raise unless this is the directory in which the driver has begun the export."""
     if not (target.has(PLAN) or target.has(MANIFEST)):
         raise UnreadableError(
-            f"The worker on {socket.gethostname()} does not see the export that was begun here.",
+            f"The worker on {socket.gethostname()} does not see the export that was started here.",
             path=target.shown,
             hint="All workers and the driver must see the same directory at this path.",
         )
@@ -126,8 +126,9 @@ class _Rows:
         needed = _RANGE_COLUMNS.get(table, ())
         raw = [one.source for one in self.decoders]
         schema = table_schema(table, list(dict.fromkeys([*self.columns, *needed, *raw])))
+        tell = None if self.fail_fast else self._tell
         for split in self.part.splits:
-            for batch in read_split(split, schema, defects=None if self.fail_fast else self._tell):
+            for batch in read_split(split, schema, defects=tell, losses=tell):
                 self._note(batch, needed)
                 yield self._with_typed(batch)
 

@@ -80,7 +80,7 @@ class Profile:
         hot_keys: those that most records have, first those with the most.
         bucket_ms: how long the stretches of the histogram are.
         histogram: where records lie in time; stretches without any are left out.
-        defects: how much damage was passed over.
+        defects: how much damage was passed over, and parts of logs that were deleted unread.
     """
 
     topic: str

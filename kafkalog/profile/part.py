@@ -214,18 +214,23 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
     part = Part(task["bucket_ms"])
     for split in map(Split.from_json, task["splits"]):
         found: list[Defect] = []
-        for batch in _read(split, _OF_RECORDS, found):
+        lost: list[Defect] = []  # of either pass: the other one may have come in time
+        for batch in _read(split, _OF_RECORDS, found, lost):
             part.add_records(batch)
         of_batches = replace(split, table=TableName.BATCHES, from_offset=None, committed=False)
-        for batch in _read(of_batches, _OF_BATCHES, found):
+        for batch in _read(of_batches, _OF_BATCHES, found, lost):
             part.add_batches(batch)
         # What is wrong with a batch is found twice, what is wrong with its records once.
-        part.counts["defects"] += len({(one.reference, one.path, one.position) for one in found})
+        told = {(one.reference, one.path, one.position) for one in found}
+        part.counts["defects"] += len(told) + bool(lost)
     return part.as_json()
 
 
-def _read(split: Split, columns: tuple[str, ...], defects: list[Defect]) -> Iterable[Any]:
-    return read_split(split, table_schema(split.table, columns), defects=defects.append)
+def _read(
+    split: Split, columns: tuple[str, ...], defects: list[Defect], losses: list[Defect]
+) -> Iterable[Any]:
+    schema = table_schema(split.table, columns)
+    return read_split(split, schema, defects=defects.append, losses=losses.append)
 
 
 def _sizes(column: Any) -> Any:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kafkalog.engine import Engine
     from kafkalog.tables import Request
+    from kafkalog.tables.model import PartitionEnd
     from kafkalog.tables.planning import Target
     from kafkalog.view import Difference
 
@@ -30,6 +31,7 @@ def profile_logs(
     hot_keys: int = HOT_KEYS,
     done: Callable[[int], None] | None = None,
     differences: Callable[[Difference], object] | None = None,
+    ends: Callable[[PartitionEnd], object] | None = None,
 ) -> list[Profile]:
     """The profiles of all partitions, each topic's behind those of its partitions.
 
@@ -40,7 +42,7 @@ def profile_logs(
         bucket_ms: how long the stretches of the histogram are, at least.
         hot_keys: how many of them.
         done: called with the number of tasks that ended.
-        differences: as that of `plan_splits`.
+        differences, ends: as those of `plan_splits`.
 
     Raises:
         KafkaLogError: as `plan_splits` and the engine.
@@ -54,7 +56,9 @@ def profile_logs(
     tasks = []
     owners = []
     for path, target in targets.items():
-        splits, _ = living_splits(target, request, at_ms)
+        splits, end = living_splits(target, request, at_ms)
+        if ends is not None and end is not None:
+            ends(end)
         for some in _grouped(splits, request.split_bytes):
             tasks.append({"splits": some, "bucket_ms": bucket_ms})
             owners.append(path)

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kafkalog.checkpoints import java_number
-from kafkalog.recovery.directory import lines_of
+from kafkalog.java_text import java_lines
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.source import read_file
 
@@ -42,13 +42,13 @@ def checkpoint_lines(
     if version is None:
         return
     if java_number(version, 32) != _VERSION:
-        raise _io_error(name, "the first line is no version that Kafka 4.3 knows")
+        raise _io_error(name, "the first line is not a version that Kafka 4.3 knows")
     second = next(lines, None)
     if second is None:
         return
     expected = java_number(second, 32)
     if expected is None:
-        raise _io_error(name, "the second line is no number of entries")
+        raise _io_error(name, "the second line is not a number of entries")
     if expected > _CAPACITY_MAX:
         raise StartRefusedError("OutOfMemoryError", "Requested array size exceeds VM limit")
     if expected < 0:
@@ -71,17 +71,10 @@ def checkpoint_lines(
 
 
 def _lines(path: str, name: str) -> Iterator[str]:
-    """Yield the lines of a file as Java's decoder gives them, and raise where it throws.
-
-    It throws at once where bytes are not UTF-8, but for a character that the end of the file cuts
-    off: the lines before it come first.
-    """
-    data = read_file(path)
+    """Yield the lines of a file, and raise where Kafka's reader throws."""
     try:
-        yield from lines_of(data.decode())
+        yield from java_lines(read_file(path))
     except UnicodeDecodeError as error:
-        if error.reason == "unexpected end of data":
-            yield from lines_of(data[: error.start].decode() + "?")[:-1]
         raise _io_error(name, "it is not UTF-8") from error
 
 

@@ -6,13 +6,13 @@ as `LogFileUtils` of Kafka 4.3 reads them, which is laxer than the names Kafka g
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog.recovery.model import RemoveFile, RenameFile, StartRefusedError, WriteFile
-from kafkalog.source import Source, read_file
+from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import ProducerState
     from kafkalog.recovery.model import Action
-
-LOG = ".log"
-OFFSET_INDEX = ".index"
-TIME_INDEX = ".timeindex"
-TRANSACTION_INDEX = ".txnindex"
-INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
-SNAPSHOT = ".snapshot"
-SWAP = ".swap"
-CLEANED = ".cleaned"
-DELETED = ".deleted"
-LEADER_EPOCHS = "leader-epoch-checkpoint"
-PARTITION_METADATA = "partition.metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +92,7 @@ class Directory:
         """
         if self._snapshots is not None:
             return dict(self._snapshots)
-        names = self.names(SNAPSHOT)
+        names = self.names(file_names.SNAPSHOT)
         found = {offset_from_name(name): name for name in names}
         if len(found) == len(names):
             self._snapshots = dict(found)
@@ -112,12 +100,12 @@ class Directory:
 
     def _forget_snapshot(self, name: str) -> None:
         """A file is gone."""
-        if self._snapshots is not None and name.endswith(SNAPSHOT):
+        if self._snapshots is not None and name.endswith(file_names.SNAPSHOT):
             del self._snapshots[offset_from_name(name)]
 
     def _note_snapshot(self, name: str) -> None:
         """A file is new: behind all snapshots that are listed, or they are to be listed anew."""
-        if self._snapshots is None or not name.endswith(SNAPSHOT):
+        if self._snapshots is None or not name.endswith(file_names.SNAPSHOT):
             return
         offset = offset_from_name(name)
         if offset not in self._snapshots and name > max(self._snapshots.values(), default=""):
@@ -135,7 +123,7 @@ class Directory:
     def rename(self, name: str, new_name: str, why: str) -> None:
         """Give a file another name."""
         self.contents[new_name] = self.contents.pop(name)
-        if name.endswith(SNAPSHOT) or new_name.endswith(SNAPSHOT):
+        if name.endswith(file_names.SNAPSHOT) or new_name.endswith(file_names.SNAPSHOT):
             self._snapshots = None
         self.actions.append(RenameFile(name, new_name, why))
 
@@ -160,21 +148,6 @@ class Directory:
 def segment_file(base_offset: int, suffix: str) -> str:
     """Name of a segment's file or of a snapshot; the number has 20 digits or more."""
     return f"{base_offset:021d}{suffix}" if base_offset < 0 else f"{base_offset:020d}{suffix}"
-
-
-def text_lines(path: str) -> list[str]:
-    """The lines of a small text file, as Java's `readLine` ends them.
-
-    Raises:
-        UnicodeDecodeError: it is not UTF-8.
-    """
-    return lines_of(read_file(path).decode())
-
-
-def lines_of(text: str) -> list[str]:
-    """Split a text into lines, as Java's `readLine` ends them."""
-    lines = re.split(r"\r\n|\r|\n", text)
-    return lines if lines[-1] else lines[:-1]
 
 
 def offset_from_name(name: str) -> int:

@@ -65,7 +65,7 @@ class SourceOptions:
         mode: what damage does.
         pushes_filters: whether Spark's filters are looked at before anything is read.
         bytes_per_trigger: of a stream: how much of the logs a batch covers; None: all there is.
-        fails_on_loss: of a stream: whether it is an error that offsets were deleted unread.
+        fails_on_loss: whether it is an error that offsets were deleted unread.
         from_latest: of a stream: whether it begins where the logs end.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -49,8 +50,11 @@ def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any)
     assert isinstance(partition, SplitPartition), "one of ours"
     settle(asked.paths)  # what is in a URI beside the path is not in the splits
     defects = _pass_over if asked.mode == Mode.PERMISSIVE else None
+    losses = None if asked.fails_on_loss else _warn
     batches = (
-        batch for split in partition.splits for batch in read_split(split, schema, defects=defects)
+        batch
+        for split in partition.splits
+        for batch in read_split(split, schema, defects=defects, losses=losses)
     )
     return _gathered(batches)
 
@@ -69,6 +73,11 @@ def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
         size += batch.nbytes
     if waiting:
         yield pa.concat_batches(waiting)
+
+
+def _warn(loss: Defect) -> None:
+    """As Spark's own Kafka source does with failOnDataLoss=false: the worker's log has it."""
+    warnings.warn(f"{loss.detail} [{loss.path}]", stacklevel=2)
 
 
 def _pass_over(_: Defect) -> None:

@@ -64,9 +64,8 @@ def run_query(
     reader = session.read.format("kafkalog").options(**options)
     sources = json.dumps([places.portable(path) for path in paths])
     reader = reader.option("paths", sources).option("filterPushdown", "true")
-    for table in TableName:
-        if _names(query, table):
-            _make_view(reader, table, _columns_for(query, table))
+    for table in tables_of(query):
+        _make_view(reader, table, _columns_for(query, table))
     frame = session.sql(query)
     if not is_remote(session):
         for table, columns in _used_columns(frame).items():
@@ -74,6 +73,11 @@ def run_query(
         frame = session.sql(query)
     numbers = [_is_number(field.dataType.typeName()) for field in frame.schema.fields]
     return Answer(tuple(frame.columns), tuple(numbers), _rows(frame))
+
+
+def tables_of(query: str) -> list[TableName]:
+    """Return the tables that a query can mean."""
+    return [table for table in TableName if _names(query, table)]
 
 
 def _make_view(reader: DataFrameReader, table: TableName, columns: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ class KafkaLogDataSource(DataSource):
 
     Options: `table`, `columns`, `subscribe`, `isolation`, `view`, `decode`, `mode`, `replicas`,
     `internal`, `splitBytes`, `filterPushdown`, `maxTimestampDisorderMs`, `startingTimestamp`,
-    `endingTimestamp`, and of streams `maxBytesPerTrigger`, `failOnDataLoss` and `startingOffsets`.
+    `endingTimestamp`, `failOnDataLoss`, and of streams `maxBytesPerTrigger` and `startingOffsets`.
     A schema of the user's own chooses columns as well. Paths can be URIs of objects, `s3://…`, with
     options and credentials, which Spark shows as it shows all options.
     """

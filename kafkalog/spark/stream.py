@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from kafkalog.spark.partitions import SplitPartition, read_partition
+from kafkalog.spark.partitions import grouped, read_partition
 from kafkalog.tables.tailing import Offsets, Tail
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._tail.advance(start, self._target, size)
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """The tasks of a batch."""
-        return [SplitPartition((split,)) for split in self._tail.splits(start, end)]
+        """The tasks of a batch; small segments together, as each task costs more than they do."""
+        return grouped(self._tail.splits(start, end), self._asked.request.split_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of a task."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, BinaryIO, Final
+
+from kafkalog.crew import Crew
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,7 +22,7 @@ def written(file: BinaryIO, pieces: Iterable[bytes | memoryview]) -> Iterator[me
     Raises:
         OSError: a piece cannot be written, or what was written cannot be synced.
     """
-    with ThreadPoolExecutor(1, "kafkalog-sync") as pool:
+    with Crew(1, "kafkalog-sync") as pool:
         syncing: Future[None] | None = None
         size = 0
         for piece in pieces:

@@ -10,7 +10,7 @@ from kafkalog.model import Isolation, LogView
 from kafkalog.sightings import Sighting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 SPLIT_SIZE: Final = 128 << 20
 
@@ -132,7 +132,6 @@ class Split:
         first_offset: offset at which it begins; None where that is not known.
         next_offset: offset at which the next one begins, or the log ended when it was planned.
         seen: what the planner saw of it; None in an object store.
-        fails_on_loss: whether it is an error that some of its offsets were deleted since.
         view: in which view the partition directory is looked at.
     """
 
@@ -153,7 +152,6 @@ class Split:
     first_offset: int | None = None
     next_offset: int | None = None
     seen: Sighting | None = None
-    fails_on_loss: bool = False
     view: LogView = LogView.STARTED
 
     @property
@@ -183,15 +181,69 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnd:
-    """Where the records of a partition end, where its high watermark decides that.
+    """Where the records of a partition begin and end for whoever asks.
 
     Attributes:
         topic, partition: which one; the partition -1 where the directory's name tells none.
-        watermark: what is noted, within the log; None where nothing is.
+        watermark: what is noted, within the log, or the log end where that was asked for; None
+            where nothing is noted.
         log_end_offset: of the log.
+        last_stable_offset: of the log; None unless only what was committed was asked for.
+        first_offset: base offset of the first segment.
+        log_start_offset: of the log, never below that.
     """
 
     topic: str
     partition: int
     watermark: int | None
     log_end_offset: int
+    last_stable_offset: int | None = None
+    first_offset: int = 0
+    log_start_offset: int = 0
+
+    @property
+    def name(self) -> str:
+        """`topic-partition`."""
+        return self.topic if self.partition < 0 else f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """The records that are in logs and not in an answer.
+
+    Attributes:
+        without_watermark: partitions of which no high watermark is known: their records end with
+            the log.
+        above_watermark: partitions that have records above the high watermark, with that offset.
+        above_last_stable: partitions that have records between the last stable offset, which is
+            given, and the high watermark.
+        below_log_start: partitions that have records below the log start offset, with that offset.
+    """
+
+    without_watermark: tuple[str, ...] = ()
+    above_watermark: Mapping[str, int] = field(default_factory=dict)
+    above_last_stable: Mapping[str, int] = field(default_factory=dict)
+    below_log_start: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def by(cls, ends: Iterable[PartitionEnd]) -> Self:
+        """What these bounds leave out."""
+        ends = list(ends)
+        noted = [(one, one.watermark) for one in ends if one.watermark is not None]
+        stable = [
+            (one, one.last_stable_offset) for one in ends if one.last_stable_offset is not None
+        ]
+        return cls(
+            tuple(one.name for one in ends if one.watermark is None),
+            {one.name: offset for one, offset in noted if offset < one.log_end_offset},
+            {
+                one.name: offset
+                for one, offset in stable
+                if offset < (one.log_end_offset if one.watermark is None else one.watermark)
+            },
+            {
+                one.name: one.log_start_offset
+                for one in ends
+                if one.first_offset < min(one.log_start_offset, one.log_end_offset)
+            },
+        )

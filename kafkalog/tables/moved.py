@@ -1,7 +1,8 @@
 """Splits of a log that a living broker has changed since they were planned.
 
 Appending changes nothing of a split. Compaction and deletion replace files: the partition is listed
-again, and the same offsets are read from the files that have them now.
+again, and the same offsets are read from the files that have them now. What retention or a deletion
+took away meanwhile is a loss: an error, unless the reader wants to hear of it and go on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.defects import make_defect
 from kafkalog.errors import ChangedSinceError, NotFoundError
 from kafkalog.living import listing_again
 from kafkalog.log_dir import open_partition
@@ -20,8 +22,12 @@ from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.model import Defect
     from kafkalog.tables.model import Split
 
+LOSS_HINT: Final = "With failOnDataLoss=false the stream continues with what exists."
 _LISTINGS_MAX: Final = 3
 
 
@@ -40,17 +46,55 @@ def current_splits(split: Split) -> list[Split]:
             listed = listed_again(split)
         except NotFoundError:
             continue  # it went away between two looks
-    raise _changed(split, "Its files do not stay the same for long enough to be read.")
+    raise _changed(split, "Its files keep changing while they are read.")
+
+
+class Losses:
+    """What was deleted of a split between its plan and its reading; each offset is named once.
+
+    Args:
+        split: which rows were promised.
+        tell: is called with a finding for what is lost; None: it is an error.
+    """
+
+    def __init__(self, split: Split, tell: Callable[[Defect], object] | None) -> None:
+        self._split = split
+        self._tell = tell
+        self._told = 0
+
+    def add(self, first: int, end: int | None, reason: str) -> None:
+        """Report offsets as lost, up to `end`, which is None where the log end was not known.
+
+        Raises:
+            ChangedSinceError: a loss is an error.
+        """
+        if self._tell is None:
+            error = _changed(self._split, reason)
+            error.hint = f"{error.hint} {LOSS_HINT}"
+            raise error
+        first = max(first, self._told)
+        if end is not None and first >= end:
+            return
+        what = f"Offsets {first} and above" if end is None else f"Offsets {first} to {end - 1}"
+        name = f"{self._split.topic}-{self._split.partition}"
+        detail = f"{what} of {name} were deleted after they were planned. {reason}"
+        self._told = first if end is None else end
+        self._tell(make_defect("deleted-while-reading", self._split.path, detail, offset=first))
 
 
 @listing_again
-def listed_again(split: Split) -> list[Split]:
+def listed_again(split: Split, losses: Losses | None = None) -> list[Split]:
     """List a partition again, and return the splits that have the rows of a split of it now.
 
+    Args:
+        split: of a log with an offset where it begins.
+        losses: is told what is not there any more; None: it is an error.
+
     Raises:
-        NotFoundError: it is gone.
+        NotFoundError: a file is gone that was listed.
         ChangedSinceError: as `current_splits`.
     """
+    losses = losses or Losses(split, None)
     assert split.seen is not None, "else nothing is compared"
     if split.table not in OF_LOGS:
         at = split.seen.directory if split.seen.path is None else split.path
@@ -61,16 +105,21 @@ def listed_again(split: Split) -> list[Split]:
     first, following = split.first_offset, split.next_offset
     if first is None:
         raise _changed(split, "Its batches are of a format whose offsets are not in their headers.")
-    partition = open_partition(os.path.dirname(split.path))
-    log = UnifiedLog(show(partition, split.view).partition)
     wanted = max(first, first if split.from_offset is None else split.from_offset)
-    ends = [one for one in (following, split.to_offset) if one is not None]
-    is_cut = log.log_start_offset > wanted and not (ends and min(ends) <= wanted)
-    if is_cut and split.fails_on_loss:
-        raise _changed(split, f"Its log begins at offset {log.log_start_offset} now.")
-    if ends and log.log_end_offset < min(ends):
+    end = min((one for one in (following, split.to_offset) if one is not None), default=None)
+    directory = os.path.dirname(split.path)
+    if not os.path.isdir(directory):
+        losses.add(wanted, end, "The partition is not here any more.")
+        return []
+    log = UnifiedLog(show(open_partition(directory), split.view).partition)
+    start = log.log_start_offset
+    if end is not None and log.log_end_offset < end:
         raise _changed(split, f"Its log ends at offset {log.log_end_offset} now.")
-    bounds = Bounds(from_offset=wanted, to_offset=min(ends, default=None))
+    if start > wanted and (end is None or end > wanted):
+        lost_to = start if end is None else min(start, end)
+        losses.add(wanted, lost_to, f"Its log starts at offset {start} now.")
+        wanted = start
+    bounds = Bounds(from_offset=wanted, to_offset=end)
     request = Request(split.table, bounds, Isolation.LOG, internal=True, view=split.view)
     now = plan_splits([split.seen.directory], request)
     return [
@@ -80,7 +129,6 @@ def listed_again(split: Split) -> list[Split]:
             to_time=split.to_time,
             committed=split.committed,
             aborted=split.aborted,
-            fails_on_loss=split.fails_on_loss,
         )
         for one in now
     ]
@@ -90,5 +138,5 @@ def _changed(split: Split, message: str) -> ChangedSinceError:
     return ChangedSinceError(
         f"The log was changed after it was planned. {message}",
         path=split.path,
-        hint="Ask again: what is there now is planned then.",
+        hint="Run the query again.",
     )

@@ -18,6 +18,7 @@ from kafkalog import places
 from kafkalog.cuts import checked_position, cut_positions
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.framing import read_batch
+from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import about_a_log, answered
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition, open_path
 from kafkalog.lookup import lookup_timestamp
@@ -28,8 +29,9 @@ from kafkalog.reader import Selection, start_position
 from kafkalog.segment import OpenSegment
 from kafkalog.sightings import Sighting, now_ms
 from kafkalog.source import Source
-from kafkalog.tables.model import OF_LOGS, End, PartitionEnd, Replicas, Split, TableName
-from kafkalog.unified_log import END, HIGH_WATERMARKS, UnifiedLog
+from kafkalog.tables.ends import consumers_log, has_bounds, partition_end
+from kafkalog.tables.model import OF_LOGS, PartitionEnd, Replicas, Split, TableName
+from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show, summary
 
 if TYPE_CHECKING:
@@ -66,13 +68,14 @@ def plan_splits(
     Args:
         paths: log directories, partition directories, or single logs.
         request: what is asked for.
-        ends: is called with the end of each partition that the high watermark decides.
+        ends: is called with the bounds of each partition whose records they decide.
         differences: is called with how the view of a partition differs from its files; None: a
             `UserWarning` says so.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`, or a log cannot be read.
         UsageError: splits would be empty, a file is no live log, or a required topic is missing.
+        CorruptDataError: Git LFS pointers are in the place of files.
 
     Cost:
         A few reads a segment; for read_committed those of the last stable offset; that of the view.
@@ -124,10 +127,13 @@ def find_targets(paths: Iterable[str], request: Request) -> list[Target]:
     view = request.view
     if request.table == TableName.DEFECTS and view == LogView.STARTED:
         view = LogView.FILES  # a start cuts off what is damaged
-    targets = [
-        found if isinstance(found, Target) else _shown_now(found, view)
-        for found in _meant(paths, request)
-    ]
+    meant = _meant(paths, request)
+    for found in meant:
+        if isinstance(found, PartitionDir):
+            require_contents(found.path, found.files)
+        else:
+            require_contents(found.partition.path, (one.log for one in found.segments))
+    targets = [found if isinstance(found, Target) else _shown_now(found, view) for found in meant]
     return _best(targets) if request.replicas == Replicas.BEST else targets
 
 
@@ -300,11 +306,6 @@ def _seen_file(seen: Sighting, path: str) -> Sighting:
         return seen.of_part(source, 0, source.size_bytes)
 
 
-def consumers_log(partition: PartitionDir, request: Request) -> UnifiedLog:
-    """Return the log of a partition with the high watermark that a request wants."""
-    return UnifiedLog(partition, high_watermark=END if request.end == End.LOG else None)
-
-
 class _LogSplits:
     """The splits of the logs of one partition."""
 
@@ -317,11 +318,8 @@ class _LogSplits:
         start = _larger(bounds.from_offset, self._offset_of(bounds.begin_time))
         end = _smaller(bounds.to_offset, self._offset_of(bounds.end_time))
         self.end: PartitionEnd | None = None
-        left_overs = request.view == LogView.ALL and not self._committed
-        has_bounds = request.isolation != Isolation.LOG and not left_overs
-        if request.table == TableName.RECORDS and has_bounds:
-            if request.end == End.WATERMARK:
-                self.end = self._partition_end(plain)
+        if has_bounds(request):
+            self.end = partition_end(self._log, request)
             given = self._log.fetch_bounds(request.isolation)
             start, end = _larger(start, given[0]), _smaller(end, given[1])
         self._selection = Selection(
@@ -335,7 +333,7 @@ class _LogSplits:
             to_time=bounds.to_time,
             committed=self._committed,
         )
-        self._aborted = self._log.aborted_transactions() if self._committed else []
+        self._aborted = self._log.hidden_transactions() if self._committed else []
 
     @cached_property
     def _log_end(self) -> int | None:
@@ -343,11 +341,6 @@ class _LogSplits:
         with suppress(KafkaLogError):
             return self._log.log_end_offset
         return None
-
-    def _partition_end(self, plain: Split) -> PartitionEnd:
-        is_noted = self._log.checkpoint(HIGH_WATERMARKS) is not None
-        watermark = self._log.high_watermark if is_noted else None
-        return PartitionEnd(plain.topic, plain.partition, watermark, self._log.log_end_offset)
 
     def of(self, segments: Sequence[Segment]) -> Iterator[Split]:
         """Segment by segment, until the time is over that is wanted."""

@@ -22,7 +22,7 @@ from kafkalog.payloads import decode, payload_kind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import ReadPlan, Selection
 from kafkalog.tables.model import OF_LOGS, TableName
-from kafkalog.tables.moved import current_splits, listed_again
+from kafkalog.tables.moved import Losses, current_splits, listed_again
 from kafkalog.tables.schemas import DATA, SCHEMAS, TIME
 from kafkalog.view import show, state_of
 
@@ -51,6 +51,7 @@ def read_split(
     *,
     threads: int = 1,
     defects: Callable[[Defect], object] | None = None,
+    losses: Callable[[Defect], object] | None = None,
 ) -> Iterator[Any]:
     """The rows of a split as `pyarrow.RecordBatch`es of at most 65,536 rows.
 
@@ -60,6 +61,8 @@ def read_split(
         threads: how many decode.
         defects: is called with what is damaged; None: damage stops the reading. The table of
             defects is made of them.
+        losses: is called with a finding for offsets that were deleted after they were planned, by
+            retention for instance: then what is left is read. None: that is an error.
 
     Raises:
         CorruptDataError: something is damaged, and nobody is told of defects.
@@ -69,25 +72,25 @@ def read_split(
     Cost:
         Some 20 MB a thread and what is decompressed at a time.
     """
-    for one in [split] if split.table in OF_LOGS else current_splits(split):
-        yield from _read(one, schema, threads, defects)
-
-
-def _read(
-    split: Split, schema: Any, threads: int, defects: Callable[[Defect], object] | None
-) -> Iterator[Any]:
+    if split.table not in OF_LOGS:
+        for one in current_splits(split):
+            yield from _read_small(one, schema)
+        return
+    lost = Losses(split, losses)
     if split.table == TableName.DEFECTS:
-        yield from _defects(split, schema, threads)
-    elif split.table in (TableName.RECORDS, TableName.BATCHES):
+        yield from _defects(split, schema, threads, lost)
+    else:
         wanted = [_OF_SCAN.get(name, name) for name in schema.names if name != _DECODED]
         wanted += DATA if _DECODED in schema.names else ()
         of_scan = list(dict.fromkeys(name for name in wanted if name not in _CONSTANT))
-        for batch in _scan(split, of_scan, threads, defects or _refuse):
+        for batch in _scan(split, of_scan, threads, defects or _refuse, lost):
             yield _converted(batch, split, schema)
-    else:
-        rows = iter(_SMALL[split.table](split))
-        while some := list(islice(rows, ROWS_AT_ONCE)):
-            yield _of_rows(some, split, schema)
+
+
+def _read_small(split: Split, schema: Any) -> Iterator[Any]:
+    rows = iter(_SMALL[split.table](split))
+    while some := list(islice(rows, ROWS_AT_ONCE)):
+        yield _of_rows(some, split, schema)
 
 
 def _refuse(defect: Defect) -> None:
@@ -96,15 +99,19 @@ def _refuse(defect: Defect) -> None:
         reference=defect.reference,
         path=defect.path,
         position=defect.position,
-        hint="In permissive mode damage is passed over, and told by the table of defects.",
+        hint="In permissive mode damage is skipped; the table `defects` lists it.",
     )
 
 
 def _scan(
-    split: Split, columns: list[str], threads: int, defects: Callable[[Defect], object]
+    split: Split,
+    columns: list[str],
+    threads: int,
+    defects: Callable[[Defect], object],
+    losses: Losses,
 ) -> Iterator[Any]:
     return scan(
-        _plan(split),
+        _plan(split, losses),
         columns=columns,
         batches=split.table == TableName.BATCHES,
         batch_rows=ROWS_AT_ONCE,
@@ -114,7 +121,7 @@ def _scan(
     )
 
 
-def _plan(split: Split) -> ReadPlan:
+def _plan(split: Split, losses: Losses) -> ReadPlan:
     is_records = split.table != TableName.BATCHES
     selection = Selection(
         from_offset=split.from_offset,
@@ -132,20 +139,20 @@ def _plan(split: Split) -> ReadPlan:
         one = AbortedTransaction(0, producer_id, first, last, last)
         aborted.setdefault(producer_id, []).append(one)
     is_known = split.seen is not None and split.first_offset is not None
-    again = partial(_plan_again, split) if is_known else None
+    again = partial(_plan_again, split, losses) if is_known else None
     is_unchanged = None if split.seen is None else split.seen.require_same
     return ReadPlan((_segment(split),), selection, aborted, again=again, is_unchanged=is_unchanged)
 
 
-def _plan_again(split: Split, next_offset: int | None) -> ReadPlan:
+def _plan_again(split: Split, losses: Losses, next_offset: int | None) -> ReadPlan:
     """The plan for what is left of a split whose file went away while it was read: by offsets."""
     assert split.seen is not None, "else it is not planned again"
     assert split.first_offset is not None, "nor then"
     split.seen.require_same()  # else another disk is here
     first = max(split.first_offset, next_offset or 0)
-    found = listed_again(replace(split, first_offset=first))
+    found = listed_again(replace(split, first_offset=first), losses)
     ends = [one for one in (split.next_offset, split.to_offset) if one is not None]
-    plan = _plan(split)
+    plan = _plan(split, losses)
     selection = replace(
         plan.selection,
         from_offset=max(first, split.from_offset or 0),
@@ -320,9 +327,9 @@ def _producers(split: Split) -> Iterator[Any]:
             yield {"snapshot_offset": entry.name.offset, **row}
 
 
-def _defects(split: Split, schema: Any, threads: int) -> Iterator[Any]:
+def _defects(split: Split, schema: Any, threads: int, losses: Losses) -> Iterator[Any]:
     found: list[Defect] = []
-    for _ in _scan(split, [], threads, found.append):
+    for _ in _scan(split, [], threads, found.append, losses):
         if len(found) >= ROWS_AT_ONCE:
             yield _of_rows(found, split, schema)
             found.clear()

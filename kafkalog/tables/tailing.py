@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.living import listing_again
 from kafkalog.metadata_files import read_topic_id
+from kafkalog.tables.ends import consumers_log
 from kafkalog.tables.model import End, Replicas, TableName
+from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import (
-    consumers_log,
     find_targets,
     plan_splits,
     tell_differences,
@@ -37,7 +38,6 @@ Offsets = dict[str, list[int]]
 """`TOPIC-PARTITION@TOPICID` to offset and leader epoch, -1 where that is not known; as JSON."""
 
 _TABLES: Final = (TableName.RECORDS, TableName.BATCHES)
-_HINT: Final = "With failOnDataLoss=false reading goes on with what there is."
 
 
 class Tail:
@@ -58,7 +58,7 @@ class Tail:
     ) -> None:
         if request.table not in _TABLES:
             raise UsageError(
-                f"The table {request.table} cannot be followed: only records, batches."
+                f"The table {request.table} cannot be streamed; only records and batches can."
             )
         self._paths = tuple(paths)
         self._first_request = request
@@ -134,8 +134,7 @@ class Tail:
                 bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
                 # What is read was decided with the end: a high watermark can be noted later.
                 request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
-                splits = plan_splits([log.partition.path], request, differences=lambda _: None)
-                found += [replace(one, fails_on_loss=self._fails_on_loss) for one in splits]
+                found += plan_splits([log.partition.path], request, differences=lambda _: None)
         return found
 
     def _logs(self, request: Request) -> dict[str, UnifiedLog]:
@@ -172,7 +171,7 @@ class Tail:
             if not isinstance(position, list) or len(position) != 2:
                 raise UsageError(
                     f"The stream's checkpoint has no offset and epoch for {key}.",
-                    hint="It is of another release: begin with another checkpoint.",
+                    hint="Another release wrote it; start with a new checkpoint.",
                 )
             found[key] = position
         for key in [key for key in found if key not in logs]:
@@ -210,7 +209,7 @@ class Tail:
         if log.log_start_offset > offset:
             self._lose(
                 log,
-                f"The log begins at offset {log.log_start_offset}, and {offset} was to be read "
+                f"The log starts at offset {log.log_start_offset}, and {offset} was to be read "
                 "next.",
             )
         return max(offset, log.log_start_offset)
@@ -219,7 +218,7 @@ class Tail:
         """Raise what says that records were lost, or warn once."""
         path = None if log is None else log.partition.path
         if self._fails_on_loss:
-            raise RefusedError(message, path=path, hint=_HINT)
+            raise RefusedError(message, path=path, hint=LOSS_HINT)
         if message not in self._warned:
             self._warned.add(message)
             warnings.warn(message if path is None else f"{message} [{path}]", stacklevel=3)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
+from kafkalog.living import about_a_log
 from kafkalog.model import Isolation, LogView, Special
 from kafkalog_cli.options import (
     BytesOption,
@@ -23,10 +25,14 @@ from kafkalog_cli.render.text import BytesFormat
 from kafkalog_cli.render.writer import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kafkalog.lookup import Lookup
     from kafkalog.unified_log import UnifiedLog
+
+    Question = Callable[[UnifiedLog], Lookup]
+
+_COMPARISONS_MAX: Final = 3
 
 
 def lookup_offset(
@@ -38,7 +44,11 @@ def lookup_offset(
     ] = None,
     timestamp: Annotated[
         list[str] | None,
-        typer.Option("--timestamp", metavar="TIME", help="As ListOffsets does; repeatable."),
+        typer.Option(
+            "--timestamp",
+            metavar="TIME",
+            help="First record at or after TIME, as ListOffsets finds it; repeatable.",
+        ),
     ] = None,
     special: Annotated[
         list[Special] | None,
@@ -52,7 +62,7 @@ def lookup_offset(
         Isolation,
         typer.Option(
             "--isolation",
-            help="Answers lie below the high watermark, the last stable offset, or anywhere.",
+            help="Search below the high watermark, below the last stable offset, or the whole log.",
         ),
     ] = Isolation.READ_UNCOMMITTED,
     high_watermark: Annotated[
@@ -60,13 +70,13 @@ def lookup_offset(
         typer.Option(
             "--high-watermark",
             metavar="N|end|checkpoint",
-            help="Up to where the log is replicated; `checkpoint`: as the broker last noted it, "
-            "the log end where it did not.",
+            help="End of the replicated part; checkpoint: as the broker noted it, or the "
+            "log end if it noted none.",
         ),
     ] = "checkpoint",
     log_start_offset: Annotated[
         int | None,
-        typer.Option("--log-start-offset", metavar="N", help="Instead of the checkpoint's."),
+        typer.Option("--log-start-offset", metavar="N", help="Override the checkpoint."),
     ] = None,
     view: ViewOption = LogView.STARTED,
     explain: Annotated[
@@ -74,9 +84,11 @@ def lookup_offset(
     ] = False,
     no_index: Annotated[
         bool,
-        typer.Option("--no-index", help="Scan, too, and compare: a difference is a defect."),
+        typer.Option(
+            "--no-index", help="Also scan without indexes; a different answer is a defect."
+        ),
     ] = False,
-    show: Annotated[bool, typer.Option("--show", help="Show the record that was found.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show the record itself.")] = False,
     form: FormatOption = Format.TABLE,
     bytes_form: BytesOption = BytesFormat.AUTO,
     now: NowOption = None,
@@ -84,10 +96,11 @@ def lookup_offset(
     utc: UtcOption = False,
     tz: ZoneOption = "UTC",
 ) -> int:
-    """Find a record by offset or time, by binary search, as the broker does.
+    """Find a record by offset or time, by binary search, as a broker does.
 
-    An offset is looked up as a fetch does it, a time as ListOffsets. Exit status 1 where nothing
+    Offsets are looked up as Fetch does, times as ListOffsets does. The exit status is 1 if nothing
     was found.
+
 
     \b
     kafkalog lookup-offset orders-0 4711 --show
@@ -109,24 +122,15 @@ def lookup_offset(
     times = [parse_time(text, now, zone) for text in timestamp or ()]
     outcome = Outcome()
     if view == LogView.ALL:
-        raise UsageError("A lookup is made in one log: left-overs belong to none.")
+        raise UsageError("A lookup needs one log; leftovers belong to none.")
     log = UnifiedLog(
         outcome.shown(open_partition(partition_dir), view, fails=False).partition,
         high_watermark=_parsed_high_watermark(high_watermark),
         log_start_offset=log_start_offset,
     )
-    scanned = UnifiedLog(
-        log.partition,
-        high_watermark=log.high_watermark,
-        log_start_offset=log.log_start_offset,
-        use_index=False,
-    )
-    queries = (offsets or [], times, special or [])
-    answers = _answers(log, queries, isolation)
     with Writer(lookup_view(zone, exact=exact), form, outcome.defect) as writer:
-        for found, control in zip(
-            answers, _answers(scanned, queries, isolation) if no_index else _nothing(), strict=False
-        ):
+        for question in _questions(offsets or [], times, special or [], isolation):
+            found, control = _both_ways(log, question) if no_index else (question(log), None)
             writer.write(found)
             outcome.status = max(outcome.status, 0 if found.found else 1)
             if explain and form == Format.TABLE:
@@ -141,10 +145,7 @@ def lookup_offset(
                     show_record(found.record, bytes_form, zone)
                 elif form != Format.CSV:
                     writer.write_row(record_row(found.record, bytes_form))
-            if control is not None and (control.offset, control.batch) != (
-                found.offset,
-                found.batch,
-            ):
+            if control is not None and not _agree(found, control):
                 outcome.status = max(outcome.status, 1)
                 writer.defect(
                     make_defect(
@@ -167,23 +168,50 @@ def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
     if text == "checkpoint":
         return None
     if not re.fullmatch("[0-9]{1,19}", text):
-        raise UsageError(f"{text!r} is no high watermark.", hint="Give N, end or checkpoint.")
+        raise UsageError(f"{text!r} is not a high watermark.", hint="Give N, end or checkpoint.")
     return int(text)
 
 
-def _answers(
-    log: UnifiedLog, queries: tuple[list[int], list[int], list[Special]], isolation: Isolation
-) -> Iterator[Lookup]:
+def _both_ways(log: UnifiedLog, question: Question) -> tuple[Lookup, Lookup]:
+    """Answer with indexes and without; beside a broker a difference counts that comes again."""
+    for _ in range(_COMPARISONS_MAX):
+        found, control = map(question, about_a_log(_of_one_moment)(log))
+        if _agree(found, control) or not log.may_grow:
+            break
+        log = log.listed_again()
+    return found, control
+
+
+def _agree(found: Lookup, control: Lookup) -> bool:
+    return (found.offset, found.batch) == (control.offset, control.batch)
+
+
+def _of_one_moment(log: UnifiedLog) -> tuple[UnifiedLog, UnifiedLog]:
+    """The log with indexes and without; beside a broker both end where the log ends now."""
+    from kafkalog.unified_log import UnifiedLog
+
+    end = log.log_end_offset if log.may_grow else None
+    with_indexes, scanned = (
+        UnifiedLog(
+            log.partition,
+            high_watermark=log.high_watermark,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=end,
+            use_index=use_index,
+        )
+        for use_index in (True, False)
+    )
+    return with_indexes, scanned
+
+
+def _questions(
+    offsets: list[int], times: list[int], specials: list[Special], isolation: Isolation
+) -> Iterator[Question]:
     from kafkalog import lookup
 
-    for offset in queries[0]:
-        yield lookup.lookup_offset(log, offset, isolation)
-    for timestamp in queries[1]:
-        yield lookup.lookup_timestamp(log, timestamp, isolation)
-    for name in queries[2]:
-        yield lookup.lookup_special(log, name, isolation)
-
-
-def _nothing() -> Iterator[None]:
-    while True:
-        yield None
+    for offset in offsets:
+        yield partial(lookup.lookup_offset, offset=offset, isolation=isolation)
+    for timestamp in times:
+        yield partial(lookup.lookup_timestamp, timestamp=timestamp, isolation=isolation)
+    for special in specials:
+        yield partial(lookup.lookup_special, special=special, isolation=isolation)

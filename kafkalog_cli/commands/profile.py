@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from kafkalog.profile import Profile
     from kafkalog.tables import Request
+    from kafkalog.tables.model import PartitionEnd
     from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
 
@@ -66,11 +67,14 @@ def profile(
     bucket: Annotated[
         str,
         typer.Option(
-            "--bucket", metavar="DURATION", help="Of the histogram of times; doubled where needed."
+            "--bucket",
+            metavar="DURATION",
+            help="Width of a histogram bucket; doubled if there would be too many.",
         ),
     ] = "1h",
     hot_keys: Annotated[
-        int, typer.Option("--hot-keys", metavar="N", min=0, help="How many, at most.")
+        int,
+        typer.Option("--hot-keys", metavar="N", min=0, help="How many hot keys to show, at most."),
     ] = 10,
     engine: EngineOption = None,
     master: MasterOption = "local[*]",
@@ -78,7 +82,7 @@ def profile(
     connect_timeout: ConnectTimeoutOption = "30s",
     threads: ThreadsOption = None,
     form: Annotated[
-        ProfileFormat, typer.Option("--format", help="How profiles are written.")
+        ProfileFormat, typer.Option("--format", help="Output format.")
     ] = ProfileFormat.TABLE,
     to: Annotated[
         str | None, typer.Option("--to", metavar="FILE", help="New file for --format parquet.")
@@ -88,12 +92,14 @@ def profile(
     exact: ExactOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Count what is in each partition and topic: records, bytes, codecs, keys, producers, times.
+    """Count what each partition and topic holds: records, bytes, codecs, keys, producers, times.
 
-    Counts are exact. How many different keys and producers there are, and which keys are frequent,
-    is estimated where there are many; the objects tell the bounds. DATA is keys, values and headers
-    uncompressed, BATCH how many records and bytes an average batch has; a codec's ratio is data by
-    bytes in the log. Damage is passed over and counted; exit status 1 tells.
+    Counts are exact. The numbers of distinct keys and producers, and the hot keys, are estimates
+    where there are many; the objects of --format ndjson state the error bounds. DATA is the
+    uncompressed size of keys, values and headers, BATCH the records and bytes of an average batch;
+    a codec's ratio is data by bytes in the log. Damaged batches are skipped and counted, and make
+    the exit status 1.
+
 
     \b
     kafkalog profile /var/lib/kafka
@@ -110,7 +116,7 @@ def profile(
 
     rule.require_arrow()
     if (to is None) == (form == ProfileFormat.PARQUET):
-        raise UsageError("--format parquet and --to FILE belong together.")
+        raise UsageError("--format parquet and --to FILE require each other.")
     request = Request(
         bounds=Bounds(topics=None if not topic else frozenset(topic)),
         required_topics=frozenset(topic or ()),
@@ -146,6 +152,7 @@ def _profiles(
     from kafkalog.tables.planning import meant_names
 
     differences: list[Difference] = []
+    ends: list[PartitionEnd] = []
     with choice.open(len(meant_names(paths, request))) as engine:
         bucket_ms = max(round(bucket_s * 1000), 1)
         found = profile_logs(
@@ -155,8 +162,10 @@ def _profiles(
             bucket_ms=bucket_ms,
             hot_keys=hot_keys,
             differences=differences.append,
+            ends=ends.append,
         )
     outcome.differs(differences)
+    outcome.leaves_out(ends)
     return found
 
 

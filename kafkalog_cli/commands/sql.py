@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from kafkalog.model import LogView
-from kafkalog.tables.model import End, Replicas
+from kafkalog.model import Isolation, LogView
+from kafkalog.tables.model import End, Replicas, TableName
 from kafkalog_cli.engines import ConnectTimeoutOption, MasterOption, SparkChoice, SparkConfOption
 from kafkalog_cli.options import (
     BytesOption,
@@ -31,32 +31,32 @@ def sql(
     replicas: Annotated[
         Replicas | None,
         typer.Option(
-            help="Where several PATHs hold a partition: each copy, or the one that knows most "
-            "(the default for records)."
+            help="If several PATHs hold a partition: all copies, or the most recent one "
+            "(default for records)."
         ),
     ] = None,
     internal: InternalOption = False,
     view: ViewOption = LogView.STARTED,
     text: Annotated[
-        bool, typer.Option("--text", help="Keys and values are text (UTF-8), not bytes.")
+        bool, typer.Option("--text", help="Show keys and values as text (UTF-8) instead of bytes.")
     ] = False,
     master: MasterOption = "local[*]",
     spark_conf: SparkConfOption = None,
     connect_timeout: ConnectTimeoutOption = "30s",
-    form: Annotated[Format, typer.Option("--format", help="How rows are written.")] = Format.TABLE,
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
     bytes_form: BytesOption = BytesFormat.AUTO,
 ) -> int:
-    """Ask questions in Spark SQL about records, batches, indexes, transactions, producers, damage.
+    """Query records, batches, indexes, transactions, producers and damage with Spark SQL.
 
     Each table is a view: records, batches, offset_index, time_index, transactions, segments,
-    producers, defects; `describe batches` lists columns. Those of records are key, value, topic,
-    partition, offset, timestamp, timestampType and headers; where a query names them also
+    producers, defects; `describe batches` lists its columns. Records have key, value, topic,
+    partition, offset, timestamp, timestampType and headers, and if the query names them
     timestamp_ms, sequence, producer_id, producer_epoch, leader_epoch, is_transactional,
     compression, magic, batch_base_offset, batch_position, decoded, path, log_dir and state.
 
-    Filters on topic, partition, offset and timestamp leave what is not wanted unread, as far as
-    indexes tell. Nothing is written. Damage is passed over; the view defects tells it. Needs Java
-    17.
+    Filters on topic, partition, offset and timestamp skip what indexes show to be irrelevant.
+    Nothing is written. Damaged batches are skipped; the view defects lists them. Needs Java 17.
+
 
     \b
     kafkalog sql "select topic, count(*) records from records group by topic" /var/lib/kafka
@@ -65,6 +65,7 @@ def sql(
     """
     _tell_time_in_utc()
     from kafkalog.tables import Request
+    from kafkalog.tables.ends import partition_ends
     from kafkalog.tables.planning import find_targets
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.query import query_view, require_names
@@ -80,11 +81,17 @@ def sql(
     if replicas is not None:
         options["replicas"] = replicas
     outcome = Outcome()
-    request = Request(replicas=replicas or Replicas.ALL, internal=internal, view=view)
-    outcome.differs(target.difference for target in find_targets(paths, request))
+    request = Request(
+        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
+        replicas=replicas or Replicas.ALL, internal=internal, end=end, view=view,
+    )  # fmt: skip
+    targets = find_targets(paths, request)
+    outcome.differs(target.difference for target in targets)
     with SparkChoice(master, spark_conf, connect_timeout).open() as session:
-        from kafkalog.spark.query import run_query
+        from kafkalog.spark.query import run_query, tables_of
 
+        if TableName.RECORDS in tables_of(query):
+            outcome.leaves_out(partition_ends(targets, request))
         answer = run_query(session, query, paths, options)
         require_names(answer, form)
         with Writer(query_view(answer, bytes_form), form, outcome.defect) as writer:

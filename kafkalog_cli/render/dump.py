@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog import places
 from kafkalog.errors import KafkaLogError
+from kafkalog.living import LivingWalk
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
 from kafkalog.model import Batch, Defect, LogView, Record
 from kafkalog.names import FileKind, parse_directory_name
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from types import TracebackType
 
+    from kafkalog.log_dir import Segment
     from kafkalog.payloads import PayloadKind
-    from kafkalog.reader import Selection
+    from kafkalog.reader import ReadPlan, Selection
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.render.kafka_text import RecordText
     from kafkalog_cli.render.text import BytesFormat
@@ -69,6 +71,7 @@ class Dump:
         self._writer: Writer[Any] | None = None
         self._view_name = ""
         self._label: str | None = None
+        self._rows = 0  # of Kafka's text, for the limit
 
     def __enter__(self) -> Self:
         return self
@@ -130,18 +133,24 @@ class Dump:
         text = kafka_text.RecordText(content=True, decoder=kind if self.style.decode else None)
         batches = self.style.records is False
         bulk = not sys.stdout.isatty() and is_bulk(what, self.selection)
-        plan = plan_reading(what, self.selection)
-        left = self.selection.limit
-        segments = what.segments if isinstance(what, Shown) else plan.segments
-        for segment in segments:
-            if left == 0:
+        walk = LivingWalk(plan_reading(what, self.selection))
+        every = what.segments if isinstance(what, Shown) else walk.plan.segments
+        unread = [segment for segment in every if segment not in walk.plan.segments]
+        limit, self._rows = self.selection.limit, 0
+        while limit is None or self._rows < limit:
+            segment = walk.take()
+            while unread and (segment is None or unread[0].base_offset < segment.base_offset):
+                _put_heading(unread.pop(0))
+            if segment is None:
                 return
-            kafka_text.put_line(f"Dumping {segment.log.path}")
-            kafka_text.put_line(kafka_text.heading(segment.log.name))
+            _put_heading(segment)
+            left = None if limit is None else limit - self._rows
             one = replace(
-                plan,
-                segments=(segment,) if segment in plan.segments else (),
-                selection=replace(plan.selection, limit=left),
+                walk.plan,
+                segments=(segment,),
+                selection=replace(walk.plan.selection, limit=left),
+                again=None if walk.plan.again is None else _give_up,
+                reached=walk.check,
             )
             found: Iterator[Any]
             if bulk:
@@ -150,15 +159,16 @@ class Dump:
                 found = read_batches(one, progress=progress)
             else:
                 found = read_records(one, progress=progress)
-            rows = self._kafka_lines(found, text)
-            left = None if left is None else left - rows
+            try:
+                self._kafka_lines(found, text)
+            except _WentAwayError as gone:
+                walk.go_on(gone.error)
 
-    def _kafka_lines(self, found: Iterator[Any], text: RecordText) -> int:
-        """Print what was found in a log; the number of rows."""
+    def _kafka_lines(self, found: Iterator[Any], text: RecordText) -> None:
+        """Print what was found in a log, and count the rows."""
         from kafkalog_cli.render import kafka_text
 
         shown = None
-        count = 0
         for row in found:
             if isinstance(row, Defect):
                 self.outcome.count(row)
@@ -166,16 +176,15 @@ class Dump:
                 continue
             if not isinstance(row, Batch | Record):
                 sys.stdout.buffer.write(row.view)
-                count += row.rows
+                self._rows += row.rows
                 continue
-            count += 1
+            self._rows += 1
             batch = row if isinstance(row, Batch) else row.batch
             if batch != shown:
                 kafka_text.put_line(kafka_text.batch_line(batch))
                 shown = batch
             if isinstance(row, Record):
                 kafka_text.put_line(kafka_text.record_line(row, text))
-        return count
 
     def _side_file(self, entry: FileEntry) -> None:
         if self.style.form == "kafka":
@@ -223,6 +232,28 @@ class Dump:
         self._writer.view = view
         self._view_name = name
         return self._writer
+
+
+class _WentAwayError(Exception):
+    """The files of a segment went away."""
+
+    def __init__(self, error: KafkaLogError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def _give_up(_next_offset: int | None) -> ReadPlan:
+    """Instead of listing again: whoever goes on has to put the name of the file first."""
+    error = sys.exc_info()[1]
+    assert isinstance(error, KafkaLogError), "it is why a plan is made again"
+    raise _WentAwayError(error)
+
+
+def _put_heading(segment: Segment) -> None:
+    from kafkalog_cli.render import kafka_text
+
+    kafka_text.put_line(f"Dumping {segment.log.path}")
+    kafka_text.put_line(kafka_text.heading(segment.log.name))
 
 
 def labels_of(targets: Sequence[LogDir | PartitionDir | FileEntry]) -> dict[str, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog_cli.render.configs import print_heading
+from kafkalog_cli.render.left_out import left_out_lines, some_of
 from kafkalog_cli.render.text import counted, size_cell
 from kafkalog_cli.render.writer import Column, Format, View, Writer
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from kafkalog.export import ExportedPart, ExportSummary
     from kafkalog.model import Defect
     from kafkalog_cli.render.rows import Row
-
-
-_NAMES_MAX = 5
 
 
 @dataclass
@@ -145,8 +143,7 @@ def summary_row(summary: ExportSummary) -> Row:
         "undecoded_keys": summary.undecoded_keys,
         "undecoded_values": summary.undecoded_values,
         "defects": summary.defect_count,
-        "without_watermark": list(summary.without_watermark),
-        "above_watermark": dict(summary.above_watermark),
+        **asdict(summary.left_out),
         "was_complete": summary.was_complete,
         "left_overs_removed": summary.swept,
     }
@@ -161,34 +158,22 @@ def _lines(summary: ExportSummary, *, exact: bool) -> list[str]:
         for what, number in (("key", summary.undecoded_keys), ("value", summary.undecoded_values))
         if number
     ]
-    notes = [*undecoded, *_ends(summary)]
+    notes = [*undecoded, *left_out_lines(summary.left_out)]
+    if summary.left_out.without_watermark:
+        names = some_of(list(summary.left_out.without_watermark))
+        notes.append(f"no high watermark is known, so records end at the log end: {names}")
     if summary.was_complete:
-        return [f"{summary.destination}: {what}: all of it was there; nothing was done", *notes]
+        return [f"{summary.destination}: {what}: already complete; nothing was done", *notes]
     lines = [f"{summary.destination}: {what}", *notes]
     there = len(summary.parts) - summary.written
     if there:
-        lines.append(f"{there} of {len(summary.parts)} parts were there from a run before")
+        lines.append(f"{there} of {len(summary.parts)} parts were complete from an earlier run")
     if summary.swept:
-        lines.append(f"left over from a killed run, removed: {counted(summary.swept, 'file')}")
+        lines.append(f"removed leftovers of a killed run: {counted(summary.swept, 'file')}")
     if summary.defect_count:
-        lines.append(f"{counted(summary.defect_count, 'defect')}: what is damaged is not there")
+        found = counted(summary.defect_count, "defect")
+        lines.append(f"{found}: batches that are damaged or were deleted meanwhile are left out")
     return lines
-
-
-def _ends(summary: ExportSummary) -> list[str]:
-    """Say where records end otherwise than at a high watermark that is the end of the log."""
-    lines = []
-    if summary.above_watermark:
-        names = [f"{name} from {offset}" for name, offset in summary.above_watermark.items()]
-        lines.append(f"above the high watermark, left out without --end log: {_some(names)}")
-    if summary.without_watermark:
-        names = list(summary.without_watermark)
-        lines.append(f"no high watermark is noted, records end with the log: {_some(names)}")
-    return lines
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_NAMES_MAX]) + (", …" if len(names) > _NAMES_MAX else "")
 
 
 def _partition(total: PartitionTotal) -> str:

@@ -2,30 +2,40 @@
 
 The broker appends, rolls, cleans with a backoff of a second, deletes by size, moves log starts, and
 creates and deletes topics all the time. What a row has to be follows from where it is: values begin
-with their offset, or say whether their transaction was committed.
+with their offset, or say whether their transaction was committed. Where rows end follows from the
+high watermark that the broker has noted, and in the end all is compared with its consumer.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from tests.kafka import broker_data
+from tests.kafka.living_spark import SparkReads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
     from tests.conftest import Result
 
     Kafkalog = Callable[..., Result]
+    Seen = tuple[str, int, bytes]
+    """A topic, the last offset of an export of it, and the checksum of that."""
 
 pytestmark = pytest.mark.kafka
 
@@ -43,11 +53,33 @@ class LivingBroker:
 
     def steady_end(self) -> int:
         """How many records of `steady` have been acknowledged."""
+        return int(self._ask("end"))
+
+    def rest(self) -> None:
+        """End the load, and have a consumer read what is there."""
+        assert self._ask("rest") == "rested\n"
+
+    def consumed(self, topic: str) -> dict[int, bytes]:
+        """What a read_committed consumer was given when the broker rested: value by offset."""
+        with (self.log_dir.parent / "consumed" / topic).open() as lines:
+            records = map(json.loads, lines)
+            return {one["offset"]: bytes.fromhex(one["value"]) for one in records}
+
+    def watermark(self, topic: str) -> int | None:
+        """The high watermark that the broker has noted."""
+        try:
+            text = (self.log_dir / "replication-offset-checkpoint").read_text()
+        except FileNotFoundError:
+            return None
+        fields = [line.split() for line in text.splitlines()[2:]]
+        return next((int(offset) for name, _, offset in fields if name == topic), None)
+
+    def _ask(self, line: str) -> str:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        return self._process.stdout.readline()
 
 
 def wait_for_logs(log_dir: Path) -> None:
@@ -134,66 +166,134 @@ def verified(broker: LivingBroker, kafkalog: Kafkalog) -> None:
         assert (grave, result.status) == ([], 0), result.stderr
 
 
-def exported(broker: LivingBroker, kafkalog: Kafkalog, tmp_path: Path) -> None:
-    """`export` of the whole log directory into Parquet."""
+def parquet(place: Path, topic: str) -> dict[int, bytes]:
+    """The values of an export by offset, each of which is there once."""
     import pyarrow.parquet as pq
 
+    parts = sorted(place.glob(f"topic={topic}/**/*.parquet"))
+    found = [row for part in parts for row in pq.read_table(part).to_pylist()]
+    values = {row["offset"]: row["value"] for row in sorted(found, key=itemgetter("offset"))}
+    assert len(values) == len(found), topic
+    return values
+
+
+def exported(
+    broker: LivingBroker, kafkalog: Kafkalog, place: Path, topics: tuple[str, ...], *words: str
+) -> dict[str, dict[int, bytes]]:
+    """`export` into Parquet, which is removed again: value by topic and offset."""
+    place /= "export"
+    words += tuple(word for topic in topics for word in ("--topic", topic))
+    words += ("--engine", "local", "--format", "ndjson")
+    result = kafkalog("export", broker.log_dir, "--to", place, *words)
+    found = {topic: parquet(place, topic) for topic in topics}
+    shutil.rmtree(place)
+    told = [json.loads(line) for line in result.stdout.splitlines()]
+    defects = [row for row in told if row["type"] == "defect"]
+    assert result.status == (1 if defects else 0), result.stderr
+    for one in defects:  # the broker was quicker
+        assert one["reference"] == "deleted-while-reading"
+        told_of = re.match("Offsets ([0-9]+) to ([0-9]+) of (retained|trimmed)-0", one["detail"])
+        assert told_of is not None, one
+        assert not set(range(int(told_of[1]), int(told_of[2]) + 1)) & found[told_of[3]].keys()
+    return found
+
+
+def exported_to_the_end(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -> None:
+    """All that was acknowledged."""
     end = broker.steady_end()
-    place = tmp_path / f"export-{time.monotonic_ns()}"
-    topics = [word for topic in NUMBERED for word in ("--topic", topic)]
-    result = kafkalog("export", broker.log_dir, "--to", place, *topics, "--engine", "local",
-        "--end", "log",
-    )  # fmt: skip
-    assert result.status == 0, result.stderr
-    for topic in NUMBERED:
-        parts = sorted(place.glob(f"topic={topic}/**/*.parquet"))
-        found = [row for part in parts for row in pq.read_table(part).to_pylist()]
-        found.sort(key=lambda row: row["offset"])
-        values = [row["value"].decode() for row in found]
-        require_numbered([row["offset"] for row in found], values, topic, end)
+    found = exported(broker, kafkalog, place, NUMBERED, "--end", "log")
+    for topic, values in found.items():
+        require_numbered(list(values), [one.decode() for one in values.values()], topic, end)
+
+
+def exported_as_consumed(broker: LivingBroker, kafkalog: Kafkalog, place: Path) -> list[Seen]:
+    """What a consumer is given: up to the high watermark or the last stable offset."""
+    before = broker.watermark("steady")
+    found = exported(broker, kafkalog, place, ("steady", "ledger"), "--read-committed")
+    require_end(len(found["steady"]), before, broker.watermark("steady"))
+    return [(topic, max(values, default=-1), digest(values)) for topic, values in found.items()]
+
+
+def digest(values: dict[int, bytes]) -> bytes:
+    """A checksum of many values and their offsets."""
+    return hashlib.sha256(repr(values).encode()).digest()
+
+
+def require_end(end: int, before: int | None, after: int | None) -> None:
+    """What is shown ends at the high watermark that was noted meanwhile, if one was."""
+    assert before is None or before <= end
+    assert after is None or before is None or end <= after
+
+
+def records(profile: Result) -> int:
+    """How many records a profile counts."""
+    [one] = [row for row in rows(profile) if row["type"] == "profile"]
+    return int(one["records"])
 
 
 def profiled(broker: LivingBroker, kafkalog: Kafkalog) -> None:
-    """`profile`, `ls` and `lookup-offset` answer."""
+    """`profile`, to the log end and to the high watermark."""
+    place = broker.log_dir / "steady-0"
+    words = ("--engine", "local", "--format", "ndjson")
     end = broker.steady_end()
-    found = rows(
-        kafkalog(
-            "profile",
-            "--engine",
-            "local",
-            broker.log_dir / "steady-0",
-            "--end",
-            "log",
-            "--format",
-            "ndjson",
-        )
-    )
-    assert any(row.get("records", 0) >= end for row in found), found
+    assert records(kafkalog("profile", place, *words, "--end", "log")) >= end
+    before = broker.watermark("steady")
+    found = records(kafkalog("profile", place, *words))
+    require_end(found, before, broker.watermark("steady"))
+
+
+def looked_up(broker: LivingBroker, kafkalog: Kafkalog) -> None:
+    """`ls` and `lookup-offset` answer, and with indexes as without."""
     for option in ((), ("--segments",), ("--files",)):
         assert kafkalog("ls", broker.log_dir, *option).status == 0
+    names = ("earliest", "latest", "max-timestamp")
+    words = [word for name in names for word in ("--special", name)]
+    words += ["--isolation", "log", "--format", "ndjson", "--no-index"]
     for topic in NUMBERED:
-        place = broker.log_dir / f"{topic}-0"
-        words = ["--special", "earliest", "--special", "latest", "--isolation", "log"]
-        assert len(rows(kafkalog("lookup-offset", place, *words, "--format", "ndjson"))) == 2
+        found = rows(kafkalog("lookup-offset", broker.log_dir / f"{topic}-0", *words))
+        earliest, latest, newest = (row["offset"] for row in found)
+        assert earliest <= newest < latest
+
+
+def require_consumed(broker: LivingBroker, seen: list[Seen]) -> None:
+    """All that was exported is what the consumer was given, up to where it ended."""
+    consumed = {topic: broker.consumed(topic) for topic in ("steady", "ledger")}
+    for topic, end, found in seen:
+        values = {offset: one for offset, one in consumed[topic].items() if offset <= end}
+        assert digest(values) == found, topic
 
 
 def test_readers_and_checks_beside_a_working_broker(
-    harness: None, tmp_path: Path, kafkalog: Kafkalog
+    harness: None,
+    tmp_path: Path,
+    kafkalog: Kafkalog,
+    spark: SparkSession,
+    tell: Callable[[str], None],
 ) -> None:
     """Round after round, for as long as KAFKALOG_LIVING_SECONDS says."""
     assert harness is None
     seed = int(os.environ.get("KAFKALOG_SEED") or time.time_ns() % (1 << 31))
     sys.stderr.write(f"seed {seed}\n")
     rounds = 0
+    seen: list[Seen] = []
     with living_broker(tmp_path, seed) as broker:
         over = time.monotonic() + SECONDS
+        reads = SparkReads(spark, broker, tmp_path / "copies")
         while time.monotonic() < over or not rounds:
             dumped(broker, kafkalog)
             committed(broker, kafkalog)
             verified(broker, kafkalog)
-            exported(broker, kafkalog, tmp_path)
+            exported_to_the_end(broker, kafkalog, tmp_path)
+            seen += exported_as_consumed(broker, kafkalog, tmp_path)
             profiled(broker, kafkalog)
+            looked_up(broker, kafkalog)
+            reads.batches()
+            reads.go_on()
             rounds += 1
+        broker.rest()
     result = kafkalog("verify", "--level", "deep", "--format", "ndjson", tmp_path / "log")
     assert result.status == 0, result.stdout
-    print(rounds, "rounds")
+    require_consumed(broker, seen)
+    assert any(end > 0 for topic, end, _ in seen if topic == "ledger")
+    reads.require_complete()
+    tell(f"{rounds} rounds beside a working broker")

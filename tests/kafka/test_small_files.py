@@ -39,6 +39,10 @@ TOKENS = (
     *("\u0663", "\uff11", "\U0001d7d9", "#", ":", ": ", "topic_id:", "version: 0"),
     "topic_id: AAAAAAAAAAAAAAAAAAAAAA",
 )
+MALFORMED = (
+    *(b"\xc3", b"\xe1\x80", b"\xed\xa0", b"\xf1\x80\x80", b"\xff", b"\x80", b"\xc3 ", b"\xe1\x80 "),
+    *(b"\xed\xa0\x80", b"\xed\xa0 ", b"\xf4\x90\x80\x80", b"\xc0\x80", b"\xe0\x80"),
+)
 ENDS = [b"\n", b"\r", b"\r\n", b"\n\n", b" \n", b"\n ", b""]
 LOGGED = ("NumberFormatException", "IllegalArgumentException")
 """What `LogManager` catches without more: no I/O error, and no `Error`."""
@@ -50,7 +54,7 @@ MUTATIONS = 150
 def mutated(data: bytes, rng: random.Random) -> bytes:
     """The file with one to three things wrong."""
     for _ in range(rng.randint(1, 3)):
-        kind = rng.randrange(6)
+        kind = rng.randrange(7)
         lines = data.split(b"\n")
         at = rng.randrange(len(lines))
         if kind == 0:
@@ -67,6 +71,9 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
             data = b"\n".join([*lines[:at], rng.choice(lines), *lines[at:]])
         elif kind == 4:
             data = data.replace(b"\n", rng.choice(ENDS), rng.randint(1, 4))
+        elif kind == 5:
+            data += rng.choice((b"", b"\n")) + b"x" * rng.choice((0, 9, 9000, 20_000))
+            data += rng.choice(MALFORMED) + rng.choice((b"", b"\n"))
         else:
             place = rng.randrange(len(data) + 1)
             data = data[:place] + bytes([rng.randrange(256)]) + data[place + rng.randrange(2) :]

@@ -6,26 +6,33 @@ Every row once and as it was appended, none missing that was there all the time,
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog import Verification, read_records, to_table
+from kafkalog import Verification, lookup_special, read_records, reader, to_table
 from kafkalog.check import moments
 from kafkalog.columnar import rule
-from kafkalog.log_dir import PartitionDir
-from kafkalog.model import Defect, Isolation, Level, Record, Severity
+from kafkalog.errors import NotFoundError
+from kafkalog.indexes import OffsetIndex, TimeIndex
+from kafkalog.living import TRIES_MAX
+from kafkalog.log_dir import PartitionDir, list_partition, open_partition
+from kafkalog.model import Defect, Isolation, Level, Record, Severity, Special
+from kafkalog.reader import Selection
+from kafkalog.segment import OpenSegment
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
-from tests.builders import flip
-from tests.underneath import Broker, Row, encoded
+from kafkalog.unified_log import UnifiedLog
+from tests.builders import BASE_TIME, flip, write_log
+from tests.underneath import Broker, Row, encoded, time_index
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SEEDS = range(30)
+SEEDS = range(50)
 
 
 def by_records(partition: Path) -> list[Row]:
@@ -45,7 +52,12 @@ def by_splits(partition: Path) -> list[Row]:
     """Planned first, then read: what a task of an engine does somewhere else, later."""
     schema = table_schema(TableName.RECORDS, ["offset", "key", "value"])
     splits = plan_splits([str(partition)], Request(isolation=Isolation.LOG, split_bytes=600))
-    found = [batch.to_pylist() for split in splits for batch in read_split(split, schema)]
+    lost: list[Defect] = []
+    found = [
+        batch.to_pylist()
+        for split in splits
+        for batch in read_split(split, schema, losses=lost.append)
+    ]
     return [(row["offset"], row["key"], row["value"]) for rows in found for row in rows]
 
 
@@ -63,7 +75,7 @@ def test_readers_give_each_row_once_beside_a_living_broker(
         print("seed", seed)
         rng = Random(seed)
         broker = Broker(tmp_path / str(seed), rng)
-        for chance in (0.02, 0.1, 0.2):
+        for chance in (0.02, 0.1, 0.3):
             before = set(broker.live)
             with broker.at_every_call(monkeypatch, chance):
                 rows = READERS[reader](broker.partition)
@@ -79,7 +91,7 @@ def test_verify_finds_nothing_wrong_beside_a_living_broker(
     broker = Broker(tmp_path / "log-dir", rng)
     for level in Level:
         run = Verification(level)
-        with broker.at_every_call(monkeypatch, rng.choice((0.02, 0.1, 0.2))):
+        with broker.at_every_call(monkeypatch, rng.choice((0.02, 0.1, 0.3))):
             found = list(run.verify(tmp_path / "log-dir"))
         assert [one for one in found if one.severity != Severity.NOTE] == []
         assert run.summary.is_complete
@@ -116,6 +128,127 @@ def test_a_partition_that_never_rests_gets_a_note_instead_of_a_false_finding(
     assert [one.reference for one in found if one.severity != Severity.NOTE] == []
     [note] = [one for one in found if one.reference == "changed-while-reading"]
     assert (note.severity, note.path) == (Severity.NOTE, str(broker.partition))
+
+
+def segments_of(partition: Path, count: int) -> dict[int, Row]:
+    """One row a segment, whose base offset is its own."""
+    rows = {offset: (offset, b"k%d" % offset, b"v") for offset in range(count)}
+    for offset, row in rows.items():
+        write_log(partition, encoded([row]), name=f"{offset:020}")
+    return rows
+
+
+def test_a_reading_goes_on_as_often_as_files_go_away(tmp_path: Path) -> None:
+    """More often than it would try without getting on."""
+    rows = segments_of(tmp_path / "t-0", 4 * TRIES_MAX)
+    found = []
+    for one in read_records(tmp_path / "t-0"):
+        assert isinstance(one, Record)
+        found.append(one.offset)
+        following = tmp_path / "t-0" / f"{one.offset + 1:020}.log"
+        following.unlink(missing_ok=True)
+    assert found == [offset for offset in rows if offset % 2 == 0]
+
+
+def test_a_listing_that_is_outdated_at_once_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of it is gone before it is opened: that is no reason to give the log up."""
+    partition = tmp_path / "t-0"
+    rows = segments_of(partition, 4)
+    (partition / f"{2:020}.txnindex").touch()
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nt 0 4\n")
+    outdated = list_partition(str(partition))
+    reading = read_records(partition, Selection(read_committed=True))
+    found = [next(reading)]
+    monkeypatch.setattr(reader, "list_partition", once(outdated, list_partition))
+    (partition / f"{1:020}.log").unlink()
+    (partition / f"{2:020}.txnindex").unlink()
+    found += reading
+    assert [one.offset for one in found] == [offset for offset in rows if offset != 1]
+
+
+def test_a_partition_that_is_gone_ends_its_reading(tmp_path: Path) -> None:
+    """The error says how far it was read."""
+    segments_of(tmp_path / "t-0", 3)
+    reading = read_records(tmp_path / "t-0")
+    next(reading)
+    (tmp_path / "t-0").rename(tmp_path / "t-0-gone")
+    with pytest.raises(NotFoundError) as raised:
+        list(reading)
+    assert raised.value.note == "Offsets up to 0 were read before."
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_the_largest_timestamp_is_that_of_the_log_up_to_the_end_that_was_taken(
+    tmp_path: Path, *, is_indexed: bool
+) -> None:
+    """What is appended meanwhile is of another moment, and no reason to answer nothing."""
+    broker = Broker(tmp_path / "log-dir", Random(1))
+    log = UnifiedLog(str(broker.partition))
+    end = log.log_end_offset
+    active = max(broker.partition.glob("*.log"))
+    offsets = (end, end + 1)
+    active.write_bytes(
+        active.read_bytes() + b"".join(encoded([(one, b"k", b"v")]) for one in offsets)
+    )
+    if is_indexed:
+        entries = [[(one, b"", b"")] for one in offsets]
+        active.with_suffix(".timeindex").write_bytes(
+            b"".join(time_index(int(active.stem), [entry]) for entry in entries)
+        )
+    before = lookup_special(log, Special.MAX_TIMESTAMP, Isolation.LOG)
+    after = lookup_special(log.listed_again(), Special.MAX_TIMESTAMP, Isolation.LOG)
+    assert (before.offset, before.timestamp) == (end - 1, BASE_TIME + end - 1)
+    assert (after.offset, after.timestamp) == (end + 1, BASE_TIME + end + 1)
+
+
+@pytest.mark.parametrize("has_entries", [(True, True), (True, False), (False, False)])
+def test_indexes_that_are_opened_one_after_the_other_hide_no_timestamp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_entries: tuple[bool, bool]
+) -> None:
+    """A broker appends between the two; it writes the offset index before the time index."""
+    rows = [[(offset, b"k", b"v")] for offset in range(8)]
+    data = [encoded(one) for one in rows]
+    log = write_log(tmp_path / "t-0", *data[:6])
+
+    def note(entries: list[int], suffix: str) -> None:
+        pack = {
+            ".index": lambda n: struct.pack(">ii", n, sum(map(len, data[:n]))),
+            ".timeindex": lambda n: struct.pack(">qi", BASE_TIME + n, n),
+        }[suffix]
+        log.with_suffix(suffix).write_bytes(b"".join(map(pack, entries)))
+
+    note([2, 4], ".index")
+    note([2, 4], ".timeindex")
+    segment = open_partition(str(tmp_path / "t-0")).segments[0]
+
+    def opened(kind: type[OffsetIndex | TimeIndex]) -> Callable[[str, int], object]:
+        def open_it(path: str, base_offset: int) -> object:
+            index = kind(path, base_offset)
+            log.write_bytes(b"".join(data))
+            if has_entries[0]:
+                note([2, 4, 7], ".index")
+            if has_entries[1]:
+                note([2, 4, 7], ".timeindex")
+            return index
+
+        return open_it
+
+    for name, kind in (("OffsetIndex", OffsetIndex), ("TimeIndex", TimeIndex)):
+        monkeypatch.setattr(f"kafkalog.segment.{name}", opened(kind))
+    for end, largest in ((6, 5), (8, 7), (None, 7)):
+        with OpenSegment(segment) as one:
+            assert one.largest_timestamp(recovered=True, end=end) == (BASE_TIME + largest, largest)
+
+
+Listing = Callable[[str], PartitionDir]
+
+
+def once(first: PartitionDir, following: Listing) -> Listing:
+    """A listing that is outdated the first time."""
+    answers = iter([first])
+    return lambda path: next(answers, None) or following(path)
 
 
 Look = Callable[[PartitionDir], object]

@@ -15,6 +15,7 @@ import pytest
 from kafkalog.errors import CorruptDataError, KafkaLogError, NotAKafkaFileError, NotFoundError
 from kafkalog.metadata_files import (
     MetaProperties,
+    NoTopicIdError,
     read_clean_shutdown,
     read_meta_properties,
     read_properties,
@@ -104,6 +105,38 @@ def test_a_topic_id_is_22_characters(file: Path):
         file.write_bytes(damaged)
         with pytest.raises(CorruptDataError):
             read_topic_id(str(file))
+
+
+TOPIC_ID = b"version: 0\ntopic_id: MkTRaEcKTPyRrQqHI1qwhQ"
+
+
+@pytest.mark.parametrize(
+    ("content", "thrown"),
+    [
+        (TOPIC_ID + b"\n\xc3", None),  # cut off by the end, after the last line that is read
+        (TOPIC_ID + b"\r\xed\xa0", None),
+        (TOPIC_ID + b"\xc3", "KafkaStorageException"),
+        (TOPIC_ID + b"\n\xc3\n", "KafkaStorageException"),  # malformed, decoded with the lines
+        (TOPIC_ID + b"\n\xff", "KafkaStorageException"),
+        (TOPIC_ID + b"\n" + b"x" * 9000 + b"\xff", None),  # decoded after them
+        (TOPIC_ID + b"\n" + b"x" * (8192 - 45) + b"\xff", "KafkaStorageException"),
+        (TOPIC_ID + b"\n" + b"x" * (8192 - 44) + b"\xff", None),
+        (b"version: 0\nversion: 0\n2\xc3", "IllegalArgumentException"),
+        (b"version: 0: \nid: MkTRaEcKTPyRrQqHI1qwhQ:  ", None),  # empty fields at the end
+        (b"version: 0: 1\nid: MkTRaEcKTPyRrQqHI1qwhQ", "KafkaStorageException"),
+        (b"version: 0\n", "NullPointerException"),
+        (b"\xc3", "KafkaStorageException"),
+    ],
+)
+def test_a_topic_id_is_read_as_kafka_reads_it(file: Path, content: bytes, thrown: str | None):
+    """What Kafka 4.3 made of each on Java 17: it decodes ahead, and reads what it must."""
+    file.write_bytes(content)
+    if thrown is None:
+        assert read_topic_id(str(file)) == CLUSTER
+        return
+    with pytest.raises(NoTopicIdError) as caught:
+        read_topic_id(str(file))
+    assert caught.value.thrown == thrown
 
 
 def test_json_files_are_objects(file: Path):

@@ -142,6 +142,28 @@ def test_transactions_without_a_marker_are_open(tmp_path: Path):
     assert UnifiedLog(str(path.parent), high_watermark=1).last_stable_offset == 0
 
 
+def test_what_was_aborted_is_hidden_though_the_listing_has_no_transaction_index(
+    tmp_path: Path,
+) -> None:
+    """A broker makes the index with its first entry, maybe after the listing."""
+    abort = [MARKER[0].replace(b"\x08\0\0\0\1", b"\x08\0\0\0\0")]
+    assert abort != MARKER
+    ended = batch(2, abort, attributes=0x30, producer=(7, 0, -1))
+    write_log(tmp_path / "t-0", transaction(0, 7), transaction(1, 8), ended, marker(3, 8))
+    listed = open_partition(str(tmp_path / "t-0"))
+    assert listed.segments[0].transaction_index is None
+    committed = Selection(read_committed=True)
+    assert [r.offset for r in read_records(listed, committed) if isinstance(r, Record)] == [1]
+    schema = table_schema(TableName.RECORDS, ["offset"])
+    request = Request(isolation=Isolation.READ_COMMITTED)
+    [split] = plan_splits([str(tmp_path / "t-0")], request)
+    assert [row for one in read_split(split, schema) for row in one["offset"].to_pylist()] == [1]
+    index = struct.pack(">hqqqq", 0, 7, 0, 2, 1)
+    (tmp_path / "t-0" / f"{0:020}.txnindex").write_bytes(index)
+    [hidden] = UnifiedLog(str(tmp_path / "t-0")).hidden_transactions()
+    assert (hidden.producer_id, hidden.first_offset, hidden.last_offset) == (7, 0, 2)
+
+
 def test_a_cut_marker_is_no_marker_and_no_crash(tmp_path: Path):
     """Whatever is behind the last whole batch is not read."""
     path = write_log(tmp_path / "t-0", transaction(0, 1), marker(1, 1)[:-1])

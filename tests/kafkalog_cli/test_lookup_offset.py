@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from kafkalog import lookup
+from tests.builders import BASE_TIME, batch, record, write_log
 from tests.conftest import SCENARIOS, State
 
 # The leader epoch of `latest` is the running leader's own. Where it is not (yet, or any more) in
@@ -191,6 +193,35 @@ def test_scanning_finds_what_the_indexes_find(
     offsets = [q["offset"] for q in facts["answers"]["offsets"] if "position" in q]
     rows = lookups(kafkalog, log_of(corpus_dir, scenario), "--no-index", *offsets)
     assert [row["type"] for row in rows] == ["lookup"] * len(offsets)
+
+
+@pytest.mark.parametrize("special", ["latest", "max-timestamp"])
+def test_what_is_appended_between_the_two_ways_is_no_difference(
+    tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch, special: str
+) -> None:
+    """Beside a broker both answers are of one moment."""
+    log = write_log(tmp_path / "orders-0", one_batch(0))
+    asked = lookup.lookup_special
+
+    def appending(*arguments: Any, **options: Any) -> lookup.Lookup:
+        found = asked(*arguments, **options)
+        with log.open("ab") as file:
+            file.write(one_batch(found.offset + 1))
+        return found
+
+    monkeypatch.setattr(lookup, "lookup_special", appending)
+    monkeypatch.setattr("kafkalog.unified_log.is_broker_running", lambda _: True)
+    options = ("--special", special, "--isolation", "log", "--no-index", "--format", "ndjson")
+    result = kafkalog("lookup-offset", tmp_path / "orders-0", *options)
+    [row] = map(json.loads, result.stdout.splitlines())
+    assert (result.status, row["type"]) == (0, "lookup")
+
+
+def one_batch(offset: int) -> bytes:
+    """A record whose timestamp grows with its offset."""
+    return batch(
+        offset, [record(0, b"k", b"v")], base_time=BASE_TIME + offset, max_time=BASE_TIME + offset
+    )
 
 
 def log_of(corpus_dir: Path, scenario: str) -> Path:

@@ -235,7 +235,7 @@ def log_dir(rng: Random) -> Files:
     """Return the files of a log directory with one partition or two, by their paths in it."""
     found: Files = {}
     ends: list[tuple[str, int]] = []
-    for topic in {rng.choice(TOPICS) for _ in range(rng.choice((1, 1, 1, 2)))}:
+    for topic in dict.fromkeys(rng.choice(TOPICS) for _ in range(rng.choice((1, 1, 1, 2)))):
         files, end = partition(rng, topic)
         found |= {f"{topic}/{name}": data for name, data in files.items()}
         name, _, number_of_partition = topic.rpartition("-")

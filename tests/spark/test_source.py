@@ -189,6 +189,33 @@ def test_replicas_count_once_or_each(spark: SparkSession, tmp_path: Path) -> Non
     assert load(spark, *both, table="batches").count() == 17
 
 
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_what_is_deleted_after_the_plan_ends_the_query(
+    spark: SparkSession, tmp_path: Path, *, is_directory: bool
+) -> None:
+    """As with Spark's own Kafka source: failOnDataLoss says whether what is left is an answer."""
+    from tests.builders import batch, record, write_log
+
+    partition = tmp_path / "orders-0"
+    for base in (0, 10):
+        write_log(partition, *(batch(base + n, [record(0, b"k", b"v")]) for n in range(10)),
+                  name=f"{base:020}")  # fmt: skip
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    frames = [load(spark, tmp_path, failOnDataLoss=value) for value in ("true", "false")]
+    for frame in frames:
+        tasks = frame._jdf.queryExecution().toRdd().getNumPartitions()  # type: ignore[operator]
+        assert tasks > 0
+    if is_directory:
+        partition.rename(tmp_path / f"orders-0.{'0' * 32}-delete")
+    else:
+        (partition / f"{0:020}.log").unlink()
+    words = "The partition is not here" if is_directory else "Its log starts at offset 10 now"
+    with pytest.raises(PySparkException, match=words):
+        frames[0].collect()
+    left = [] if is_directory else [*range(10, 20)]
+    assert sorted(row["offset"] for row in frames[1].collect()) == left
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -52,6 +52,20 @@ def test_counts_by_topic_are_those_of_consumers(ask: Any, corpus_dir: Path) -> N
     assert noted
 
 
+def test_records_that_are_left_out_are_told(ask: Any, tmp_path: Path) -> None:
+    """As an export says it, and where records are asked for alone."""
+    write_log(tmp_path / "orders-0", *(batch(n, [record(0, b"a")]) for n in range(9)))
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 7\n")
+    found = ask("--format", "ndjson", "select count(*) n from records", tmp_path)
+    assert (found.status, found.stdout) == (0, b'{"n":7}\n')
+    left_out = "records above the high watermark left out (--end log includes them)"
+    assert found.stderr == f"note: {left_out}: orders-0 from 7\n"
+    rows_of(ask("--format", "ndjson", "select count(*) n from batches", tmp_path))
+    query = ("--end", "log", "--format", "ndjson", "select count(*) n from records", tmp_path)
+    assert rows_of(ask(*query)) == [{"n": 9}]
+
+
 def test_values_of_every_kind(ask: Any, tmp_path: Path) -> None:
     """Bytes, text, times, null, structs; in each format."""
     records = [record(0, b"a", b"\xff", headers=[(b"h", None)]), record(1, None, b"ok")]

@@ -8,6 +8,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from kafkalog.spark import KafkaLogDataSource
+from kafkalog.spark.options import parse_options
+from kafkalog.spark.partitions import SplitPartition
+from kafkalog.spark.stream import TailReader
 from tests.builders import batch, record
 
 if TYPE_CHECKING:
@@ -108,6 +111,20 @@ def test_a_batch_covers_about_as_many_bytes_as_wanted(spark: SparkSession, tmp_p
     assert len(numbers) >= size // 40_000
 
 
+def test_small_segments_are_read_together(spark: SparkSession, tmp_path: Path) -> None:
+    """A task costs more than a small segment; a batch of a stream has as few as one of a table."""
+    logs = Growing(spark, tmp_path)
+    for segment in range(60):
+        logs.append("orders-0", 1, segment=segment * 3)
+    asked = parse_options({"path": str(logs.log_dir)})
+    reader = TailReader(asked, None)
+    start = reader.initialOffset()
+    tasks = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
+    assert [len(task.splits) for task in tasks if isinstance(task, SplitPartition)] == [60]
+    logs.run()
+    assert logs.copied() == sorted(logs.written)
+
+
 def test_records_that_were_deleted_unread_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
     """Unless the user says that what is there is enough."""
     logs = Growing(spark, tmp_path)
@@ -116,7 +133,7 @@ def test_records_that_were_deleted_unread_are_an_error(spark: SparkSession, tmp_
     logs.append("orders-0", 3)
     logs.append("orders-0", 3, segment=18)
     (logs.log_dir / "orders-0" / f"{0:020}.log").unlink()
-    with pytest.raises(StreamingQueryException, match="begins at offset 18, and 9 was to be"):
+    with pytest.raises(StreamingQueryException, match="starts at offset 18, and 9 was to be"):
         logs.run()
     logs.options["failOnDataLoss"] = "false"
     logs.run()

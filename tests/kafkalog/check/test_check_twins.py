@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import struct
 import subprocess
 import sys
 import threading
@@ -15,14 +16,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from formats.constants import RECORD_BATCH_OVERHEAD
 from kafkalog.check.verify import Verification
+from kafkalog.checksums import crc32c
 from kafkalog.columnar import chunks, headers, index_columns, rule
 from kafkalog.columnar.header_table import batch_at
 from kafkalog.columnar.headers import header_stretches
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.source import Source
-from tests.builders import batch, copy_tree, flip, message, record, write_log
+from tests.builders import BASE_TIME, batch, copy_tree, flip, message, record, write_log
 from tests.kafkalog.columnar.test_twins import logs
 from tests.kafkalog_cli.test_index_dumps import hurt, rising_logs, write_indexes
 
@@ -107,6 +110,60 @@ def test_generated_logs_and_indexes(tmp_path: Path, data: bytes, more: st.DataOb
     assert_twins(path.parent, small=small)
 
 
+def test_epochs_beside_batches_that_overlap(tmp_path: Path):
+    """In whatever stretches they come: an entry is compared with one batch."""
+    deltas = {16: 9, 18: 19, 19: 3, 23: 0, 24: 1}
+    batches = [
+        batch(offset, [record(0, b"k", b"v")], last_delta=delta, epoch=int(offset >= 23))
+        for offset, delta in deltas.items()
+    ]
+    path = write_log(tmp_path / "t-0", *batches)
+    for start in (17, 20, 23, 25):
+        (path.parent / "leader-epoch-checkpoint").write_text(f"0\n2\n0 0\n1 {start}\n")
+        assert_twins(path.parent, small=True)
+
+
+def test_what_a_snapshot_alone_knows_of_a_producer(tmp_path: Path):
+    """In whatever stretches the batches after it come: it is the snapshot that is told."""
+    directory = tmp_path / "t-0"
+    for state in ({"current_txn_first_offset": 2}, {"coordinator_epoch": 9}):
+        entry = {
+            "producer_id": 9, "producer_epoch": 0, "last_sequence": 4, "last_offset": 9,
+            "offset_delta": 0, "timestamp": BASE_TIME, "coordinator_epoch": 0,
+            "current_txn_first_offset": -1, **state,
+        }  # fmt: skip
+        transactional, plain = [
+            [
+                batch(n, [record(0, b"k", b"v")], attributes=attributes, producer=(9, 0, n - 5))
+                for n in offsets
+            ]
+            for attributes, offsets in ((16, range(10, 14)), (0, range(14, 16)))
+        ]
+        write_log(directory, *transactional, *plain, name=f"{10:020}")
+        write_snapshot(directory / f"{10:020}.snapshot", entry)
+        found = assert_twins(directory, small=True)
+        if "current_txn_first_offset" in state:
+            assert {one.reference for one in found} >= {"producer-snapshot-wrong"}
+
+
+def test_the_newest_clock_is_that_of_the_log(tmp_path: Path):
+    """Also where it was read before any batch of a producer."""
+    times = [BASE_TIME + 90_000, *[BASE_TIME + n for n in range(6)]]
+    batches = [
+        batch(n, [record(0, b"k", b"v" * 60)], attributes=8, max_time=time)
+        for n, time in enumerate(times)
+    ]
+    last = batch(7, [record(0)], attributes=8 | 16, producer=(9, 0, 0), max_time=BASE_TIME + 9)
+    path = write_log(tmp_path / "t-0", *batches, last)
+    [found] = [one for one in assert_twins(path.parent, small=True) if one.offset == 7]
+    assert "at least 89 seconds before the newest" in found.detail
+
+
+def write_snapshot(path: Path, entry: dict[str, int]) -> None:
+    body = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", *entry.values())
+    path.write_bytes(struct.pack(">hI", 1, crc32c(body)) + body)
+
+
 def write_transactions(path: Path, entries: list[list[int]]) -> None:
     data = b"".join(
         version.to_bytes(2, "big", signed=True) + bytes(8)
@@ -189,26 +246,27 @@ def test_defects_come_in_the_order_of_the_file(tmp_path: Path):
     assert [(one.reference, one.offset) for one in defects] == quick
 
 
+@pytest.mark.parametrize("is_short", [True, False], ids=["short", "whole"])
 @pytest.mark.parametrize("place", [0, 100, 150_000, 290_000])
 def test_a_disk_that_fails_is_told_at_the_same_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, is_short: bool
 ):
     """What comes before has been checked; the summary says how much that is.
 
-    As Linux does it: a read that begins before the bad sector gives the bytes before it.
+    A read that begins before the bad sector gives the bytes before it, as Linux does it, or none.
     """
     data = [batch(i, [record(0, None, bytes(300))]) for i in range(800)]
     data[40] = flip(data[40], 8 * 100)
-    path = write_segment(tmp_path / "t-0", *data)
+    path, size = write_segment(tmp_path / "t-0", *data), len(data[0])
     pread, preadv = os.pread, os.preadv
 
-    def failing(fd: int, size: int, position: int) -> bytes:
-        if position >= place:
+    def failing(fd: int, wanted: int, position: int) -> bytes:
+        if position >= place or (position + wanted > place and not is_short):
             raise OSError(errno.EIO, "I/O")
-        return pread(fd, min(size, place - position), position)
+        return pread(fd, min(wanted, place - position), position)
 
     def failing_into(fd: int, buffers: list[memoryview], position: int) -> int:
-        if position >= place:
+        if position >= place or (position + len(buffers[0]) > place and not is_short):
             raise OSError(errno.EIO, "I/O")
         return preadv(fd, [buffers[0][: place - position]], position)
 
@@ -220,13 +278,18 @@ def test_a_disk_that_fails_is_told_at_the_same_place(
             with sized(size_min, small=True):
                 found.append(verdict(path.parent, level))
         slow, fast = found
-        places = [
-            [(one.reference, one.position) for one in told if one.reference != "bytes-not-checked"]
-            for told, _ in found
-        ]
-        assert places[0] == places[1]
-        assert "bytes-unreadable" in {reference for reference, _ in places[0]}
-        assert fast[1]["batches"] == slow[1]["batches"]
+        assert fast == slow
+        references = [defect.reference for defect in fast[0]]
+        assert references[-2:] == ["bytes-unreadable", "bytes-not-checked"]
+        [unread] = [one for one in fast[0] if one.reference == "bytes-unreadable"]
+        # Of a batch that ends after the place only the header is read at the quick level.
+        needed = RECORD_BATCH_OVERHEAD if level == Level.QUICK else size
+        good = place if is_short else place - place % 4096
+        first = next(i for i in range(800) if i * size + needed > good)
+        assert unread.position == first * size
+        assert unread.size_bytes == (800 - first) * size
+        assert fast[1]["bytes_checked"] == first * size
+        assert fast[1]["bytes_unreadable"] == unread.size_bytes
 
 
 def test_a_walk_that_is_given_up_leaves_no_thread(tmp_path: Path):

@@ -264,7 +264,7 @@ def test_damage_is_found_at_the_quick_level_too(hurt: Path):
 def test_a_file_that_fails_while_it_is_read_is_reported(
     hurt: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """With the position; its indexes, which nothing contradicts, are not blamed."""
+    """Its bytes were not checked, and that is a finding of its own; indexes are not blamed."""
     real = os.pread
 
     def fail(fd: int, size: int, position: int) -> bytes:
@@ -274,7 +274,7 @@ def test_a_file_that_fails_while_it_is_read_is_reported(
 
     monkeypatch.setattr(os, "pread", fail)
     found = verify(hurt)
-    assert {d.reference for d in serious(found)} == {"bytes-unreadable"}
+    assert {d.reference for d in serious(found)} == {"bytes-unreadable", "bytes-not-checked"}
 
 
 def replaced(number: int, new: bytes) -> Callable[[bytes], bytes]:
@@ -292,7 +292,7 @@ UNDECODABLE = {
     "decompression-failed": in_record(put(22, b"\x04")),
     "record-malformed": in_record(put(61, b"\xff" * 5)),
     "records-count-invalid": in_record(put(57, struct.pack(">i", 2**31 - 1))),
-    "records-left-over": replaced(3, batch(125, [record(), record(1)], count=1)),
+    "records-leftover": replaced(3, batch(125, [record(), record(1)], count=1)),
     "message-set-invalid": replaced(3, message(125, None, None, attributes=1)),
 }
 
@@ -363,6 +363,7 @@ MADE_IN = {
     "bytes-unreadable": "kafkalog/test_bad_sectors.py",
     "changed-while-reading": "kafkalog/test_living_logs.py",
     "cleaner-stuck": "kafka/test_given_up_partitions.py",
+    "deleted-while-reading": "kafkalog/tables/test_other_disks.py",
     "check-failed": "kafkalog/check/test_contained.py",
     "git-lfs-pointer": "odd_log_dirs.py",
     "replicas-fork": "kafkalog/check/test_replicas.py",

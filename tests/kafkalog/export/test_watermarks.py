@@ -38,14 +38,14 @@ def test_rows_end_at_the_high_watermark(tmp_path: Path) -> None:
     found = table_of(tmp_path / "lake").to_pylist()
     offsets = {n: sorted(row["offset"] for row in found if row["partition"] == n) for n in range(3)}
     assert offsets == {0: [*range(20)], 1: [*range(30)], 2: [*range(30)]}
-    assert dict(summary.above_watermark) == {"orders-0": 20}
-    assert summary.without_watermark == ("orders-2",)
+    assert dict(summary.left_out.above_watermark) == {"orders-0": 20}
+    assert summary.left_out.without_watermark == ("orders-2",)
     manifest = json.loads((tmp_path / "lake" / "_kafkalog" / "manifest.json").read_text())
     assert manifest["above_watermark"] == {"orders-0": 20}
     whole = export([tmp_path / "logs"], tmp_path / "whole", Request(end=End.LOG))
     assert whole.rows == 90
-    assert not whole.above_watermark
-    assert not whole.without_watermark
+    assert not whole.left_out.above_watermark
+    assert not whole.left_out.without_watermark
 
 
 def test_the_report_names_what_is_left_out(tmp_path: Path, kafkalog: Callable[..., Result]) -> None:
@@ -53,11 +53,60 @@ def test_the_report_names_what_is_left_out(tmp_path: Path, kafkalog: Callable[..
     make_logs(tmp_path / "logs")
     words: list[Any] = ["export", tmp_path / "logs", "--engine", "local", "--to"]
     report = kafkalog(*words, tmp_path / "lake").stdout.decode()
-    assert "above the high watermark, left out without --end log: orders-0 from 20" in report
-    assert "no high watermark is noted, records end with the log: orders-2" in report
+    left_out = "records above the high watermark left out (--end log includes them)"
+    assert f"{left_out}: orders-0 from 20" in report
+    assert "no high watermark is known, so records end at the log end: orders-2" in report
     lifted = kafkalog(*words, tmp_path / "whole", "--end", "log").stdout.decode()
     assert "90 rows" in lifted
     assert "watermark" not in lifted
+
+
+def test_an_export_and_a_profile_say_the_same_of_what_they_leave_out(
+    tmp_path: Path, kafkalog: Callable[..., Result]
+) -> None:
+    """Above the high watermark, of an open transaction, below the log start offset."""
+    make_logs(tmp_path / "logs")
+    transaction = batch(30, [record(0, b"k", b"v")], producer=(7, 0, 0), attributes=16)
+    log = tmp_path / "logs" / "orders-1" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes() + transaction)
+    noted = "0\n2\norders 0 20\norders 1 31\n"
+    (tmp_path / "logs" / "replication-offset-checkpoint").write_text(noted)
+    (tmp_path / "logs" / "log-start-offset-checkpoint").write_text("0\n1\norders 2 9\n")
+    told = {
+        "records above the high watermark left out (--end log includes them): orders-0 from 20",
+        "records of open transactions and after them left out (--read-committed): orders-1 from 30",
+        "records below the log start offset left out: orders-2 up to 9",
+    }
+    words: list[Any] = [tmp_path / "logs", "--engine", "local"]
+    exported = kafkalog("export", *words, "--read-committed", "--to", tmp_path / "lake")
+    assert told <= set(exported.stdout.decode().splitlines())
+    profiled = kafkalog("profile", *words, "--read-committed")
+    assert {f"note: {line}" for line in told} == set(profiled.stderr.splitlines())
+    manifest = json.loads((tmp_path / "lake" / "_kafkalog" / "manifest.json").read_text())
+    assert manifest["above_last_stable"] == {"orders-1": 30}
+    assert manifest["below_log_start"] == {"orders-2": 9}
+    lifted = kafkalog("profile", *words, "--end", "log")
+    assert lifted.stderr == "note: records below the log start offset left out: orders-2 up to 9\n"
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 12345\n"
+
+
+@pytest.mark.parametrize("command", ["export", "profile"])
+@pytest.mark.parametrize("target", ["", "orders-1", f"orders-1/{0:020}.log"])
+def test_git_lfs_pointers_are_no_empty_logs(
+    tmp_path: Path, kafkalog: Callable[..., Result], command: str, target: str
+) -> None:
+    """As `verify` calls them: nothing is read where the contents are missing."""
+    logs = tmp_path / "logs"
+    make_logs(logs)
+    (logs / "orders-1" / f"{0:020}.log").write_text(POINTER.format("4d" * 32))
+    to = ["--to", tmp_path / "lake"] if command == "export" else []
+    result = kafkalog(command, logs / target, "--engine", "local", *to)
+    assert result.status == 6
+    assert "error: git-lfs-pointer" in result.stderr
+    assert not result.stdout
+    assert not (tmp_path / "lake" / "_SUCCESS").exists()
 
 
 def test_a_file_that_is_not_there_is_found_before_success(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from kafkalog.errors import ChangedSinceError, UnreadableError
 from kafkalog.model import Isolation
 from kafkalog.tables import Request, Split, TableName, plan_splits, read_split
+from kafkalog.tables.moved import Losses, listed_again
 from kafkalog.tables.schemas import table_schema
 from tests.builders import batch, record, write_log
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from kafkalog.model import Defect
     from tests.conftest import Result
 
 IDS = "version=1\nnode.id=1\ncluster.id=c\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
@@ -51,13 +53,13 @@ def make_log(log_dir: Path) -> Path:
     return partition
 
 
-def offsets(splits: Sequence[Split]) -> list[int]:
+def offsets(splits: Sequence[Split], losses: Callable[[Defect], object] | None = None) -> list[int]:
     """What tasks read, each of which is given its split as JSON."""
     schema = table_schema(TableName.RECORDS, ["offset", "value"])
     rows: list[dict[str, Any]] = []
     for split in splits:
         split = Split.from_json(json.loads(json.dumps(split.as_json())))
-        for one in read_split(split, schema):
+        for one in read_split(split, schema, losses=losses):
             rows += one.to_pylist()
     assert all(row["value"] == b"%d" % row["offset"] for row in rows)
     return [row["offset"] for row in rows]
@@ -145,6 +147,21 @@ def is_read(split: Split) -> bool:
     return found == [*range(first, last)]
 
 
+@pytest.mark.parametrize("name", ["\ud800", "a\0b"])
+@pytest.mark.parametrize("is_log", [True, False])
+def test_a_name_that_no_file_can_have_is_missing(tmp_path: Path, name: str, is_log: bool) -> None:
+    """A plan that somebody has edited is refused as any other disk is."""
+    make_log(tmp_path)
+    for split in plan_splits([str(tmp_path)], Request(split_bytes=300)):
+        assert split.seen is not None
+        assert split.seen.last_log is not None
+        path = str(tmp_path / "orders-0" / name)
+        of_log, of_part = replace(split.seen, last_log=(name, 0)), replace(split.seen, path=path)
+        edited = replace(split, seen=of_log if is_log else of_part)
+        with pytest.raises(UnreadableError, match="is missing"):
+            offsets([edited])
+
+
 def test_appending_and_rolling_changes_nothing(tmp_path: Path) -> None:
     """A living broker's log grows while it is read."""
     partition = make_log(tmp_path)
@@ -191,19 +208,64 @@ def test_a_partition_that_kafkalog_compacts_meanwhile(
 
 
 def test_deleted_and_cut_offsets_are_an_error(tmp_path: Path) -> None:
-    """Fewer rows than were planned are no answer; whoever accepts a loss is given what is left."""
+    """Fewer rows than were planned are no answer; whoever accepts a loss hears of each offset."""
     partition = make_log(tmp_path)
     bounded = Request(isolation=Isolation.LOG, split_bytes=300)
     splits = plan_splits([str(tmp_path)], bounded)
     (partition / f"{0:020}.log").unlink()
-    strict = replace(splits[0], fails_on_loss=True)
-    with pytest.raises(ChangedSinceError, match="Its log begins at offset 60 now"):
-        offsets([strict])
-    assert offsets(splits[:1]) == []
-    assert min(offsets(splits)) == 3 * PER_SEGMENT
+    with pytest.raises(ChangedSinceError, match="Its log starts at offset 60 now"):
+        offsets(splits)
+    told: list[Defect] = []
+    assert offsets(splits, told.append) == [*range(3 * PER_SEGMENT, 6 * PER_SEGMENT)]
+    of_first = [one for one in splits if one.path.endswith(f"{0:020}.log")]
+    assert len(of_first) > 1
+    assert [(one.reference, one.offset, one.detail) for one in told] == [
+        ("deleted-while-reading", one.first_offset,
+         (f"Offsets {one.first_offset} to {(one.next_offset or 0) - 1} of orders-0 were deleted "
+         "after they were planned. Its log starts at offset 60 now."))
+        for one in of_first
+    ]  # fmt: skip
     (partition / f"{3 * PER_SEGMENT:020}.log").write_bytes(b"".join(batches(60, 5)))
     with pytest.raises(ChangedSinceError, match="Its log ends at offset 75 now"):
         offsets(splits[-1:])
+
+
+@pytest.mark.parametrize("table", [TableName.RECORDS, TableName.BATCHES, TableName.DEFECTS])
+def test_a_partition_that_is_deleted_meanwhile_is_a_loss(tmp_path: Path, table: TableName) -> None:
+    """A broker renames its directory; the log directory is the same, and says that it changed."""
+    partition = make_log(tmp_path)
+    [split, _] = plan_splits([str(tmp_path)], Request(table, isolation=Isolation.LOG))
+    partition.rename(tmp_path / f"orders-0.{'0' * 32}-delete")
+    schema = table_schema(table)
+    with pytest.raises(ChangedSinceError, match="The partition is not here any more"):
+        list(read_split(split, schema))
+    told: list[Defect] = []
+    assert sum(found.num_rows for found in read_split(split, schema, losses=told.append)) == 0
+    assert [one.detail for one in told] == [
+        (
+            "Offsets 0 to 59 of orders-0 were deleted after they were planned. "
+            "The partition is not here any more."
+        )
+    ]
+
+
+def test_what_is_deleted_in_mid_read_is_reported_once(tmp_path: Path) -> None:
+    """The first batches are read; then the files are gone, and once more."""
+    partition = make_log(tmp_path)
+    split = plan_splits([str(partition)], Request(isolation=Isolation.LOG))[0]
+    split = replace(split, first_offset=30, next_offset=6 * PER_SEGMENT)
+    told: list[Defect] = []
+    losses = Losses(split, told.append)
+    (partition / f"{0:020}.log").unlink()
+    for _ in range(2):
+        found = listed_again(split, losses)
+        assert [one.first_offset for one in found] == [3 * PER_SEGMENT]
+    write_log(partition, *batches(90, 10), name=f"{90:020}")
+    (partition / f"{3 * PER_SEGMENT:020}.log").unlink()
+    assert [one.first_offset for one in listed_again(split, losses)] == [90]
+    assert [(one.offset, one.detail.partition(" of ")[0]) for one in told] == [
+        (30, "Offsets 30 to 59"), (60, "Offsets 60 to 89")
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("table", [TableName.SEGMENTS, TableName.PRODUCERS, TableName.BATCHES])

@@ -8,11 +8,15 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.Time;
 
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.List;
@@ -27,14 +31,18 @@ import java.util.concurrent.Future;
 /**
  * One real Kafka node under load until its stdin ends: `LivingBroker OUT SEED`, in an empty working directory. It appends,
  * rolls, cleans, deletes, moves log starts, and creates and deletes topics in OUT/log. Says `running` when the topics are
- * there. To a line it answers with the end of the acknowledged records of `steady`; at the end it shuts down.
+ * there. To the line `end` it answers with the end of the acknowledged records of `steady`. With the line `rest` the load
+ * ends, OUT/consumed/TOPIC gets what a read_committed consumer is given of each topic, and the answer is `rested`. At the
+ * end of stdin it shuts down.
  *
  * What is in the logs follows from where it is: the record at offset N of `steady`, `compacted`, `retained` and `trimmed`
- * has a value that begins with N. In `transactional` values begin with `committed` or `aborted`.
+ * has a value that begins with N. In `transactional` and `ledger` values begin with `committed` or `aborted`.
  */
 public final class LivingBroker {
+    private static final List<String> TOPICS = List.of("steady", "ledger", "compacted", "transactional", "retained", "trimmed");
     private static final int KEYS = 60;
     private static final long PAUSE_MS = 20;
+    private static final long SETTLING_MS = 3000; // a few checks of retention: no log starts later while it is consumed
 
     private final String bootstrap;
     private final long seed;
@@ -76,18 +84,29 @@ public final class LivingBroker {
             admin.createTopics(List.of(
                 topic("steady", Map.of()),
                 topic("compacted", Map.of("cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01")),
+                topic("ledger", Map.of()),
                 topic("transactional", Map.of("cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01")),
                 topic("retained", Map.of("retention.bytes", "60000")),
                 topic("trimmed", Map.of()))).all().get();
             List<Callable<Void>> jobs = List.of(
                 () -> load.numbered("steady"), () -> load.numbered("compacted"), () -> load.numbered("retained"),
-                () -> load.numbered("trimmed"), load::transactions, () -> load.trims(admin), () -> load.topics(admin));
+                () -> load.numbered("trimmed"), () -> load.transactions("transactional"), () -> load.transactions("ledger"),
+                () -> load.trims(admin), () -> load.topics(admin));
             List<Future<Void>> running = jobs.stream().map(pool::submit).toList();
             System.out.println("running");
             System.out.flush();
-            while (System.in.read() >= 0) {
+            BufferedReader asked = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+            for (String line; (line = asked.readLine()) != null; ) {
                 for (Future<Void> one : running) if (one.isDone()) one.get();
-                System.out.println(load.steadyEnd);
+                if (line.equals("rest")) {
+                    load.isOver = true;
+                    for (Future<Void> one : running) one.get();
+                    Thread.sleep(SETTLING_MS);
+                    load.consume(Files.createDirectory(out.resolve("consumed")));
+                    System.out.println("rested");
+                } else {
+                    System.out.println(load.steadyEnd);
+                }
                 System.out.flush();
             }
             load.isOver = true;
@@ -95,6 +114,15 @@ public final class LivingBroker {
         }
         server.shutdown();
         server.awaitShutdown();
+    }
+
+    /** What a read_committed consumer is given of each topic that stays. */
+    private void consume(Path to) throws Exception {
+        Observation observation = new Observation(bootstrap);
+        for (String topic : TOPICS) {
+            TopicPartition partition = new TopicPartition(topic, 0);
+            observation.writeRecords(observation.read(List.of(partition), IsolationLevel.READ_COMMITTED).get(partition), to.resolve(topic));
+        }
     }
 
     private static NewTopic topic(String name, Map<String, String> config) {
@@ -133,16 +161,16 @@ public final class LivingBroker {
         return null;
     }
 
-    private Void transactions() throws Exception {
-        Random rnd = new Random(seed);
-        try (var producer = producer(Map.of("transactional.id", "living"))) {
+    private Void transactions(String topic) throws Exception {
+        Random rnd = new Random(seed ^ topic.hashCode());
+        try (var producer = producer(Map.of("transactional.id", topic))) {
             producer.initTransactions();
             while (!isOver) {
                 boolean aborts = rnd.nextInt(3) == 0;
                 producer.beginTransaction();
                 for (int i = 1 + rnd.nextInt(6); i > 0; i--) {
                     byte[] key = text("key-" + rnd.nextInt(KEYS));
-                    producer.send(new ProducerRecord<>("transactional", 0, key, text((aborts ? "aborted " : "committed ") + "y".repeat(rnd.nextInt(100)))));
+                    producer.send(new ProducerRecord<>(topic, 0, key, text((aborts ? "aborted " : "committed ") + "y".repeat(rnd.nextInt(100)))));
                     if (rnd.nextInt(3) == 0) producer.flush();
                 }
                 producer.flush();
@@ -170,13 +198,14 @@ public final class LivingBroker {
 
     /** Topics that come and go. */
     private Void topics(Admin admin) throws Exception {
+        Random rnd = new Random(seed);
         try (var producer = producer(Map.of())) {
             for (int i = 0; !isOver; i++) {
                 String name = "passing-" + i;
                 admin.createTopics(List.of(topic(name, Map.of()))).all().get();
                 for (int j = 0; j < 200; j++) producer.send(new ProducerRecord<>(name, 0, null, text("z".repeat(200))));
                 producer.flush();
-                Thread.sleep(700);
+                Thread.sleep(500 + rnd.nextInt(8000));
                 admin.deleteTopics(List.of(name)).all().get();
                 Thread.sleep(300);
             }

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.defects import make_defect
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import CorruptDataError, KafkaLogError
 from kafkalog.source import Source
 
 if TYPE_CHECKING:
@@ -43,14 +43,24 @@ def _is_pointer(path: str) -> bool:
         return False  # the finding about the file tells
 
 
+def require_contents(path: str, files: Iterable[FileEntry]) -> None:
+    """Raise `CorruptDataError`, which says what `pointer_defect` does, if files are pointers."""
+    pointers = pointers_among(files)
+    if pointers:
+        defect = pointer_defect(path, pointers)
+        raise CorruptDataError(
+            defect.detail, reference=defect.reference, path=defect.path, hint=defect.hint
+        )
+
+
 def pointer_defect(path: str, pointers: Sequence[FileEntry]) -> Defect:
     """The one finding about all pointers below a path."""
     names = [os.path.relpath(entry.path, path) for entry in pointers]
     named = ", ".join(names[:_NAMED_MAX])
     if len(names) > _NAMED_MAX:
         named += f" and {len(names) - _NAMED_MAX} more"
-    detail = "The content of the file is not here."
+    detail = "The file is a pointer; its content is missing."
     if names != ["."]:
-        detail = f"The contents of {len(names)} files are not here ({named}): the partitions with "
-        detail += "such files are not judged."
+        detail = f"The content of {len(names)} files is missing ({named}); partitions with such "
+        detail += "files are neither judged nor read."
     return make_defect("git-lfs-pointer", path, detail)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.object_types import BOOL, INT, TEXT, ObjectType, maybe
+from docgen.object_types import BOOL, INT, TEXT, ObjectType, maybe
 
 EXPORT_TYPES = {
     "export_part": ObjectType(
@@ -20,7 +20,10 @@ EXPORT_TYPES = {
             "last_offset": (maybe(INT), "largest offset of its rows (records, batches)"),
             "undecoded_keys": (INT, "keys that are not what `--key` says: null in `key_decoded`"),
             "undecoded_values": (INT, "the same of `--value` and `value_decoded`"),
-            "defects": (INT, "damage that was passed over; objects of type `defect` follow"),
+            "defects": (
+                INT,
+                "damage that was passed over, and deletions; objects of type `defect` follow",
+            ),
         },
     ),
     "export_summary": ObjectType(
@@ -34,14 +37,22 @@ EXPORT_TYPES = {
             "size": (INT, "bytes of all files"),
             "undecoded_keys": (INT, "keys that are not what `--key` says"),
             "undecoded_values": (INT, "values that are not what `--value` says"),
-            "defects": (INT, "damage that was passed over"),
+            "defects": (INT, "damage that was passed over, and deletions"),
             "without_watermark": (
                 "array",
-                "partitions of which no high watermark is noted: their records end with the log",
+                "partitions of which no high watermark is known: their records end with the log",
             ),
             "above_watermark": (
                 "object",
                 "partitions with records above the high watermark, which are left out: the offset",
+            ),
+            "above_last_stable": (
+                "object",
+                "partitions with records of open transactions or above them, left out: the offset",
+            ),
+            "below_log_start": (
+                "object",
+                "partitions with records below the log start offset, left out: the offset",
             ),
             "was_complete": (BOOL, "whether an earlier run had done everything"),
             "left_overs_removed": (INT, "files that killed runs had left and that were removed"),

@@ -1,0 +1,191 @@
+"""Spark beside a real broker that works: batch reads, and two streams."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from kafkalog import Record, read_records
+from kafkalog.spark import KafkaLogDataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.kafka.test_living_broker import LivingBroker
+
+Copied = dict[str, dict[int, int]]
+"""The checksum of a value by topic and offset."""
+
+WHOLE: Final = ("steady", "ledger")
+"""Topics that keep all records."""
+COMPACTED: Final = ("compacted", "transactional")
+CUT: Final = ("retained", "trimmed")
+"""Topics that lose their first records."""
+RESTING_S: Final = 20.0
+"""So long a stream that is started again and again rests: each start costs seconds."""
+STARTS_MAX: Final = 5
+
+
+class SparkReads:
+    """Reads of a working broker's log directory.
+
+    The stream of topics that lose nothing is started again and again, from its checkpoint: a loss
+    would be an error. The stream of all topics runs on, with what is left of those that lose
+    records.
+
+    Args:
+        spark: the session.
+        broker: whose logs are read.
+        place: a directory for what the streams write.
+    """
+
+    def __init__(self, spark: SparkSession, broker: LivingBroker, place: Path) -> None:
+        spark.dataSource.register(KafkaLogDataSource)
+        self._spark = spark
+        self._broker = broker
+        self._place = place
+        self._everything = self._follow_everything()
+        self._went_on_s = 0.0
+
+    def batches(self) -> None:
+        """Batch reads: each record of topics that lose none, and what is left of the others."""
+        before = self._broker.watermark("steady")
+        heads = self._heads(",".join((*WHOLE, *COMPACTED)))
+        after = self._broker.watermark("steady")
+        offsets = [offset for offset, _ in heads.get("steady", [])]
+        assert offsets == list(range(len(offsets)))
+        assert before is None or before <= len(offsets)
+        assert before is None or after is None or len(offsets) <= after
+        heads |= self._heads(",".join(CUT), failOnDataLoss="false")
+        for topic in ("steady", "compacted", *CUT):
+            rows = heads.get(topic, [])
+            assert rows == [(offset, str(offset)) for offset, _ in rows], topic
+        for topic in ("ledger", "transactional"):
+            assert {head for _, head in heads.get(topic, [])} <= {"committed"}
+
+    def go_on(self) -> None:
+        """Let the stream of topics that lose nothing go on now and then; look after the other."""
+        if time.monotonic() - self._went_on_s > RESTING_S:
+            patiently(self._follow_kept)
+            self._went_on_s = time.monotonic()
+        error = self._everything.exception()
+        if error is not None and is_starting_slowly(error):
+            self._everything = self._follow_everything()
+        else:
+            assert error is None
+            assert self._everything.isActive
+
+    def require_complete(self) -> None:
+        """Compare what the streams wrote with the consumer's and the logs of the stopped broker."""
+        patiently(self._follow_kept)
+        patiently(self._follow_everything_to_the_end)
+        kept, everything = self._copied("kept"), self._copied("everything")
+        assert set(kept) == {*WHOLE, *COMPACTED}
+        for topic in WHOLE:
+            consumed = checksums(self._broker.consumed(topic))
+            assert kept[topic] == consumed, topic
+            assert everything[topic] == consumed, topic
+        for topic in (*COMPACTED, *CUT):
+            left = self._left(topic)
+            consumed = checksums(self._broker.consumed(topic))
+            for copy in (kept, everything) if topic in COMPACTED else (everything,):
+                # All that is there in the end; and what was cleaned or deleted since it was read.
+                assert {offset: copy[topic][offset] for offset in left} == left, topic
+                assert all(copy[topic].get(offset, one) == one for offset, one in consumed.items())
+        assert any(topic.startswith("passing-") for topic in everything)
+
+    def _follow_kept(self) -> None:
+        stream = self._stream("kept", {"subscribe": ",".join((*WHOLE, *COMPACTED))})
+        stream.trigger(availableNow=True).start(self._copy("kept")).awaitTermination()
+
+    def _follow_everything(self) -> StreamingQuery:
+        stream = self._stream("everything", {"failOnDataLoss": "false"})
+        query = stream.trigger(processingTime="5 seconds").start(self._copy("everything"))
+        assert isinstance(query, StreamingQuery)
+        return query
+
+    def _follow_everything_to_the_end(self) -> None:
+        if not self._everything.isActive:
+            self._everything = self._follow_everything()
+        self._everything.processAllAvailable()
+        self._everything.stop()
+
+    def _stream(self, name: str, options: dict[str, str]) -> Any:
+        reader = self._spark.readStream.format("kafkalog").options(
+            isolation="read_committed", columns="topic,offset,value", **options
+        )
+        return (
+            reader.load(str(self._broker.log_dir))
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(self._place / name / "checkpoint"))
+        )
+
+    def _copy(self, name: str) -> str:
+        return str(self._place / name / "copy")
+
+    def _heads(self, topics: str, **options: str) -> dict[str, list[tuple[int, str]]]:
+        """Offset and first word of each record, by topic."""
+        frame = self._spark.read.format("kafkalog").options(
+            subscribe=topics, isolation="read_committed", decode="text",
+            columns="topic,offset,value", **options,
+        ).load(str(self._broker.log_dir))  # fmt: skip
+        found: dict[str, list[tuple[int, str]]] = {}
+        for row in rows_of(
+            frame.selectExpr("topic", "offset", "substring_index(value, ' ', 1) word")
+        ):
+            found.setdefault(row["topic"], []).append((row["offset"], row["word"]))
+        for rows in found.values():
+            rows.sort()
+            assert len({offset for offset, _ in rows}) == len(rows)
+        return found
+
+    def _copied(self, name: str) -> Copied:
+        """What a stream wrote; each record once."""
+        frame = self._spark.read.parquet(self._copy(name))
+        found: Copied = {}
+        for row in rows_of(frame.selectExpr("topic", "offset", "crc32(value) checksum")):
+            of_topic = found.setdefault(row["topic"], {})
+            assert row["offset"] not in of_topic, row
+            of_topic[row["offset"]] = row["checksum"]
+        return found
+
+    def _left(self, topic: str) -> dict[int, int]:
+        """What the broker has left of a topic on its disk, of what a consumer was given."""
+        consumed = self._broker.consumed(topic)
+        records = read_records(self._broker.log_dir / f"{topic}-0")
+        offsets = {one.offset for one in records if isinstance(one, Record)}
+        return checksums({offset: one for offset, one in consumed.items() if offset in offsets})
+
+
+def patiently(work: Callable[[], object]) -> None:
+    """Do something again where a loaded machine was too slow for Spark to start a worker."""
+    for _ in range(STARTS_MAX):
+        try:
+            work()
+        except StreamingQueryException as error:
+            if not is_starting_slowly(error):
+                raise
+        else:
+            return
+    work()
+
+
+def is_starting_slowly(error: StreamingQueryException) -> bool:
+    """Whether a Python worker took longer to start than the ten seconds that Spark gives it."""
+    return "Python worker failed to connect back" in str(error)
+
+
+def checksums(values: dict[int, bytes]) -> dict[int, int]:
+    return {offset: zlib.crc32(value) for offset, value in values.items()}
+
+
+def rows_of(frame: DataFrame) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    return rows

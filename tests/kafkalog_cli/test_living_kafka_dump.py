@@ -1,0 +1,55 @@
+"""Kafka's text of a partition whose files are replaced while it is printed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog.columnar import rule
+from kafkalog_cli.render import kafka_text
+from tests.builders import batch, record, write_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Result
+
+PER_SEGMENT = 10
+
+
+@pytest.mark.parametrize("size_min", [0, 1 << 40])
+@pytest.mark.parametrize("limit", [None, 24])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_files_that_go_away_are_listed_again(
+    tmp_path: Path,
+    kafkalog: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    size_min: int,
+    limit: int | None,
+    number: int,
+) -> None:
+    """A cleaner makes one segment of all, just before one of them is read: each row comes once."""
+    monkeypatch.setattr(rule, "FAST_SIZE_MIN", size_min)
+    partition = tmp_path / "t-0"
+    batches = [batch(n, [record(0, b"k", b"v")]) for n in range(3 * PER_SEGMENT)]
+    for base in range(0, len(batches), PER_SEGMENT):
+        write_log(partition, *batches[base : base + PER_SEGMENT], name=f"{base:020}")
+    put_line = kafka_text.put_line
+
+    def clean_before(text: str) -> None:
+        put_line(text)
+        if text.startswith("Dumping") and f"{number * PER_SEGMENT:020}.log" in text:
+            monkeypatch.setattr(kafka_text, "put_line", put_line)
+            for log in partition.glob("*.log"):
+                log.unlink()
+            write_log(partition, *batches, name=f"{0:020}")
+
+    monkeypatch.setattr(kafka_text, "put_line", clean_before)
+    words = [] if limit is None else ["--limit", limit]
+    found = kafkalog("dump-segment", partition, "--format", "kafka", "--records", *words)
+    assert (found.status, found.stderr) == (0, "")
+    offsets = re.findall(rb"^\| offset: (\d+) ", found.stdout, re.MULTILINE)
+    assert [int(one) for one in offsets] == [*range(len(batches))][:limit]
