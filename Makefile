@@ -30,8 +30,8 @@ lint: $(STAMP)  ## style, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(STAMP)  ## write the generated pages of docs/ anew
-	$(BIN)/python -m docs.generate
+docs: $(STAMP)  ## rewrite what docs/ shows of the code
+	$(BIN)/python -m docgen
 
 bench: $(STAMP)  ## measure everything beside Kafka's tools, write docs/performance.md: half an hour
 	$(BIN)/python -m benchmarks --to docs/performance.md

@@ -1,30 +1,41 @@
-"""Header positions, masks, sizes and file names of Kafka's formats, as plain numbers and strings.
+"""Header positions, masks and sizes of Kafka's formats, as plain numbers.
 
-Follows `DefaultRecordBatch`, `LegacyRecord`, `Records` and `LogFileUtils` of Kafka 4.3.
+Follows `DefaultRecordBatch`, `LegacyRecord` and `Records` of Kafka 4.3.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from formats.layouts import (
+    ABORTED_TRANSACTION,
+    MESSAGE_HEADER,
+    OFFSET_INDEX_ENTRY,
+    RECORD_BATCH_HEADER,
+    TIME_INDEX_ENTRY,
+)
+
+_BATCH: Final = RECORD_BATCH_HEADER.positions
+_MESSAGE: Final = MESSAGE_HEADER.positions
+
 # Every batch and message starts with offset (i64) and length (i32): Records.LOG_OVERHEAD.
-LENGTH_POSITION: Final = 8
-LOG_OVERHEAD: Final = 12
-MAGIC_POSITION: Final = 16
-HEADER_SIZE_UP_TO_MAGIC: Final = 17
+LENGTH_POSITION: Final = _BATCH["batch_length"]
+LOG_OVERHEAD: Final = _BATCH["partition_leader_epoch"]
+MAGIC_POSITION: Final = _BATCH["magic"]
+HEADER_SIZE_UP_TO_MAGIC: Final = _BATCH["crc"]
 
 # Magic 2, DefaultRecordBatch.
-PARTITION_LEADER_EPOCH_POSITION: Final = 12
-CRC_POSITION: Final = 17
-ATTRIBUTES_POSITION: Final = 21
-LAST_OFFSET_DELTA_POSITION: Final = 23
-BASE_TIMESTAMP_POSITION: Final = 27
-MAX_TIMESTAMP_POSITION: Final = 35
-PRODUCER_ID_POSITION: Final = 43
-PRODUCER_EPOCH_POSITION: Final = 51
-BASE_SEQUENCE_POSITION: Final = 53
-RECORDS_COUNT_POSITION: Final = 57
-RECORD_BATCH_OVERHEAD: Final = 61
+PARTITION_LEADER_EPOCH_POSITION: Final = _BATCH["partition_leader_epoch"]
+CRC_POSITION: Final = _BATCH["crc"]
+ATTRIBUTES_POSITION: Final = _BATCH["attributes"]
+LAST_OFFSET_DELTA_POSITION: Final = _BATCH["last_offset_delta"]
+BASE_TIMESTAMP_POSITION: Final = _BATCH["base_timestamp"]
+MAX_TIMESTAMP_POSITION: Final = _BATCH["max_timestamp"]
+PRODUCER_ID_POSITION: Final = _BATCH["producer_id"]
+PRODUCER_EPOCH_POSITION: Final = _BATCH["producer_epoch"]
+BASE_SEQUENCE_POSITION: Final = _BATCH["base_sequence"]
+RECORDS_COUNT_POSITION: Final = _BATCH["records_count"]
+RECORD_BATCH_OVERHEAD: Final = RECORD_BATCH_HEADER.size
 BATCH_LENGTH_MIN: Final = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD
 
 COMPRESSION_MASK: Final = 0x07
@@ -37,17 +48,17 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)  # ids of codecs, in the attributes
 COMPRESSION_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 # Magic 0 and 1, LegacyRecord.
-LEGACY_CRC_POSITION: Final = 12
-LEGACY_ATTRIBUTES_POSITION: Final = 17
-LEGACY_TIMESTAMP_POSITION: Final = 18
+LEGACY_CRC_POSITION: Final = _MESSAGE["crc"]
+LEGACY_ATTRIBUTES_POSITION: Final = _MESSAGE["attributes"]
+LEGACY_TIMESTAMP_POSITION: Final = _MESSAGE["timestamp"]
 MESSAGE_V0_LENGTH_MIN: Final = 14
 MESSAGE_V1_LENGTH_MIN: Final = 22
 
 RECORD_SIZE_MIN: Final = 7
 
-OFFSET_INDEX_ENTRY_SIZE: Final = 8
-TIME_INDEX_ENTRY_SIZE: Final = 12
-ABORTED_TXN_SIZE: Final = 34
+OFFSET_INDEX_ENTRY_SIZE: Final = OFFSET_INDEX_ENTRY.size
+TIME_INDEX_ENTRY_SIZE: Final = TIME_INDEX_ENTRY.size
+ABORTED_TXN_SIZE: Final = ABORTED_TRANSACTION.size
 
 NO_TIMESTAMP: Final = -1  # RecordBatch.NO_TIMESTAMP; any other negative time is one
 

@@ -13,16 +13,15 @@ from construct import (
     BitStruct,
     Bytes,
     If,
-    Int8sb,
     Int32sb,
-    Int32ub,
     Int64sb,
     Rebuild,
     Struct,
 )
 
 from formats.constants import MESSAGE_V0_LENGTH_MIN, MESSAGE_V1_LENGTH_MIN
-from formats.primitives import NullableBytes
+from formats.layouts import MESSAGE_HEADER
+from formats.primitives import NullableBytes, fixed
 
 MessageAttributes: Final = BitStruct(
     "unused" / BitsInteger(4),
@@ -52,12 +51,12 @@ def _rest_size(context: Any) -> int:
 # `rest` are the bytes that Kafka ignores after the value. Building computes the size; the crc is
 # written as given.
 Message: Final = Struct(
-    "offset" / Int64sb,
-    "size" / Rebuild(Int32sb, _size),
-    "crc" / Int32ub,
-    "magic" / Int8sb,
-    "attributes" / MessageAttributes,
-    "timestamp" / If(_has_timestamp, Int64sb),
+    *fixed(
+        MESSAGE_HEADER,
+        size=Rebuild(Int32sb, _size),
+        attributes=MessageAttributes,
+        timestamp=If(_has_timestamp, Int64sb),
+    ),
     "key" / NullableBytes(Int32sb),
     "value" / NullableBytes(Int32sb),
     "rest" / Bytes(_rest_size),

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from construct import GreedyBytes, GreedyRange, Int32sb, Struct
+from construct import GreedyBytes, GreedyRange, Struct
 
-OffsetIndexEntry: Final = Struct(
-    "relative_offset" / Int32sb,
-    "position" / Int32sb,
-)
+from formats.layouts import OFFSET_INDEX_ENTRY
+from formats.primitives import fixed
+
+OffsetIndexEntry: Final = Struct(*fixed(OFFSET_INDEX_ENTRY))
 
 # `rest` are trailing bytes that do not fill an entry.
 OffsetIndex: Final = Struct(

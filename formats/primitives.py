@@ -8,18 +8,33 @@ are dropped, longer forms than needed are accepted (and built back in their shor
 from __future__ import annotations
 
 import base64
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from construct import (
     Adapter,
     Bytes,
     Construct,
     FormatFieldError,
+    Int8sb,
+    Int16sb,
+    Int32sb,
+    Int32ub,
+    Int64sb,
     IntegerError,
     StreamError,
     stream_read,
     stream_write,
 )
+
+if TYPE_CHECKING:
+    from formats.layouts import Layout
+
+_INTEGERS: Final = {"b": Int8sb, "h": Int16sb, "i": Int32sb, "I": Int32ub, "q": Int64sb}
+
+
+def fixed(layout: Layout, **schemas: Any) -> list[Any]:
+    """Return the fields of a fixed layout as subconstructs; `schemas` replace those of some."""
+    return [name / schemas.get(name, _INTEGERS[kind]) for name, kind in layout.fields.items()]
 
 
 class VariableLengthInteger(Construct):  # type: ignore[misc] # construct has no types

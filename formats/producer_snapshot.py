@@ -7,31 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from construct import (
-    GreedyBytes,
-    Int16sb,
-    Int32sb,
-    Int32ub,
-    Int64sb,
-    PrefixedArray,
-    Struct,
-)
+from construct import GreedyBytes, Int32sb, PrefixedArray, Struct
 
-ProducerSnapshotEntry: Final = Struct(
-    "producer_id" / Int64sb,
-    "producer_epoch" / Int16sb,
-    "last_sequence" / Int32sb,
-    "last_offset" / Int64sb,
-    "offset_delta" / Int32sb,
-    "timestamp" / Int64sb,
-    "coordinator_epoch" / Int32sb,
-    "current_txn_first_offset" / Int64sb,
-)
+from formats.layouts import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
+from formats.primitives import fixed
 
-# `crc` covers everything after it, `rest` (the bytes after the last entry) included.
+ProducerSnapshotEntry: Final = Struct(*fixed(PRODUCER_SNAPSHOT_ENTRY))
+
+# `crc` covers everything after it, including `rest`, the bytes after the last entry.
 ProducerSnapshot: Final = Struct(
-    "version" / Int16sb,
-    "crc" / Int32ub,
+    *fixed(PRODUCER_SNAPSHOT_HEADER),
     "entries" / PrefixedArray(Int32sb, ProducerSnapshotEntry),
     "rest" / GreedyBytes,
 )

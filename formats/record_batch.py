@@ -13,16 +13,14 @@ from construct import (
     BitStruct,
     Bytes,
     Flag,
-    Int8sb,
-    Int16sb,
     Int32sb,
-    Int32ub,
-    Int64sb,
     Rebuild,
     Struct,
 )
 
 from formats.constants import BATCH_LENGTH_MIN
+from formats.layouts import RECORD_BATCH_HEADER
+from formats.primitives import fixed
 
 Attributes: Final = BitStruct(
     "unused" / BitsInteger(9),
@@ -33,21 +31,7 @@ Attributes: Final = BitStruct(
     "compression" / BitsInteger(3),
 )
 
-RecordBatchHeader: Final = Struct(
-    "base_offset" / Int64sb,
-    "batch_length" / Int32sb,
-    "partition_leader_epoch" / Int32sb,
-    "magic" / Int8sb,
-    "crc" / Int32ub,
-    "attributes" / Attributes,
-    "last_offset_delta" / Int32sb,
-    "base_timestamp" / Int64sb,
-    "max_timestamp" / Int64sb,
-    "producer_id" / Int64sb,
-    "producer_epoch" / Int16sb,
-    "base_sequence" / Int32sb,
-    "records_count" / Int32sb,
-)
+RecordBatchHeader: Final = Struct(*fixed(RECORD_BATCH_HEADER, attributes=Attributes))
 
 
 def _batch_length(context: Any) -> int:

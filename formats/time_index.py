@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from construct import GreedyBytes, GreedyRange, Int32sb, Int64sb, Struct
+from construct import GreedyBytes, GreedyRange, Struct
 
-TimeIndexEntry: Final = Struct(
-    "timestamp" / Int64sb,
-    "relative_offset" / Int32sb,
-)
+from formats.layouts import TIME_INDEX_ENTRY
+from formats.primitives import fixed
+
+TimeIndexEntry: Final = Struct(*fixed(TIME_INDEX_ENTRY))
 
 # `rest` are trailing bytes that do not fill an entry.
 TimeIndex: Final = Struct(

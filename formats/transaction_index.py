@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from construct import GreedyBytes, GreedyRange, Int16sb, Int64sb, Struct
+from construct import GreedyBytes, GreedyRange, Struct
 
-AbortedTransaction: Final = Struct(
-    "version" / Int16sb,
-    "producer_id" / Int64sb,
-    "first_offset" / Int64sb,
-    "last_offset" / Int64sb,
-    "last_stable_offset" / Int64sb,
-)
+from formats.layouts import ABORTED_TRANSACTION
+from formats.primitives import fixed
+
+AbortedTransaction: Final = Struct(*fixed(ABORTED_TRANSACTION))
 
 # `rest` are trailing bytes that do not fill an entry.
 TransactionIndex: Final = Struct(

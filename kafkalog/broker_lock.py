@@ -12,10 +12,10 @@ import struct
 import sys
 from typing import Final
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.source import reading_error
 
-LOCK_FILE: Final = ".lock"
 # `struct flock`, with the positions of the type in what is asked and in the answer.
 _FLOCK: Final = {"linux": (struct.Struct("hhqqi"), 0), "darwin": (struct.Struct("qqihh"), 3)}
 
@@ -35,7 +35,7 @@ def is_broker_running(log_dir: str) -> bool:
     `source.on_unreadable`.
     """
     flock = _FLOCK.get(sys.platform)
-    path = os.path.join(log_dir, LOCK_FILE)
+    path = os.path.join(log_dir, file_names.LOCK)
     if flock is None or places.is_object(path):
         return False
     try:

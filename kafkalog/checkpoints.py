@@ -64,7 +64,7 @@ def _fields(path: str, count: int) -> Iterator[list[str]]:
         return
     version = _number(first[0], path, 32) if len(first) == 1 else None
     if version != _VERSION:
-        raise _malformed(path, "The first line is no version that Kafka 4.3 knows.")
+        raise _malformed(path, "The first line is not a version that Kafka 4.3 knows.")
     second = next(lines, None)
     if second is None:
         return
@@ -106,7 +106,7 @@ def _number(text: str, path: str, bits: int = 64) -> int:
     """An int or a long as Java parses it."""
     number = java_number(text, bits)
     if number is None:
-        raise _malformed(path, f"{text!r} is no number of {bits} bits.")
+        raise _malformed(path, f"{text!r} is not a number of {bits} bits.")
     return number
 
 
@@ -128,7 +128,7 @@ def _malformed(path: str, message: str) -> CorruptDataError:
         reference="checkpoint-malformed",
         path=path,
         hint="A broker takes the whole log directory offline over this file; move it away or "
-        "write it anew.",
+        "rewrite it.",
     )
 
 

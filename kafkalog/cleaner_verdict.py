@@ -24,7 +24,7 @@ ENDS_READING: Final = frozenset(
         "magic-unknown",
         "record-malformed",
         "records-count-invalid",
-        "records-left-over",
+        "records-leftover",
         "torn-tail",
         "unknown-codec",
         "zero-tail",

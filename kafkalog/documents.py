@@ -263,7 +263,7 @@ def read_document(data: bytes | str, schema: Schema, path: str, what: str) -> An
         schema.check(value, "")
     except ValueError as error:
         raise CorruptDataError(
-            f"This is not {what}: {error}.", path=path, hint="Has anyone edited it?"
+            f"This is not {what}: {error}.", path=path, hint="Was it edited?"
         ) from error
     return value
 
@@ -271,7 +271,7 @@ def read_document(data: bytes | str, schema: Schema, path: str, what: str) -> An
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a field is given twice")
+        raise ValueError("a field is repeated")
     return found
 
 

@@ -169,7 +169,7 @@ class EngineError(KafkaLogError):
 
 
 class InternalError(KafkaLogError):
-    """kafkalog itself failed: a bug, or not enough memory. It says nothing about the data."""
+    """internal error: a bug, or not enough memory. It says nothing about the data."""
 
     reference = "internal-error"
     exit_code = INTERNAL_ERROR
@@ -184,9 +184,9 @@ def as_internal_error(raised: BaseException, path: str | None = None) -> Interna
     """
     words = " ".join(f"{type(raised).__name__}: {raised}".split()).rstrip(": .")
     error = InternalError(
-        f"kafkalog itself failed: {words}.",
+        f"internal error: {words}.",
         path=path,
-        note="This says nothing about the data: take no answer of this run for complete.",
+        note="This is not about the data; no answer of this run is complete.",
         hint="Please report it with the traceback that `kafkalog --debug …` shows.",
     )
     error.__cause__ = raised

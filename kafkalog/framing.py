@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from formats import constants as c
+from formats.layouts import MESSAGE_HEADER, RECORD_BATCH_HEADER
 from kafkalog.checksums import crc32, crc32c
 from kafkalog.defects import make_defect
 from kafkalog.errors import BytesUnreadableError
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
     from kafkalog.source import Readable, Source
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_LEGACY = struct.Struct(">qiIbb")
+_HEADER = RECORD_BATCH_HEADER.struct
+_UP_TO_MAGIC = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic")
+_LEGACY = MESSAGE_HEADER.part("crc", "attributes")
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 
@@ -54,8 +56,7 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
             "torn-tail", source, position, left, f"{left} bytes are too few for a header."
         )
     header = source.read(position, min(left, c.RECORD_BATCH_OVERHEAD))
-    offset, length = struct.unpack_from(">qi", header)
-    magic = struct.unpack_from(">b", header, c.MAGIC_POSITION)[0]
+    offset, length, magic = _UP_TO_MAGIC.unpack_from(header)
     minimum = c.MESSAGE_V0_LENGTH_MIN
     if magic >= 2:
         minimum = c.BATCH_LENGTH_MIN
@@ -96,7 +97,7 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
 def _legacy_batch(
     path: str, position: int, size: int, offset: int, magic: int, header: bytes
 ) -> Batch:
-    crc, _, attributes = struct.unpack_from(">Ibb", header, c.LEGACY_CRC_POSITION)
+    crc, attributes = _LEGACY.unpack_from(header, c.LEGACY_CRC_POSITION)
     timestamp = -1
     if magic == 1:
         timestamp = _INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]

@@ -5,15 +5,15 @@ Follows `dumpIndex` and `dumpTimeIndex` of `DumpLogSegments` of Kafka 4.3.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from formats import constants as c
+from formats.layouts import OFFSET_INDEX_ENTRY, RECORD_BATCH_HEADER
 from kafkalog.columnar import rule
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import read_batch
-from kafkalog.indexes import ENTRIES_A_BLOCK, OFFSET_ENTRY
+from kafkalog.indexes import ENTRIES_A_BLOCK
 from kafkalog.model import Defect
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.source import Source
 
 # Base offset, length, magic and last offset delta: what an ordinary batch is told by.
-_ORDINARY = struct.Struct(">qi4xb6xi")
+_ORDINARY = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic", "last_offset_delta")
 _BASE_OFFSET_MAX = 1 << 62  # beyond, sums of offsets could overflow
 
 
@@ -96,7 +96,7 @@ def _match_block(
     """Compare the entries of a block into `found`; what ends the whole index, None to go on."""
     entries, mismatches = found.entries, found.mismatches
     base_offset, end, read, size = index.base_offset, log.size_bytes, log.read, _ORDINARY.size
-    for relative, position in OFFSET_ENTRY.iter_unpack(block):
+    for relative, position in OFFSET_INDEX_ENTRY.struct.iter_unpack(block):
         if relative == 0 and (first or entries):
             return True
         offset = base_offset + relative

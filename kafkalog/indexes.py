@@ -6,13 +6,13 @@ the zero padding of a preallocated index is told apart from its entries, which K
 
 from __future__ import annotations
 
-import struct
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from formats import constants as c
+from formats.layouts import ABORTED_TRANSACTION, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog.model import AbortedTransaction, OffsetIndexEntry, TimeIndexEntry
 from kafkalog.names import parse_file_name
 from kafkalog.source import Source
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
-OFFSET_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
-_ABORTED_TXN = struct.Struct(">hqqqq")
 ENTRIES_A_BLOCK = 8192
 
 Entry = TypeVar("Entry", OffsetIndexEntry, TimeIndexEntry)
@@ -149,7 +146,9 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
     def entries(self, *, padding: bool = False) -> Iterator[OffsetIndexEntry]:
         """All entries in file order; with `padding` every slot of the file."""
         for first, chunk in self.blocks(padding=padding):
-            for number, (relative, position) in enumerate(OFFSET_ENTRY.iter_unpack(chunk), first):
+            for number, (relative, position) in enumerate(
+                OFFSET_INDEX_ENTRY.struct.iter_unpack(chunk), first
+            ):
                 yield OffsetIndexEntry(number, self.base_offset + relative, position)
 
     def lookup(
@@ -186,7 +185,9 @@ class TimeIndex(_Index[TimeIndexEntry]):
     def entries(self, *, padding: bool = False) -> Iterator[TimeIndexEntry]:
         """All entries in file order; with `padding` every slot of the file."""
         for first, chunk in self.blocks(padding=padding):
-            for number, (timestamp, relative) in enumerate(_TIME_ENTRY.iter_unpack(chunk), first):
+            for number, (timestamp, relative) in enumerate(
+                TIME_INDEX_ENTRY.struct.iter_unpack(chunk), first
+            ):
                 yield TimeIndexEntry(number, timestamp, self.base_offset + relative)
 
     def lookup(
@@ -217,4 +218,4 @@ def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
 
 def parse_aborted_transaction(entry: bytes) -> AbortedTransaction:
     """One entry of a `.txnindex` file."""
-    return AbortedTransaction(*_ABORTED_TXN.unpack(entry))
+    return AbortedTransaction(*ABORTED_TRANSACTION.struct.unpack(entry))

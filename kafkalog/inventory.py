@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import KafkaLogError
@@ -20,7 +21,7 @@ from kafkalog.log_dir import (
 )
 from kafkalog.metadata_files import MetaProperties, read_meta_properties, read_topic_id
 from kafkalog.model import Defect, LogView, Severity
-from kafkalog.names import OFFSET_CHECKPOINTS, REMOTE_INDEX_CACHE, FileKind, FileState
+from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, FileState
 from kafkalog.segment import OpenSegment
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown, show, state_of
@@ -114,7 +115,7 @@ def _log_dir_row(log_dir: LogDir) -> LogDirRow:
         for path, error in log_dir.errors.items()
     ]
     meta = None
-    if entry := log_dir.file("meta.properties"):
+    if entry := log_dir.file(file_names.META_PROPERTIES):
         try:
             meta = read_meta_properties(entry.path)
         except KafkaLogError as error:
@@ -132,7 +133,7 @@ def _log_dir_row(log_dir: LogDir) -> LogDirRow:
     return LogDirRow(
         path=log_dir.path,
         meta=meta,
-        clean_shutdown=log_dir.file(".kafka_cleanshutdown") is not None,
+        clean_shutdown=log_dir.file(file_names.CLEAN_SHUTDOWN) is not None,
         partition_count=len(log_dir.partitions),
         size_bytes=sum(sizes) + used,
         checkpoints=checkpoints,
@@ -203,7 +204,7 @@ def _partition_row(
     except KafkaLogError:
         end = None
     with suppress(KafkaLogError):
-        topic_id = read_topic_id(os.path.join(partition.path, "partition.metadata"))
+        topic_id = read_topic_id(os.path.join(partition.path, file_names.PARTITION_METADATA))
     odd: dict[str, int] = {}
     for entry in partition.files:
         if entry.error or entry.name.kind == FileKind.UNKNOWN:
@@ -221,8 +222,8 @@ def _partition_row(
         mtime_ms=max((entry.mtime_ms for entry in partition.files), default=0),
         log_start_offset=log.log_start_offset if has_log else None,
         log_end_offset=end,
-        high_watermark=log.checkpoint("replication-offset-checkpoint"),
-        cleaner_offset=log.checkpoint("cleaner-offset-checkpoint"),
+        high_watermark=log.checkpoint(file_names.HIGH_WATERMARKS),
+        cleaner_offset=log.checkpoint(file_names.CLEANER_OFFSETS),
         odd_files=odd,
     )
 
@@ -303,7 +304,9 @@ def _files(target: Target) -> Iterator[FileEntry]:
         return
     yield from target.files
     if isinstance(target, LogDir):
-        if REMOTE_INDEX_CACHE in target.others:
-            yield from open_remote_index_cache(os.path.join(target.path, REMOTE_INDEX_CACHE))
+        if file_names.REMOTE_INDEX_CACHE in target.others:
+            yield from open_remote_index_cache(
+                os.path.join(target.path, file_names.REMOTE_INDEX_CACHE)
+            )
         for partition in target.partitions:
             yield from partition.files

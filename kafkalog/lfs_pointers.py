@@ -59,8 +59,8 @@ def pointer_defect(path: str, pointers: Sequence[FileEntry]) -> Defect:
     named = ", ".join(names[:_NAMED_MAX])
     if len(names) > _NAMED_MAX:
         named += f" and {len(names) - _NAMED_MAX} more"
-    detail = "The content of the file is not here."
+    detail = "The file is a pointer; its content is missing."
     if names != ["."]:
-        detail = f"The contents of {len(names)} files are not here ({named}): partitions with such "
+        detail = f"The content of {len(names)} files is missing ({named}); partitions with such "
         detail += "files are neither judged nor read."
     return make_defect("git-lfs-pointer", path, detail)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.errors import (
     FileChangedError,
@@ -21,7 +22,6 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.names import (
-    REMOTE_INDEX_CACHE,
     DirectoryName,
     DirectoryState,
     FileKind,
@@ -168,7 +168,7 @@ class PartitionDir:
         A broker that is stopped within `file.delete.delay.ms` of a deletion or a compaction leaves
         them.
         """
-        return [entry for entry in self.files if entry.name.name.endswith(".deleted")]
+        return [entry for entry in self.files if entry.name.name.endswith(file_names.DELETED)]
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
@@ -238,12 +238,12 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
     if not stat.S_ISDIR(status.st_mode):
         entry = _file_entry(path, os.path.basename(path))
         if entry is None:
-            raise NotFoundError("There is no such file or directory.", path=path)
+            raise NotFoundError("No such file or directory.", path=path)
         if entry.error is not None:
             raise NotAKafkaFileError(entry.error, path=path)
         if entry.name.kind == FileKind.UNKNOWN:
             raise NotAKafkaFileError(
-                "The name is none that Kafka gives to a file.",
+                "Kafka gives no file this name.",
                 path=path,
                 hint="Segments are called 00000000000000000000.log and so on; a copy needs the "
                 "original name.",
@@ -256,7 +256,7 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
         return _log_dir(path, files, directories)
     if has_segments or (name is not None and not _partition_names(directories)):
         return PartitionDir(path, name, files, directories)
-    if REMOTE_INDEX_CACHE in directories:
+    if file_names.REMOTE_INDEX_CACHE in directories:
         return _log_dir(path, files, directories)
     if _partition_names(directories):
         log_dir = _log_dir(path, files, directories)
@@ -266,7 +266,7 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
     hint = "Give a log directory (an entry of log.dirs), a partition directory such as orders-0, "
     hint += "or one file."
     if below:
-        hint = f"It holds log directories: {', '.join(below)}. Give them, each with its path."
+        hint = f"It contains log directories: {', '.join(below)}. Name them instead."
     raise NotAKafkaFileError(
         "The directory holds neither partitions nor segments.", path=path, hint=hint
     )
@@ -296,7 +296,7 @@ def open_partition(path: str) -> PartitionDir:
     raise UsageError(
         "This is a file, not a partition directory.",
         path=path,
-        hint="Give the partition directory that it lies in.",
+        hint="Give its partition directory.",
     )
 
 
@@ -317,7 +317,7 @@ def one_log(target: LogDir | PartitionDir | FileEntry) -> PartitionDir | FileEnt
     """
     if isinstance(target, LogDir):
         raise UsageError(
-            "A log directory holds many partitions: name one, or a file.",
+            "This is a log directory: name one of its partitions, or a file.",
             path=target.path,
             hint=f"`kafkalog ls {target.path}` lists them.",
         )
@@ -371,7 +371,7 @@ def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
         if names == before:
             break
     if whole is None:
-        raise FileChangedError("Its files do not stay for long enough to be listed.", path=path)
+        raise FileChangedError("Its files keep changing while they are listed.", path=path)
     files = tuple(entry for entry in whole if entry.error != _A_DIRECTORY)
     return files, tuple(one.name.name for one in whole if one.error == _A_DIRECTORY)
 
@@ -395,7 +395,7 @@ def _file_entry(path: str, name: str) -> FileEntry | None:
     if stat.S_ISDIR(status.st_mode):
         if parsed.kind == FileKind.UNKNOWN:
             return FileEntry(path, parsed, error=_A_DIRECTORY)
-        return FileEntry(path, parsed, error="It is a directory, where a file should be.")
+        return FileEntry(path, parsed, error="It is a directory instead of a file.")
     if not stat.S_ISREG(status.st_mode):
         return FileEntry(path, parsed, error="It is not a regular file.")
     blocks = getattr(status, "st_blocks", None)  # objects of a store have none

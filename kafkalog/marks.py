@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from kafkalog.unified_log import HIGH_WATERMARKS, LOG_STARTS, UnifiedLog
+from formats import file_names
+from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
@@ -63,28 +64,28 @@ class Marks:
         if self._given_start is not None:
             source = "--log-start-offset"
         elif value != self.log.first_offset:
-            source = LOG_STARTS
+            source = file_names.LOG_STARTS
         return Mark("log start offset", value, source)
 
     @cached_property
     def high_watermark(self) -> Mark:
         """Up to where the log is replicated."""
-        source = HIGH_WATERMARKS
+        source = file_names.HIGH_WATERMARKS
         if self._given_watermark is not None:
             source = "--high-watermark"
-        elif self.log.checkpoint(HIGH_WATERMARKS) is None:
+        elif self.log.checkpoint(file_names.HIGH_WATERMARKS) is None:
             source = "log end: no checkpoint"
         return Mark("high watermark", self.log.high_watermark, source)
 
     @cached_property
     def recovery_point(self) -> Mark:
         """Up to where the log is known to be on disk."""
-        return self._noted("recovery point", "recovery-point-offset-checkpoint")
+        return self._noted("recovery point", file_names.RECOVERY_POINTS)
 
     @cached_property
     def cleaner_offset(self) -> Mark:
         """First offset that was not compacted."""
-        return self._noted("cleaner offset", "cleaner-offset-checkpoint")
+        return self._noted("cleaner offset", file_names.CLEANER_OFFSETS)
 
     @cached_property
     def last_stable_offset(self) -> Mark:

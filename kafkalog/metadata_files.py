@@ -22,7 +22,6 @@ from kafkalog.source import read_file
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-META_PROPERTIES: Final = "meta.properties"
 _UUID_BYTES: Final = 16
 _UUID_TEXT_MAX: Final = 24
 _QUORUM_STATE: Final[dict[int, dict[str, tuple[type, ...]]]] = {
@@ -85,7 +84,7 @@ def read_meta_properties(path: str) -> MetaProperties:
     if version and (found.cluster_id is None or found.node_id is None):
         raise _malformed(path, "Version 1 needs cluster.id and node.id.")
     if found.directory_id is not None and uuid_bytes(found.directory_id) is None:
-        raise _malformed(path, f"{found.directory_id[:40]!r} is no directory id.")
+        raise _malformed(path, f"{found.directory_id[:40]!r} is not a directory id.")
     return found
 
 
@@ -121,7 +120,7 @@ def read_topic_id(path: str) -> str:
     topic_id = _metadata_value(lines, path)
     decoded = uuid_bytes(topic_id)
     if decoded is None:
-        message = f"{topic_id[:40]!r} is no topic id."
+        message = f"{topic_id[:40]!r} is not a topic id."
         raise NoTopicIdError(message, path, "IllegalArgumentException")
     if not any(decoded):
         raise NoTopicIdError("The topic id is zero.", path)
@@ -137,7 +136,7 @@ def _metadata_value(lines: Iterator[str], path: str) -> str:
     except UnicodeDecodeError as error:
         raise NoTopicIdError("It is not UTF-8.", path) from error
     if text is None:
-        message = "It does not begin with a line of version and one of topic id."
+        message = "Its first two lines are not version and topic id."
         raise NoTopicIdError(message, path, "NullPointerException")
     for line in parse(PartitionMetadata, text.encode(), path):
         value, *others = SEPARATOR.split(line.value)
@@ -184,12 +183,12 @@ def read_clean_shutdown(path: str) -> dict[str, Any]:
     reference = "clean-shutdown-unreadable"
     mark = dict(parse(CleanShutdown, read_file(path, _SIZE_MAX), path, reference=reference) or {})
     if mark and type(mark.get("brokerEpoch")) is not int:
-        raise CorruptDataError("It holds no broker epoch.", reference=reference, path=path)
+        raise CorruptDataError("It has no broker epoch.", reference=reference, path=path)
     return mark
 
 
 def read_remote_log_file(path: str, kind: FileKind) -> dict[str, Any]:
-    """The left-overs of tiered storage up to Kafka 3.7; raises as `read_properties`.
+    """The leftovers of tiered storage up to Kafka 3.7; raises as `read_properties`.
 
     `remote_log_snapshot`: where the snapshot was taken, and how many entries it has.
     `_rlmm_committed_offsets`: metadata partition to offset.

@@ -1,7 +1,7 @@
 """What names say: every file and directory name Kafka gives, in any state.
 
 Follows `LogFileUtils`, `LocalLog.parseTopicPartitionName`, `Snapshots`, `CheckpointFile` and
-`RemoteIndexCache` of Kafka 4.3, with the left-overs of older releases.
+`RemoteIndexCache` of Kafka 4.3, with the leftovers of older releases.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from formats import file_names
 from formats.constants import INT32_MAX, INT64_MAX
 
 
@@ -91,34 +92,32 @@ class DirectoryName:
 
 
 OFFSET_CHECKPOINTS = {
-    "recovery-point-offset-checkpoint": "recovery point",
-    "replication-offset-checkpoint": "high watermark",
-    "log-start-offset-checkpoint": "log start offset",
-    "cleaner-offset-checkpoint": "first dirty offset",
+    file_names.RECOVERY_POINTS: "recovery point",
+    file_names.HIGH_WATERMARKS: "high watermark",
+    file_names.LOG_STARTS: "log start offset",
+    file_names.CLEANER_OFFSETS: "first dirty offset",
 }
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-TOP_FILES = ("meta.properties", CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
+TOP_FILES = (file_names.META_PROPERTIES, file_names.CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
 """What lies in a log directory beside its partitions."""
-REMOTE_INDEX_CACHE = "remote-log-index-cache"
 STAGING_TOPIC = "kafkalog-staging"
 
 _FIXED = {
-    "leader-epoch-checkpoint": FileKind.LEADER_EPOCH_CHECKPOINT,
-    "partition.metadata": FileKind.PARTITION_METADATA,
-    "quorum-state": FileKind.QUORUM_STATE,
-    "meta.properties": FileKind.META_PROPERTIES,
-    CLEAN_SHUTDOWN: FileKind.CLEAN_SHUTDOWN,
-    ".lock": FileKind.LOCK,
-    "remote_log_snapshot": FileKind.REMOTE_LOG_SNAPSHOT,
-    "_rlmm_committed_offsets": FileKind.REMOTE_LOG_OFFSETS,
+    file_names.LEADER_EPOCHS: FileKind.LEADER_EPOCH_CHECKPOINT,
+    file_names.PARTITION_METADATA: FileKind.PARTITION_METADATA,
+    file_names.QUORUM_STATE: FileKind.QUORUM_STATE,
+    file_names.META_PROPERTIES: FileKind.META_PROPERTIES,
+    file_names.CLEAN_SHUTDOWN: FileKind.CLEAN_SHUTDOWN,
+    file_names.LOCK: FileKind.LOCK,
+    file_names.REMOTE_LOG_SNAPSHOT: FileKind.REMOTE_LOG_SNAPSHOT,
+    file_names.REMOTE_LOG_OFFSETS: FileKind.REMOTE_LOG_OFFSETS,
     "bootstrap.checkpoint": FileKind.KRAFT_SNAPSHOT,
     **dict.fromkeys(OFFSET_CHECKPOINTS, FileKind.OFFSET_CHECKPOINT),
 }
 _SUFFIXES = {
-    ".cleaned": FileState.CLEANED,
+    file_names.CLEANED: FileState.CLEANED,
     ".clean": FileState.CLEANED,
-    ".swap": FileState.SWAP,
-    ".deleted": FileState.DELETED,
+    file_names.SWAP: FileState.SWAP,
+    file_names.DELETED: FileState.DELETED,
 }
 # No file name has more than 255 characters, but a name may come from elsewhere.
 _SEGMENT = re.compile(r"(\d{20,255})\.(log|index|timeindex|txnindex|snapshot)")
@@ -162,7 +161,9 @@ def parse_file_name(name: str) -> FileName:
 def parse_directory_name(name: str) -> DirectoryName | None:
     """Take a partition directory's name apart; None where a broker would refuse to start on it."""
     state, uid, live = DirectoryState.LIVE, None, name
-    if name.endswith(("-delete", "-future", "-stray")):
+    if name.endswith(
+        (file_names.DELETE_DIRECTORY, file_names.FUTURE_DIRECTORY, file_names.STRAY_DIRECTORY)
+    ):
         match = _DIRECTORY.fullmatch(name)
         if match is None:
             return None

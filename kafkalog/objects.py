@@ -58,13 +58,15 @@ def settle(uri: str) -> str:
     scheme = uri.partition("://")[0]
     if scheme not in SCHEMES:
         raise UsageError(
-            f"Nothing can be read from {scheme}://.",
+            f"{scheme}:// is not supported.",
             hint=f"A path, or {', '.join(f'{one}://' for one in SCHEMES)}.",
         )
     path = without_credentials(uri)
     bucket = _bucket(path)
     if bucket.endswith(("://", ":/", ":")):
-        raise UsageError("No bucket is named.", path=path, hint="Such as s3://bucket/kafka-logs.")
+        raise UsageError(
+            "The URI names no bucket.", path=path, hint="For example s3://bucket/kafka-logs."
+        )
     bare, mark, options = uri.partition("?")
     owner = "@".join(bare.partition("://")[2].split("@")[:-1])
     if mark or (owner and without_credentials(bare) != bare.rstrip("/")):
@@ -304,7 +306,7 @@ def _file_systems() -> Any:
         from pyarrow import fs
     except ImportError as error:
         raise UnsupportedError(
-            "Objects are read by way of pyarrow, which is not installed.",
+            "Reading objects needs pyarrow, which is not installed.",
             hint="pip install 'kafkalog[arrow]'",
         ) from error
     return fs
@@ -331,7 +333,5 @@ def _unreadable(error: Exception, path: str, position: int | None = None) -> Unr
         f"It cannot be read: {words}.",
         path=path,
         position=position,
-        hint="Are there credentials for this store, as its own tools take them?"
-        if denied
-        else None,
+        hint="Are credentials for this store set, as for its own tools?" if denied else None,
     )

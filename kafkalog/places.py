@@ -161,7 +161,7 @@ def require_local(path: str) -> None:
     """
     if is_object(path):
         raise UsageError(
-            "This works on files of this machine, not on objects.",
+            "This works on local files, not on objects.",
             path=without_credentials(path),
-            hint="Copy the log directory to a disk first, and work on the copy.",
+            hint="Copy the log directory to a local disk first.",
         )

@@ -67,5 +67,5 @@ def _corrupt(path: str, message: str) -> CorruptDataError:
         message,
         reference="producer-snapshot-corrupt",
         path=path,
-        hint="A broker discards the file at its start and uses an older one.",
+        hint="When it starts, a broker discards the file and uses an older one.",
     )

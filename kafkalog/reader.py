@@ -258,7 +258,7 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
     if isinstance(path, ReadPlan):
         return path
     if selection.from_position is not None and selection.from_position < 0:
-        raise UsageError("No position of a file is negative.")
+        raise UsageError("A position cannot be negative.")
     target = path
     if not isinstance(target, PartitionDir | FileEntry | Shown):
         target = one_log(open_path(str(target)))

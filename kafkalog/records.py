@@ -102,7 +102,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
             raise _corrupt(
                 "records-count-invalid",
                 batch,
-                f"The batch says {batch.count} records and holds {ordinal}.",
+                f"The header says {batch.count} records; the batch holds {ordinal}.",
             )
         fields = _parse(RecordSchema, stream, batch, f"Record {ordinal} of the batch")
         timestamp = batch.max_timestamp
@@ -124,7 +124,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
     left = len(body) - stream.tell()
     if left:
         raise _corrupt(
-            "records-left-over",
+            "records-leftover",
             batch,
             f"{left} bytes are left after the {batch.count} records of the batch.",
         )
@@ -140,7 +140,7 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
         yield _message_record(batch, wrapper, batch.last_offset)
         return
     if batch.compression == 4:
-        raise _corrupt("unknown-codec", batch, f"Magic {batch.magic} knows no zstd.")
+        raise _corrupt("unknown-codec", batch, f"Magic {batch.magic} has no zstd.")
     if wrapper.value is None:
         raise _corrupt("message-set-invalid", batch, "A compressed message has no value.")
     body = _decompress(batch, wrapper.value, size_max)
@@ -181,13 +181,13 @@ def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
             break
         message = _parse(Message, io.BytesIO(body[position:end]), batch, "An inner message")
         if message.attributes.compression:
-            raise _corrupt("message-set-invalid", batch, "An inner message is compressed itself.")
+            raise _corrupt("message-set-invalid", batch, "An inner message is compressed.")
         message.computed_crc = crc32(body[position + c.MAGIC_POSITION : end])
         yield message
         count += 1
         position = end
     if not count:
-        raise _corrupt("message-set-invalid", batch, "A compressed message holds no messages.")
+        raise _corrupt("message-set-invalid", batch, "A compressed message contains no messages.")
 
 
 def _message_record(batch: Batch, message: Any, offset: int) -> Record:

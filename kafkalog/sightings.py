@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.checksums import crc32c
 from kafkalog.errors import KafkaLogError, UnreadableError
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 
 HINT: Final = "Every worker must see the same files as the driver under the same path."
 _IDS: Final = ("cluster.id", "node.id", "broker.id", "directory.id")
-_PROPERTIES: Final = "meta.properties"
-_OF_LOG_DIR: Final = (*_IDS, _PROPERTIES)
+_OF_LOG_DIR: Final = (*_IDS, file_names.META_PROPERTIES)
 _CLOCK_SLACK_MS: Final = 20  # file systems note times by a coarser clock
 _SAMPLE_SIZE: Final = 64  # holds the header of a batch, with its checksum
 _ZEROS: Final = -1  # room that a broker may fill
@@ -211,18 +211,18 @@ def ids_of(directory: str) -> tuple[tuple[str, str], ...]:
     """Read what tells log directories and topics apart; a file that is malformed counts as such."""
     ids = log_dir_ids(os.path.dirname(directory))
     try:
-        ids["topic id"] = read_topic_id(os.path.join(directory, "partition.metadata"))
+        ids["topic id"] = read_topic_id(os.path.join(directory, file_names.PARTITION_METADATA))
     except KafkaLogError as error:
-        ids["partition.metadata"] = error.reference
+        ids[file_names.PARTITION_METADATA] = error.reference
     return tuple(ids.items())
 
 
 def log_dir_ids(log_dir: str) -> dict[str, str]:
     """Read what tells log directories apart."""
     try:
-        properties = read_properties(os.path.join(log_dir, _PROPERTIES))
+        properties = read_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
     except KafkaLogError as error:
-        return {_PROPERTIES: error.reference}
+        return {file_names.META_PROPERTIES: error.reference}
     return {name: properties[name] for name in _IDS if name in properties}
 
 

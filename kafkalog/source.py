@@ -77,7 +77,7 @@ def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Ite
         With `leaves_cache` the kernel does not read ahead.
     """
     if leaves_cache and not (hasattr(os, "posix_fadvise") and hasattr(os, "RWF_NOWAIT")):
-        raise UnsupportedError("This system cannot be told what to keep in its page cache.")
+        raise UnsupportedError("This system does not let programs control the page cache.")
     pace = None if rate_limit is None else Pace(rate_limit)
     token = _manner.set(Manner(pace, leaves_cache))
     try:
@@ -376,10 +376,11 @@ class Source:
         block = position // _PAGE_SIZE
         self._failed[block] = min(position, self._failed.get(block, position))
         unreadable = BytesUnreadableError(
-            f"The disk does not give what is at this position: {os.strerror(error.errno or 0)}.",
+            f"The bytes at this position cannot be read: {os.strerror(error.errno or 0)}.",
             path=self.path,
             position=position,
-            hint="Look at the system's log. If the disk fails, image it first, and work on that.",
+            hint="Check the system log. If the disk is failing, image it first, and work on the "
+            "image.",
         )
         return _announced(unreadable)
 
@@ -424,7 +425,7 @@ def require_regular(path: str, mode: int) -> None:
 def reading_error(error: OSError, path: str) -> NotFoundError | UnreadableError:
     """Our error for an `OSError` met while reading `path`."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return NotFoundError("There is no such file or directory.", path=path)
+        return NotFoundError("No such file or directory.", path=path)
     reason = os.strerror(error.errno) if error.errno else str(error)
     hint = "Read it as the user who runs the broker." if error.errno == errno.EACCES else None
     return _announced(UnreadableError(f"It cannot be read: {reason}.", path=path, hint=hint))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed, read_leader_epochs
@@ -19,7 +20,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import list_partition, open_partition
 from kafkalog.model import AbortedTransaction, Batch, Isolation
-from kafkalog.names import CLEAN_SHUTDOWN, DirectoryState, FileKind
+from kafkalog.names import DirectoryState, FileKind
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.records import decode_records
 from kafkalog.segment import OpenSegment
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 END: Final = "end"
 """Stands for the log end as a high watermark."""
-HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
-LOG_STARTS: Final = "log-start-offset-checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class UnifiedLog:
     @property
     def was_closed(self) -> bool:
         """Whether the broker shut down cleanly: its mark is in the log directory."""
-        return places.exists(os.path.join(self._log_dir, CLEAN_SHUTDOWN))
+        return places.exists(os.path.join(self._log_dir, file_names.CLEAN_SHUTDOWN))
 
     @property
     def may_grow(self) -> bool:
@@ -131,7 +130,7 @@ class UnifiedLog:
         """First readable offset: given, else the checkpoint's; never below the first segment."""
         noted = self._log_start_offset
         if noted is None:
-            noted = self.checkpoint(LOG_STARTS) or 0
+            noted = self.checkpoint(file_names.LOG_STARTS) or 0
         return max(self.first_offset, noted)
 
     @cached_property
@@ -155,7 +154,7 @@ class UnifiedLog:
         """
         noted = self._high_watermark
         if noted is None:
-            noted = self.checkpoint(HIGH_WATERMARKS)
+            noted = self.checkpoint(file_names.HIGH_WATERMARKS)
         if noted is None or noted == END:
             return self.log_end_offset
         return max(self.log_start_offset, min(noted, self.log_end_offset))
@@ -188,7 +187,7 @@ class UnifiedLog:
         """
         noted: tuple[EpochEntry, ...] = ()
         with suppress(KafkaLogError):
-            path = os.path.join(self.partition.path, "leader-epoch-checkpoint")
+            path = os.path.join(self.partition.path, file_names.LEADER_EPOCHS)
             noted = tuple(read_leader_epochs(path))
         loaded = self.partition.loaded
         if loaded is None:

@@ -2,7 +2,7 @@
 
 `started` is what recovery predicts (`kafkalog.recovery`, which follows `LogLoader` of Kafka 4.3):
 
-- Beside the mark of a clean shutdown, and without left-overs of a swap, the files are it: nothing
+- Beside the mark of a clean shutdown, and without leftovers of a swap, the files are it: nothing
   is computed.
 - In a log directory without the mark everything from the recovery point on is read, as a start
   reads it. What the start would cut off is not shown, and the `Difference` counts it.
@@ -21,9 +21,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from formats import constants as c
+from formats import file_names
 from kafkalog import places
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed
@@ -33,7 +34,6 @@ from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, PartitionDir, Segment, list_partition
 from kafkalog.model import LogView
 from kafkalog.names import (
-    CLEAN_SHUTDOWN,
     TOP_FILES,
     DirectoryState,
     FileState,
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from kafkalog.model import AbortedTransaction
     from kafkalog.recovery.directory import Content
     from kafkalog.recovery.model import Action, PredictedStart, StartConfig
-
-_INDEXES: Final = (".index", ".timeindex", ".txnindex")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +78,8 @@ class Difference:
     def detail(self) -> str:
         """All that in one line."""
         if self.refusal is not None:
-            return f"{self.refusal}; the files are shown as they are"
-        cut = f"cut the log at offset {self.cut_at}" if self.bytes_hidden else None
+            return f"{self.refusal}; showing the files as they are"
+        cut = f"truncate the log at offset {self.cut_at}" if self.bytes_hidden else None
         return _actions([self], cut)
 
 
@@ -91,7 +89,7 @@ class Shown:
 
     Attributes:
         partition: its log: the files of the view, each under the name that it has there.
-        segments: what is read, in order: those of the log, and in `all` also the left-overs.
+        segments: what is read, in order: those of the log, and in `all` also the leftovers.
         difference: how that differs from the files under final names, None where it does not.
     """
 
@@ -121,7 +119,7 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
         except CHANGES:
             raise  # of a new listing more is known
         except KafkaLogError as error:
-            why = f"what a start would show is not known: {error.message}"
+            why = f"what a start would show is unknown: {error.message}"
             found = _as_it_is(partition, why)
     return found or Shown(partition, partition.segments)
 
@@ -189,7 +187,7 @@ def _started(partition: PartitionDir) -> Shown | None:
         return None
     log_dir = os.path.dirname(places.absolute(partition.path))
     is_swapped = any(entry.name.state == FileState.SWAP for entry in partition.files)
-    is_closed = places.exists(os.path.join(log_dir, CLEAN_SHUTDOWN))
+    is_closed = places.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
     if is_closed and not (is_swapped or _needs_a_look(partition, log_dir)):
         return None
     has_top_files = any(places.exists(os.path.join(log_dir, name)) for name in TOP_FILES)
@@ -210,7 +208,7 @@ def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:
     segments = partition.segments
     if not all(segment.offset_index for segment in segments):
         return True
-    name = "log-start-offset-checkpoint"
+    name = file_names.LOG_STARTS
     start = checkpointed(log_dir, name, partition.topic, partition.partition)
     return start is not None and bool(segments) and start > segments[-1].base_offset
 
@@ -222,7 +220,7 @@ def _recovered(partition: PartitionDir) -> Shown:
     written: dict[str, bytes] = {}
 
     def keep(name: str, data: bytes) -> None:
-        if name.endswith(".txnindex"):
+        if name.endswith(file_names.TRANSACTION_INDEX):
             written[name] = data
 
     start = StartInProgress(partition, config=start_config_of(partition), tell=keep)
@@ -322,7 +320,7 @@ def _files(
             ends[content.path] = max(ends.get(content.path, 0), content.end)
     for name, content in sorted(contents.items()):
         if content.path is None:
-            entry = there.get(name) if name.endswith(_INDEXES) else None
+            entry = there.get(name) if name.endswith(file_names.INDEXES) else None
             if entry is not None:
                 yield replace(entry, name=parse_file_name(name), is_stale=name in changed)
         elif not content.start:
@@ -341,7 +339,7 @@ def _difference(
     from kafkalog.recovery.model import RemoveFile, RenameFile
 
     def is_log(name: str) -> bool:
-        return name.endswith(".log")
+        return name.endswith(file_names.LOG)
 
     renamed = [one for one in actions if isinstance(one, RenameFile) and is_log(one.new_name)]
     removed = [one for one in actions if isinstance(one, RemoveFile) and is_log(one.name)]
@@ -360,7 +358,7 @@ def _difference(
 
 def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple[int, int, int]]:
     """What is cut off and was written once: from which offset on, records and bytes."""
-    from kafkalog.recovery.directory import LOG, segment_file
+    from kafkalog.recovery.directory import segment_file
     from kafkalog.recovery.model import TruncateLog
 
     found = []
@@ -369,7 +367,7 @@ def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple
             if cut.size_bytes:
                 found.append((cut.base_offset, cut.records_lost, cut.size_bytes))
             continue
-        log = contents.get(segment_file(cut.base_offset, LOG))
+        log = contents.get(segment_file(cut.base_offset, file_names.LOG))
         if not cut.records_lost and log is not None and log.path is not None:
             with Source(log.path) as source:
                 if source.is_zero_from(log.start + cut.position):

@@ -9,28 +9,28 @@ from typing import Annotated, Any, Final
 import typer
 
 _EPILOG = (
-    "Exit status: 0 fine, 1 defects or not found, 2 usage, 3 unreadable, 4 refused, "
-    "5 unsupported, 6 corrupt, 7 limit hit, 8 partly done, 9 nothing to do, "
-    "70 kafkalog itself failed."
+    "Exit status: 0 success, 1 defects or not found, 2 usage, 3 unreadable, 4 refused, "
+    "5 unsupported, 6 corrupt, 7 limit exceeded, 8 partly done, 9 nothing to do, "
+    "70 internal error."
 )
 
 _COMMANDS: Final = {
     "ls": "List log directories, partitions, segments or files.",
-    "dump-segment": "Show what is in any file Kafka writes.",
-    "lookup-offset": "Find a record by offset or time, as the broker does.",
+    "dump-segment": "Show the content of any file Kafka writes.",
+    "lookup-offset": "Find a record by offset or time.",
     "verify": "Check log directories, partitions or files.",
-    "explain": "Say what a finding means and what to do.",
-    "export": "Write records or other tables as Parquet, CSV and the like.",
+    "explain": "Explain a finding or an error.",
+    "export": "Write records to Parquet, NDJSON, CSV or Arrow.",
     "profile": "Count what partitions and topics hold.",
-    "sql": "Ask questions in Spark SQL.",
-    "salvage": "Copy every sound batch past any damage into a new log.",
-    "recover": "Do what a broker's unclean start would, before it.",
-    "rebuild-index": "Make indexes anew from the log.",
-    "simulate-retention": "Say what retention would delete, when and why.",
-    "apply-retention": "Remove what retention would delete.",
-    "undo": "Bring back what a run with --backup changed.",
+    "sql": "Query logs with Spark SQL.",
+    "salvage": "Copy sound batches past any damage into a new log.",
+    "recover": "Do what a broker does at an unclean start.",
+    "rebuild-index": "Rebuild indexes from the log.",
+    "simulate-retention": "Show what retention would delete, when and why.",
+    "apply-retention": "Delete what retention would delete.",
+    "undo": "Restore what a run with --backup changed.",
     "audit-compaction": "Prove that a log is correctly compacted.",
-    "simulate-roll": "Say where segments would end under given configs.",
+    "simulate-roll": "Show where segments would end under other configs.",
     "compact": "Compact partitions as a broker's cleaner does.",
 }
 """Name to summary; `a-b` is the function `a_b` in the module of that name."""
@@ -45,33 +45,31 @@ def _version(value: bool) -> None:
 
 
 def _root(
-    _debug: Annotated[
-        bool, typer.Option("--debug", help="Show where in the code an error was raised.")
-    ] = False,
+    _debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """See, find, prove, rescue and compact what is in Apache Kafka's log files. No broker needed;
+    """Inspect, search, verify, repair and export Apache Kafka's log files. No broker needed;
     reading never writes.
 
     \b
-    kafkalog ls /var/lib/kafka                       what is there
-    kafkalog dump-segment orders-0 --limit 10        its records
-    kafkalog lookup-offset orders-0 --timestamp -2h  where a record is
-    kafkalog verify /var/lib/kafka                   what is wrong
-    kafkalog salvage orders-0 --to rescued           what is sound, in a new log
-    kafkalog simulate-retention /var/lib/kafka       what will be deleted, and when
-    kafkalog compact /var/lib/kafka                  what a cleaner would make of it
-    kafkalog apply-retention /var/lib/kafka          what retention would delete; --in-place
+    kafkalog ls /var/lib/kafka                       list what is there
+    kafkalog dump-segment orders-0 --limit 10        show records
+    kafkalog lookup-offset orders-0 --timestamp -2h  find a record
+    kafkalog verify /var/lib/kafka                   check everything
+    kafkalog salvage orders-0 --to rescued           copy what is sound
+    kafkalog recover /var/lib/kafka                  predict the next start
+    kafkalog simulate-retention /var/lib/kafka       predict deletions
+    kafkalog compact /var/lib/kafka                  predict a compaction
     """
 
 
 def _kafka_dump_log(context: typer.Context) -> int:
-    """Take the options of kafka-dump-log.sh of Kafka 4.3 and print its bytes.
+    """Print what kafka-dump-log.sh of Kafka 4.3 prints, with the same options.
 
-    Unlike the original it never writes to the files, goes on past damage, and exits with 1 where it
-    found any. `kafka-dump-log --help` lists the options.
+    Unlike the original it never writes, continues past damage, and ends with status 1 if it found
+    any. `kafka-dump-log --help` lists the options.
 
     \b
     kafkalog kafka-dump-log --deep-iteration --print-data-log --files 00000000000000000000.log
@@ -105,7 +103,7 @@ def command_group(only: str | None = None) -> Any:
         app.command(short_help=_COMMANDS[name])(command)
     app.command(
         name="kafka-dump-log",
-        short_help="Take the options of kafka-dump-log.sh, print its bytes.",
+        short_help="Print what kafka-dump-log.sh prints.",
         # Kafka's own option syntax, optional arguments included, is parsed by argparse.
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
         add_help_option=False,

@@ -30,9 +30,9 @@ def read_history(path: str, targets: Sequence[LogDir | PartitionDir | FileEntry]
     for target in targets:
         if place.startswith(os.path.join(os.path.realpath(target_path(target)), "")):
             raise UsageError(
-                "The state file would lie in what is checked.",
+                "The state file lies inside the checked directory.",
                 path=path,
-                hint="Put it elsewhere: reading never writes to what it reads.",
+                hint="Put it elsewhere: kafkalog never writes to what it reads.",
             )
     if not os.access(os.path.dirname(place), os.W_OK):
         raise UnwritableError("The state file cannot be written there.", path=path)

@@ -15,13 +15,13 @@ def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> 
         UsageError: nobody is there to be asked, or the options contradict each other.
     """
     if yes and not in_place:
-        raise UsageError("--yes is about --in-place.", hint="Without it only the plan is shown.")
+        raise UsageError("--yes requires --in-place.", hint="Without it only the plan is shown.")
     if backup is not None and not in_place:
-        raise UsageError("--backup is about --in-place.", hint="A plan changes nothing.")
+        raise UsageError("--backup requires --in-place.", hint="Without it only the plan is shown.")
     if in_place and not yes and not sys.stdin.isatty():
         raise UsageError(
-            "Nobody can be asked: stdin is no terminal.",
-            hint="--yes changes the source without asking.",
+            "Cannot ask: stdin is not a terminal.",
+            hint="--yes applies the plan without asking.",
         )
 
 

@@ -29,30 +29,33 @@ class EngineName(StrEnum):
 
 EngineOption = Annotated[
     EngineName | None,
-    typer.Option(
-        "--engine", help="What does the work; without it spark, and local for a single partition."
-    ),
+    typer.Option("--engine", help="Default: spark, or local for a single partition."),
 ]
 ThreadsOption = Annotated[
     int | None,
-    typer.Option("--threads", metavar="N", min=1, help="Of --engine local; else one a processor."),
+    typer.Option(
+        "--threads",
+        metavar="N",
+        min=1,
+        help="Threads of --engine local; default: one per processor.",
+    ),
 ]
 MasterOption = Annotated[
     str,
     typer.Option(
-        "--master", metavar="URL", help="Of Spark: local[N], spark://…, yarn, k8s://…, sc://…."
+        "--master", metavar="URL", help="Spark master: local[N], spark://…, yarn, k8s://…, sc://…."
     ),
 ]
 SparkConfOption = Annotated[
     list[str] | None,
-    typer.Option("--spark-conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable."),
+    typer.Option("--spark-conf", metavar="NAME=VALUE", help="A Spark setting; repeatable."),
 ]
 
 
 ConnectTimeoutOption = Annotated[
     str,
     typer.Option(
-        "--connect-timeout", metavar="DURATION", help="How long Spark's master may take to answer."
+        "--connect-timeout", metavar="DURATION", help="How long to wait for the Spark master."
     ),
 ]
 
@@ -140,6 +143,6 @@ def _settings(conf: list[str]) -> dict[str, str]:
     for text in conf:
         setting, separator, value = text.partition("=")
         if not separator or not setting:
-            raise UsageError(f"{text!r} is no setting of Spark.", hint="--spark-conf NAME=VALUE")
+            raise UsageError(f"{text!r} is not a Spark setting.", hint="--spark-conf NAME=VALUE")
         settings[setting] = value
     return settings

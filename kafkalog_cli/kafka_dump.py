@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from formats.constants import INT32_MAX
 from kafkalog.columnar import rule
 from kafkalog.defects import make_defect
@@ -169,7 +170,7 @@ class KafkaDump:
         return previous
 
     def _offset_index(self, path: str) -> None:
-        with OffsetIndex(path) as index, Source(_sibling(path, ".log")) as log:
+        with OffsetIndex(path) as index, Source(_sibling(path, file_names.LOG)) as log:
             if index.slot_count == 0:
                 text.put_line(f"{path} is empty.")
                 return
@@ -187,10 +188,10 @@ class KafkaDump:
     def _time_index(self, path: str) -> None:
         with ExitStack() as files:
             index = files.enter_context(TimeIndex(path))
-            log = files.enter_context(Source(_sibling(path, ".log")))
+            log = files.enter_context(Source(_sibling(path, file_names.LOG)))
             offsets = None
             with suppress(NotFoundError):  # Kafka's tool would create the file and die
-                offsets = files.enter_context(OffsetIndex(_sibling(path, ".index")))
+                offsets = files.enter_context(OffsetIndex(_sibling(path, file_names.OFFSET_INDEX)))
             if self.options.sanity_check:
                 last = index.entry(index.slot_count - 1) if index.slot_count else None
                 sound = last is None or last.timestamp >= index.entry(0).timestamp
@@ -212,7 +213,7 @@ class KafkaDump:
         """Kafka's `sanityCheck`; zero padding is no damage, though Kafka may call it so."""
         odd = index.size_bytes % index.entry_size
         if odd:
-            detail = f"The size {index.size_bytes} is no multiple of {index.entry_size}."
+            detail = f"The size {index.size_bytes} is not a multiple of {index.entry_size}."
             self._defect(make_defect("index-size-not-multiple", path, detail))
         elif sound:
             text.put_line(f"{path} passed sanity check.")

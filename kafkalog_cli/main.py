@@ -38,7 +38,7 @@ def main() -> None:
 def _say_compiling() -> None:
     from kafkalog_cli.render.diagnostics import show_note
 
-    show_note("compiling the fast core for this machine; some 10 seconds, this once")
+    show_note("compiling the fast decoder for this machine, once; about 10 seconds")
 
 
 def run(argv: list[str]) -> int:

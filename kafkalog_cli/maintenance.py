@@ -52,7 +52,9 @@ class Maintenance:
         target = self.target
         for partition in target.partitions if isinstance(target, LogDir) else (target,):
             if self.run is not None and self.run.is_done(partition):
-                show_note(f"{partition.path} was done by an earlier run with this backup")
+                show_note(
+                    f"{partition.path} is skipped: an earlier run with this backup finished it"
+                )
             else:
                 yield partition
 
@@ -92,7 +94,7 @@ def maintenance(
     reading = nullcontext() if run is not None or log_dir is None else LogDirLock(log_dir)
     with reading, run or nullcontext():
         for name in run.restored if run is not None else ():
-            show_note(f"{name} was brought back to what it was before the run that was killed")
+            show_note(f"{name} was restored to its state before the killed run")
         yield Maintenance(target_at(path, of_log=of_log), log_dir, run)
 
 
@@ -112,7 +114,7 @@ def target_at(path: str, *, of_log: bool = False) -> LogDir | PartitionDir:
         raise UsageError(
             "This is a file, not a partition or log directory.",
             path=path,
-            hint="All segments of a partition are looked at together.",
+            hint="All segments of a partition are judged together.",
         )
     if (target.name.kind, target.name.state) != (FileKind.LOG, FileState.LIVE):
         raise UsageError(

@@ -23,51 +23,54 @@ PathsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH",
-        help="Log directory, partition directory or file; s3://…, gs://… or abfs://…, too.",
+        help="Log directory, partition directory or file, also in s3://, gs:// or abfs://.",
         show_default=False,
     ),
 ]
 TopicsOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", metavar="TOPIC", help="This topic; repeatable."),
+    typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
 ]
 FromOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="First offset.")]
 ToOffsetOption = Annotated[int | None, typer.Option(metavar="N", help="Offset to stop before.")]
 FromTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Earliest timestamp.")]
 ToTimeOption = Annotated[str | None, typer.Option(metavar="TIME", help="Timestamp to stay below.")]
 ReadCommittedOption = Annotated[
-    bool, typer.Option("--read-committed", help="What a read_committed consumer is given.")
+    bool, typer.Option("--read-committed", help="Only what a read_committed consumer receives.")
 ]
 ViewOption = Annotated[
     LogView,
     typer.Option(
         "--view",
-        help="Logs as the next start of a broker would show them, what lies under final names, or "
-        "also left-overs, each row marked.",
+        help="started: what the next start of a broker would show; files: all segments "
+        "with final names; all: also leftovers, marked in each row.",
     ),
 ]
 EndOption = Annotated[
     End,
     typer.Option(
-        "--end", help="Where records end: at the high watermark noted beside the log, or its end."
+        "--end",
+        help="Where records end: at the high watermark that the broker noted, or at "
+        "the end of the log.",
     ),
 ]
 ReplicasOption = Annotated[
     Replicas,
     typer.Option(
         "--replicas",
-        help="Where several PATHs hold a partition: each copy, or the one that knows most.",
+        help="If several PATHs hold a partition: all copies, or the most recent one.",
     ),
 ]
 InternalOption = Annotated[
-    bool, typer.Option("--internal", help="Also the topics that brokers keep for themselves.")
+    bool, typer.Option("--internal", help="Also internal topics, such as __consumer_offsets.")
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="How the listing is written.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
 BytesOption = Annotated[
     BytesFormat,
     typer.Option(
         "--bytes",
-        help="Keys and values: text where printable (else 0x… or base64), or always one form.",
+        help="Keys and values as text if printable (otherwise 0x… or base64), or "
+        "always in one form.",
     ),
 ]
 ExactOption = Annotated[
@@ -78,20 +81,20 @@ ZoneOption = Annotated[
     typer.Option(
         "--tz",
         metavar="ZONE",
-        help="Zone of the times in tables, and of those given without one: Europe/Berlin.",
+        help="Time zone of tables, and of times given without one, such as Europe/Berlin.",
     ),
 ]
-UtcOption = Annotated[bool, typer.Option("--utc", help="Times of tables in UTC (the default).")]
+UtcOption = Annotated[bool, typer.Option("--utc", help="Times in UTC (the default).")]
 NowOption = Annotated[
     str | None,
-    typer.Option("--now", metavar="TIME", help="The clock that relative times refer to."),
+    typer.Option("--now", metavar="TIME", help="The time that relative times refer to."),
 ]
 ConfigOption = Annotated[
     list[str] | None,
     typer.Option(
         "--config",
         metavar="NAME=VALUE",
-        help="A config by Kafka's name, before all other sources; repeatable.",
+        help="A config, by Kafka's name; overrides all other sources; repeatable.",
     ),
 ]
 PropertiesOption = Annotated[
@@ -99,13 +102,13 @@ PropertiesOption = Annotated[
     typer.Option(
         "--properties",
         metavar="FILE",
-        help="A broker's properties file, before the topic's own configs.",
+        help="A broker's properties file; overrides the topic's own configs.",
     ),
 ]
 TopicFirstOption = Annotated[
     bool,
     typer.Option(
-        "--topic-first", help="As in a broker: the topic's own configs before --properties."
+        "--topic-first", help="Let the topic's own configs override --properties, as a broker does."
     ),
 ]
 MetadataDirOption = Annotated[
@@ -113,28 +116,30 @@ MetadataDirOption = Annotated[
     typer.Option(
         "--metadata-dir",
         metavar="LOG_DIR",
-        help="Read the __cluster_metadata-0 of this log directory, not of the partition's own.",
+        help="Read __cluster_metadata-0 of this log directory instead of the partition's own.",
     ),
 ]
 HighWatermarkOption = Annotated[
     str | None,
     typer.Option(
-        "--high-watermark", metavar="N|end", help="Instead of the checkpoint's; end: the log end."
+        "--high-watermark",
+        metavar="N|end",
+        help="Override the checkpoint; end: the log end offset.",
     ),
 ]
 LogStartOption = Annotated[
     int | None,
-    typer.Option("--log-start-offset", metavar="N", help="Instead of the checkpoint's.", min=0),
+    typer.Option("--log-start-offset", metavar="N", help="Override the checkpoint.", min=0),
 ]
 InPlaceOption = Annotated[
-    bool, typer.Option("--in-place", help="Change the source; without, only the plan is shown.")
+    bool, typer.Option("--in-place", help="Apply the plan; without it, only show the plan.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before changing the source.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Apply without asking.")]
 BackupOption = Annotated[
     str | None,
-    typer.Option("--backup", metavar="DIR", help="Keep the originals there, for `kafkalog undo`."),
+    typer.Option("--backup", metavar="DIR", help="Keep the originals in DIR, for `kafkalog undo`."),
 ]
-QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
+QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _RELATIVE = re.compile(r"([+-])(\d{1,18})(ms|s|m|h|d|w)")
@@ -187,7 +192,7 @@ def parse_rate(text: str) -> int:
     """Bytes a second: a size of at least one byte, with or without `/s` behind it."""
     rate = parse_size(text.strip().removesuffix("/s"))
     if not rate:
-        raise UsageError("At a rate of 0 nothing is ever read.", hint="For example 50MiB.")
+        raise UsageError("The rate must be above 0.", hint="For example 50MiB.")
     return rate
 
 
@@ -232,7 +237,7 @@ def parse_high_watermark(text: str | None) -> int | Literal["end"] | None:
     if text == "end":
         return "end"
     if not re.fullmatch("[0-9]{1,19}", text):
-        raise UsageError(f"{text!r} is no high watermark.", hint="Give N or end.")
+        raise UsageError(f"{text!r} is not a high watermark.", hint="Give N or end.")
     return int(text)
 
 

@@ -49,7 +49,7 @@ class Unread:
     def error(self) -> UnreadableError:
         """The first failure; its note says how many more there are."""
         first, *others = self._errors.values()
-        note = "What was printed is not all there is."
+        note = "The output is incomplete."
         if others:
             note = f"So are {len(others)} more paths. {note}"
         return UnreadableError(

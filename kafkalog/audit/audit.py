@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.audit.beside import changed_marks, compare
 from kafkalog.audit.latest import LatestOffsets
 from kafkalog.audit.log_walk import Transactions
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from kafkalog.audit.model import Finding
     from kafkalog.log_dir import PartitionDir
 
-_CLEANER_OFFSETS = "cleaner-offset-checkpoint"
-
 
 @dataclass(frozen=True, slots=True)
 class Audit:
@@ -34,7 +33,7 @@ class Audit:
         bounds: which part was judged.
         source: where the cleaner offset comes from.
         keys: distinct keys below the cleaner offset, as far as they were read.
-        findings: the first counter-examples, as many as were asked for; none: it is proved.
+        findings: the first counterexamples, as many as were asked for; none: it is proved.
     """
 
     partition: PartitionDir
@@ -55,7 +54,7 @@ def audit_compaction(
     producer_expiration_ms: int = 86_400_000,
     findings_max: int = 1,
 ) -> Audit:
-    """Prove that a log is correctly compacted, or find the first counter-examples.
+    """Prove that a log is correctly compacted, or find the first counterexamples.
 
     Without the original: below the cleaner offset no key comes twice and each record has one. With
     it also: nothing was added or changed; the latest committed record of each key is there, unless
@@ -72,7 +71,7 @@ def audit_compaction(
         cleaner_offset: up to where it was compacted; None: from the checkpoint.
         first_dirty_offset: where the cleanings began; None: the log start.
         producer_expiration_ms: `producer.id.expiration.ms` of the broker.
-        findings_max: how many counter-examples are looked for.
+        findings_max: how many counterexamples are looked for.
 
     Raises:
         UsageError: nothing says up to where the log was compacted, or what is given is wrong. A
@@ -88,16 +87,16 @@ def audit_compaction(
     log = UnifiedLog(partition, high_watermark=END)
     source = "--cleaner-offset"
     if cleaner_offset is None:
-        source = _CLEANER_OFFSETS
-        cleaner_offset = log.checkpoint(_CLEANER_OFFSETS)
+        source = file_names.CLEANER_OFFSETS
+        cleaner_offset = log.checkpoint(file_names.CLEANER_OFFSETS)
     if cleaner_offset is None:
         raise UsageError(
-            f"{_CLEANER_OFFSETS} has no entry: nothing says up to where it was compacted.",
+            f"{file_names.CLEANER_OFFSETS} has no entry: the cleaner offset is unknown.",
             path=partition.path,
             hint="Give --cleaner-offset N.",
         )
     if not log.log_start_offset <= cleaner_offset <= log.log_end_offset:
-        if source != _CLEANER_OFFSETS:
+        if source != file_names.CLEANER_OFFSETS:
             raise UsageError(
                 f"The log goes from {log.log_start_offset} to {log.log_end_offset}: "
                 f"{source} {cleaner_offset} lies outside.",

@@ -97,7 +97,7 @@ def changed_marks(after: UnifiedLog, original: UnifiedLog) -> Iterator[Finding]:
     )  # fmt: skip
     for reason, name, now, before in pairs:
         if now != before:
-            yield Finding(reason, f"The {name} is {now}, it was {before}", path)
+            yield Finding(reason, f"The {name} is {now}; it was {before}", path)
     epochs, were = _epochs(after, original), _epochs(original, original)
     if epochs != were:
         detail = f"The leader epochs and their first offsets are {epochs}, they were {were}"
@@ -146,13 +146,9 @@ class _Judge:
             if now is None:
                 yield from self._dropped(before.batch, record)
             elif (what := _difference(record, now)) is not None:
-                yield self._finding(
-                    Reason.RECORD_CHANGED, f"Its {what} is another", now.batch, record
-                )
+                yield self._finding(Reason.RECORD_CHANGED, f"Its {what} differs", now.batch, record)
         for record in kept.values():
-            yield self._finding(
-                Reason.RECORD_ADDED, "The record was not there", record.batch, record
-            )
+            yield self._finding(Reason.RECORD_ADDED, "The record is new", record.batch, record)
 
     def _dropped(self, batch: Batch, record: Record) -> Iterator[Finding]:
         """A record that is gone: may it be?"""
@@ -168,7 +164,7 @@ class _Judge:
         if record.key is None or self.latest.get(record.key) > record.offset:
             return
         if record.value is not None:
-            detail = "It is the latest record of its key, and no later one takes its place"
+            detail = "It is the latest record of its key, and no later one replaces it"
             yield self._finding(Reason.LIVE_KEY_LOST, detail, batch, record)
         elif batch.magic >= 2 and not self._has_passed(batch):
             detail = f"It is a tombstone, the latest record of its key, with {_horizon(batch)}"

@@ -39,7 +39,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A counter-example.
+    """A counterexample.
 
     Attributes:
         reason: which rule it breaks.

@@ -1,7 +1,7 @@
 """A proof by columns that a large log is correctly compacted; it never says what is wrong.
 
 It judges by the rules of `stale` and `beside`, and gives up where anything breaks one of them: then
-these find out what it is, with whole keys, so that no counter-example rests on a hash. That nothing
+these find out what it is, with whole keys, so that no counterexample rests on a hash. That nothing
 was lost does, as it does there: what has the same 128 bits of a keyed hash counts as the same.
 """
 

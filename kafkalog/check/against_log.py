@@ -240,7 +240,7 @@ class _IndexCheck(ABC):
                 first, offset = number, int(offsets[0])
             count += len(offsets)
         if count:
-            more = f" and {count - 1} more behind it" if count > 1 else ""
+            more = f" and {count - 1} more after it" if count > 1 else ""
             yield make_defect(
                 reference,
                 self.index.path,
@@ -290,7 +290,7 @@ class _Positions(_IndexCheck):
     def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
         """Entries after the last batch, unless they point to what the disk does not give."""
         left = _outside(self._entries.up_to(c.INT64_MAX), unread or range(0))
-        problem = f"no batch starts at its position, the log ends at offset {highest}"
+        problem = f"no batch starts at its position; the log ends at offset {highest}"
         yield from self._beyond("index-entry-misses-batch", left, problem)
         yield from self._others("index-entry-misses-batch")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from formats import file_names
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
@@ -23,11 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import FileEntry, LogDir
     from kafkalog.model import CheckpointEntry, Defect
 
-_RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-_HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
-_LOG_STARTS: Final = "log-start-offset-checkpoint"
-_FIRST_DIRTY: Final = "cleaner-offset-checkpoint"
-_OF_EVERY_LOG: Final = (_RECOVERY_POINTS, _HIGH_WATERMARKS)
+_OF_EVERY_LOG: Final = (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS)
 
 _NAMED_MAX: Final = 5
 
@@ -102,7 +99,7 @@ def _entries(
         key = entry.topic, entry.partition
         what = f"{entry.topic}-{entry.partition}"
         if key in seen:
-            detail = f"There is more than one entry of {what}."
+            detail = f"There are several entries of {what}."
             yield make_defect("checkpoint-entry-repeated", file.path, detail, offset=entry.offset)
         seen.add(key)
         if key not in logs:
@@ -172,8 +169,8 @@ def _first_dirty(offset: int, log: _Log) -> _Judgement:
 
 
 _JUDGES: Final[dict[str, Callable[[int, _Log], _Judgement]]] = {
-    _RECOVERY_POINTS: _recovery_point,
-    _HIGH_WATERMARKS: _high_watermark,
-    _LOG_STARTS: _log_start,
-    _FIRST_DIRTY: _first_dirty,
+    file_names.RECOVERY_POINTS: _recovery_point,
+    file_names.HIGH_WATERMARKS: _high_watermark,
+    file_names.LOG_STARTS: _log_start,
+    file_names.CLEANER_OFFSETS: _first_dirty,
 }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalog.columnar.headers import Stretch
     from kafkalog.model import Defect
 
-_WORDS = "A broker's cleaner gives this partition up"
+_WORDS = "A broker's cleaner fails on this partition"
 
 
 class CleanerGetsThrough(PartitionCheck):
@@ -67,7 +67,7 @@ class CleanerGetsThrough(PartitionCheck):
 
     def _unreadable(self, reference: str, position: int | None, offset: int | None) -> None:
         if reference in ENDS_READING:
-            self._note(f": it cannot read on here ({reference}).", position, offset)
+            self._note(f": it cannot read past here ({reference}).", position, offset)
 
     def _note(self, why: str, position: int | None, offset: int | None) -> None:
         if self._defect is None and self.log.next_base_offset is not None:

@@ -104,7 +104,7 @@ def _contradictions(stretch: Stretch) -> Iterator[tuple[NDArray[np.bool_], str]]
     is_transactional = attributes & c.TRANSACTIONAL_MASK != 0
     is_control = attributes & c.CONTROL_MASK != 0
     ends_transaction = (marker >= 0) & (marker <= _COMMIT)
-    yield (delta >= 0) & (count > delta + 1), "there are more records than offsets"
+    yield (delta >= 0) & (count > delta + 1), "more records than offsets"
     yield producer_id < -1, "the producer id is below -1"
     yield has_producer & (headers[h.PRODUCER_EPOCH] < 0), "a producer has no epoch"
     yield has_producer & ~is_control & (sequence < 0), "records of a producer have no sequence"

@@ -121,9 +121,9 @@ class History:
             is_state = text.startswith(f'{{"{_MARK}"')
         if not is_state:
             raise NotAKafkaFileError(
-                "This is no state of an earlier `kafkalog verify --state`.",
+                "This is not a state file of `kafkalog verify --state`.",
                 path=path,
-                hint="Give another file, or remove it: checking then starts from the beginning.",
+                hint="Name another file, or remove this one to start from the beginning.",
             )
         value = read_document(text, _STATE, path, "a state of an earlier `kafkalog verify --state`")
         found = cls()

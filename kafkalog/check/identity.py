@@ -10,15 +10,15 @@ import os
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir, open_path
 from kafkalog.metadata_files import (
-    META_PROPERTIES,
     MetaProperties,
     read_clean_shutdown,
     read_meta_properties,
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batch_checks import CheckedPartition
     from kafkalog.model import Defect
-
-_PARTITION_METADATA: Final = "partition.metadata"
-_CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 
 @dataclass
@@ -52,7 +49,7 @@ class CheckedLogDir:
     @cached_property
     def properties(self) -> MetaProperties | None:
         """What meta.properties says, None where it is missing or malformed."""
-        entry = self.log_dir.file(META_PROPERTIES)
+        entry = self.log_dir.file(file_names.META_PROPERTIES)
         if entry is None or entry.error is not None:
             return None
         try:
@@ -108,7 +105,7 @@ def around(partition: CheckedPartition) -> CheckedLogDir:
 def topic_id_of(partition: CheckedPartition) -> str | None:
     """The id in partition.metadata, None where it is missing or malformed."""
     for entry in partition.directory.files:
-        if entry.name.name == _PARTITION_METADATA and entry.error is None:
+        if entry.name.name == file_names.PARTITION_METADATA and entry.error is None:
             try:
                 return read_topic_id(entry.path)
             except KafkaLogError:
@@ -123,7 +120,7 @@ def log_dir_is_formatted(
     del partitions  # it is about the file beside them
     missing = missing_identity(log_dir)
     if missing is not None:
-        path = os.path.join(log_dir.path, META_PROPERTIES)
+        path = os.path.join(log_dir.path, file_names.META_PROPERTIES)
         yield make_defect("log-dir-not-formatted", path, f"A broker does not start: {missing}.")
 
 
@@ -134,7 +131,9 @@ def log_dirs_fit_together(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]
         identity = found.properties.directory_id if found.properties else None
         if identity is not None and identity in seen:
             detail = f"The directory id {identity} is that of {seen[identity].log_dir.path}, too."
-            yield make_defect("directory-id-repeated", found.path(META_PROPERTIES), detail)
+            yield make_defect(
+                "directory-id-repeated", found.path(file_names.META_PROPERTIES), detail
+            )
         elif identity is not None:
             seen[identity] = found
     for source in log_dirs:
@@ -153,7 +152,7 @@ def _registered(
     nodes = image.owners(identity)
     assert source.properties is not None, "its broker is known"
     cluster = source.properties.cluster_id
-    path = found.path(META_PROPERTIES)
+    path = found.path(file_names.META_PROPERTIES)
     if nodes and (found.properties.node_id not in nodes or found.properties.cluster_id != cluster):
         yield make_defect(
             "log-dir-of-other-broker",
@@ -193,11 +192,11 @@ def _topic_id(
     votes: dict[str, int],
 ) -> Iterator[Defect]:
     topic, path = partition.directory.topic, partition.directory.path
-    path = os.path.join(path, _PARTITION_METADATA)
+    path = os.path.join(path, file_names.PARTITION_METADATA)
     if not places.exists(path):
         has_batches = any(segment.log.size_bytes for segment in partition.directory.segments)
         if has_batches and found.properties is not None and found.properties.version:
-            detail = "The partition has batches, and no file that says which topic it is of."
+            detail = "The partition has batches, but no file that names its topic."
             yield make_defect("partition-metadata-missing", path, detail)
         return
     topic_id = topic_id_of(partition)
@@ -249,7 +248,7 @@ def metadata_is_there(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
         if is_kraft and found.broker not in with_metadata and any(found.live()):
             with_metadata.add(found.broker)
             path = found.path(f"{CLUSTER_METADATA_TOPIC}-0")
-            detail = "No log directory given holds it: which partitions the node is to have is "
+            detail = "No given log directory holds it; the partitions assigned to the node are "
             yield make_defect("cluster-metadata-missing", path, f"{detail}unknown.")
 
 
@@ -280,7 +279,7 @@ def shutdown_fits_metadata(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect
     images = {found.broker: found.image for found in log_dirs if found.image is not None}
     for found in log_dirs:
         image = images.get(found.broker)
-        mark = found.log_dir.file(_CLEAN_SHUTDOWN)
+        mark = found.log_dir.file(file_names.CLEAN_SHUTDOWN)
         if image is None or found.broker is None or mark is None:
             continue
         node_id = found.broker[1]
@@ -310,7 +309,7 @@ def _latest_epoch(partition: CheckedPartition, known: int | None) -> Iterator[De
     if known is not None and entries and entries[-1].epoch > known:
         yield make_defect(
             "leader-epoch-beyond-metadata",
-            os.path.join(partition.directory.path, "leader-epoch-checkpoint"),
+            os.path.join(partition.directory.path, file_names.LEADER_EPOCHS),
             f"The last leader epoch is {entries[-1].epoch}, the cluster's metadata has reached "
             f"{known}.",
             offset=entries[-1].start_offset,
@@ -319,7 +318,7 @@ def _latest_epoch(partition: CheckedPartition, known: int | None) -> Iterator[De
 
 def _only_replica(found: CheckedLogDir, partition: CheckedPartition) -> Iterator[Defect]:
     """What the only replica has is replicated: its high watermark is its log's end."""
-    name = "replication-offset-checkpoint"
+    name = file_names.HIGH_WATERMARKS
     offset = partition.log.checkpoint(name)
     if offset is not None and partition.is_judged and offset < partition.end_offset:
         yield make_defect(

@@ -88,7 +88,7 @@ class MaxTimestampsAreRight(SegmentCheck):
         judged &= _decoded(stretch) & ((magic > 1) | (largest != -1))
         said = np.maximum(largest, _NO_TIMESTAMP)
         for i in np.flatnonzero(judged & (said != headers[h.MAX_TIMESTAMP])).tolist():
-            detail = f"The batch says {headers[h.MAX_TIMESTAMP, i]}, its records {largest[i]}."
+            detail = f"The header says {headers[h.MAX_TIMESTAMP, i]}, its records {largest[i]}."
             yield i, defect_at(self.log.path, stretch, i, "max-timestamp-wrong", detail)
 
 

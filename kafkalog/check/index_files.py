@@ -30,7 +30,7 @@ def size_is_multiple(entry: FileEntry) -> Iterator[Defect]:
     size = ENTRY_SIZES[entry.name.kind]
     rest = entry.size_bytes % size
     if rest:
-        detail = f"The size {entry.size_bytes} is no multiple of {size}: {rest} bytes are over."
+        detail = f"The size {entry.size_bytes} is not a multiple of {size}: {rest} bytes are over."
         yield make_defect(
             "index-size-not-multiple",
             entry.path,

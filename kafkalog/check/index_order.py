@@ -69,10 +69,11 @@ def padding_is_sound(index: OffsetIndex | TimeIndex, *, is_active: bool) -> Iter
     position = index.entry_count * index.entry_size
     reference = None
     if not index.padding_is_zero():
-        reference, detail = "index-padding-not-zero", "Behind the entries not all bytes are zero."
+        reference = "index-padding-not-zero"
+        detail = "The bytes after the entries are not all zero."
     elif not is_active:
         reference = "index-not-trimmed"
-        detail = f"{index.slot_count - index.entry_count} slots behind the entries are zero."
+        detail = f"{index.slot_count - index.entry_count} slots after the entries are zero."
     if reference is not None:
         yield make_defect(reference, index.path, detail, position=position)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog import places
 from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.columnar.headers import Stretch
     from kafkalog.model import Defect, EpochEntry
 
-LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 _NO_EPOCH: Final = -1
 _RUNS_MAX: Final = 10_000
 
@@ -84,7 +84,7 @@ class EpochsMatchFile(PartitionCheck):
 
     @property
     def _path(self) -> str:
-        return os.path.join(self.partition.directory.path, LEADER_EPOCHS)
+        return os.path.join(self.partition.directory.path, file_names.LEADER_EPOCHS)
 
     @cached_property
     def _entries(self) -> Sequence[EpochEntry] | None:
@@ -230,13 +230,13 @@ class EpochsMatchFile(PartitionCheck):
         """Segments that were copied out of their log directory may well come without the file."""
         yield from self._falling_epochs()
         log_dir = os.path.dirname(places.absolute(self.partition.directory.path))
-        is_copy = not places.exists(os.path.join(log_dir, "meta.properties"))
+        is_copy = not places.exists(os.path.join(log_dir, file_names.META_PROPERTIES))
         is_missing = not places.exists(self._path)
         if self._runs and self._runs[-1].epoch >= 0 and not (is_copy and is_missing):
             yield make_defect(
                 "leader-epochs-missing",
                 self._path,
-                f"The file has no entry, or is not there; the batches from offset "
+                f"The file is empty or missing; the batches from offset "
                 f"{self._runs[0].first} on have epochs up to {self._runs[-1].epoch}.",
                 offset=self._runs[0].first,
             )
@@ -258,7 +258,7 @@ class EpochsMatchFile(PartitionCheck):
                 yield make_defect(
                     "leader-epochs-contradict-log",
                     self._path,
-                    f"Epoch {entry.epoch} begins at offset {entry.start_offset} by the file; the "
+                    f"Epoch {entry.epoch} starts at offset {entry.start_offset} in the file; the "
                     f"{run.count} batches from {run.first} to {run.last} have epoch {run.epoch}.",
                     offset=run.first,
                 )
@@ -268,7 +268,7 @@ class EpochsMatchFile(PartitionCheck):
                 yield make_defect(
                     "leader-epochs-contradict-log",
                     self._path,
-                    f"Epoch {entry.epoch} begins at offset {entry.start_offset} by the file, "
+                    f"Epoch {entry.epoch} starts at offset {entry.start_offset} in the file, "
                     f"inside the batch at offset {base_offset}.",
                     offset=entry.start_offset,
                 )
@@ -302,7 +302,7 @@ class EpochsMatchFile(PartitionCheck):
                 yield make_defect(
                     "leader-epoch-beyond-log",
                     self._path,
-                    f"Epoch {entry.epoch} begins at offset {entry.start_offset}, the log ends at "
+                    f"Epoch {entry.epoch} starts at offset {entry.start_offset}, the log ends at "
                     f"{end}.",
                     offset=entry.start_offset,
                 )
@@ -320,7 +320,7 @@ class EpochsMatchFile(PartitionCheck):
             yield make_defect(
                 "leader-epochs-start-elsewhere",
                 self._path,
-                f"The first entry (epoch {first.epoch}) begins at offset {first.start_offset}, the "
+                f"The first entry (epoch {first.epoch}) starts at offset {first.start_offset}, the "
                 f"log at {start}.",
                 offset=first.start_offset,
             )

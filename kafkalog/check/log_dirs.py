@@ -1,4 +1,4 @@
-"""What lies around in log directories: second copies, left-overs, names that Kafka does not give.
+"""What lies around in log directories: second copies, leftovers, names that Kafka does not give.
 
 Follows `LogManager.loadLog`, `LogLoader` and `LogFileUtils` of Kafka 4.3.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from formats import file_names
 from kafkalog.defects import make_defect
 from kafkalog.names import DirectoryState, FileKind, segment_file_name
 
@@ -23,12 +24,12 @@ _INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACT
 _NUMBERED: Final = (FileKind.LOG, *_INDEXES, FileKind.PRODUCER_SNAPSHOT)
 _READ_BY_SUFFIX: Final = (
     *(f".{kind}" for kind in _NUMBERED),
-    *(".cleaned", ".swap"),
+    *(file_names.CLEANED, file_names.SWAP),
 )
 _LATE_MS: Final = 60_000
 _LEFT: Final = {
-    DirectoryState.DELETE: "A deleted partition whose files were to be removed.",
-    DirectoryState.STRAY: "A partition that the broker found and was not to have.",
+    DirectoryState.DELETE: "A deleted partition whose files are to be removed.",
+    DirectoryState.STRAY: "A partition that is not assigned to the broker.",
 }
 
 
@@ -41,7 +42,7 @@ def partition_names_are_canonical(partition: CheckedPartition) -> Iterator[Defec
             yield make_defect("file-name-not-canonical", entry.path, detail)
     for name in directory.directories:
         path = os.path.join(directory.path, name)
-        yield make_defect("directory-in-partition", path, "Kafka makes no directory there.")
+        yield make_defect("directory-in-partition", path, "Kafka creates no directory there.")
 
 
 def _is_misnamed(entry: FileEntry) -> bool:
@@ -60,7 +61,7 @@ def leftovers_of_partitions(
         detail = _LEFT.get(partition.directory.state)
         if detail is not None:
             yield make_defect("leftover-directory", partition.directory.path, detail)
-    mark = log_dir.file(".kafka_cleanshutdown")
+    mark = log_dir.file(file_names.CLEAN_SHUTDOWN)
     if mark is None or mark.error is not None:
         return
     for partition in partitions:
@@ -96,5 +97,5 @@ def partitions_are_in_one_place(log_dirs: Sequence[CheckedLogDir]) -> Iterator[D
                 seen[key] = directory.path
     for of_future, partition in futures:
         if of_future not in seen:
-            detail = "A replica on its way here, of a partition that is in no directory given."
+            detail = "A replica being moved here, of a partition that no given directory holds."
             yield make_defect("leftover-directory", partition.directory.path, detail)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.check.contained import contained_all
 from kafkalog.check.identity import CheckedLogDir
@@ -40,7 +41,7 @@ _LOOK_EVERY_S: Final = 0.5
 _RESTLESS_MS: Final = 2000
 _HELD_MAX: Final = 1000
 """So many findings are held back at most; where there are more, they are no accident of time."""
-_AROUND: Final = (*OFFSET_CHECKPOINTS, ".kafka_cleanshutdown", "meta.properties")
+_AROUND: Final = (*OFFSET_CHECKPOINTS, file_names.CLEAN_SHUTDOWN, file_names.META_PROPERTIES)
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def look_at_partition(directory: PartitionDir) -> SeenPartition:
         pass  # its files tell the same
     log_dir = os.path.dirname(places.absolute(directory.path))
     around = tuple(_identity(log_dir, name) for name in _AROUND)
-    return SeenPartition(directory, around, bool(_identity(log_dir, ".lock")))
+    return SeenPartition(directory, around, bool(_identity(log_dir, file_names.LOCK)))
 
 
 def _identity(log_dir: str, name: str) -> tuple[int, ...]:

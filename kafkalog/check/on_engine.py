@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
 
 _HINT = (
-    "Every worker reads the log directories itself: they must be there under the same paths, and "
+    "Every worker reads the log directories itself: they must exist under the same paths and be "
     "readable."
 )
 
@@ -93,7 +93,7 @@ class WalkedByTasks:
                 if defect.reference == "file-unreadable":
                     _require_unreadable(defect)
                 yield replace(defect, path=directory.path + defect.path.removeprefix(path))
-        raise UnreadableError("No task has told of the partition.", path=directory.path)
+        raise UnreadableError("No task reported on the partition.", path=directory.path)
 
 
 def _require_gone(directory: PartitionDir, unseen: Unseen) -> None:
@@ -103,7 +103,7 @@ def _require_gone(directory: PartitionDir, unseen: Unseen) -> None:
     except KafkaLogError:
         return
     raise UnreadableError(
-        f"The worker on {unseen.host} does not see what is here: {unseen.reason}",
+        f"The worker on {unseen.host} sees other files: {unseen.reason}",
         path=directory.path,
         hint=_HINT,
     )
@@ -117,7 +117,7 @@ def _require_unreadable(defect: Defect) -> None:
     except KafkaLogError:
         return
     raise UnreadableError(
-        "A worker cannot read a file that can be read here.",
+        "A worker cannot read a file that the driver can read.",
         path=defect.path,
         note=defect.detail,
         hint=_HINT,

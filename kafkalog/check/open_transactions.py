@@ -46,7 +46,7 @@ class OpenTransactions:
         tells = (headers[h.ATTRIBUTES] & c.TIMESTAMP_TYPE_MASK != 0) & (headers[h.MAGIC] == 2)
         tells |= passage.part.markers[MARKER_TYPE] >= 0
         table = self._states.table
-        if not tells.any() or not table.size:
+        if not tells.any():
             return
         offsets, times = headers[h.LAST_OFFSET, tells], headers[h.MAX_TIMESTAMP, tells]
         self._newest = max(self._newest, int(times.max()))

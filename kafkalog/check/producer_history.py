@@ -147,5 +147,5 @@ class ProducerHistory(PartitionCheck):
         """A closed log with producers has a snapshot of them."""
         states = self._states.table
         if self.partition.log.was_closed and states.size and not self._snapshots.paths:
-            detail = f"The log has batches of {states.shape[1]} producers, and no snapshot of them."
+            detail = f"The log has batches of {states.shape[1]} producers, but no snapshot."
             yield make_defect("producer-snapshots-missing", self.partition.directory.path, detail)

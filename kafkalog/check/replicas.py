@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.check.identity import topic_id_of
 from kafkalog.columnar import header_table as h
@@ -54,7 +55,7 @@ class Replica:
     @property
     def high_watermark(self) -> int | None:
         """Up to where it knows all replicas to be, within its log; None where that is not said."""
-        offset = self.partition.log.checkpoint("replication-offset-checkpoint")
+        offset = self.partition.log.checkpoint(file_names.HIGH_WATERMARKS)
         return None if offset is None else min(offset, self.partition.end_offset)
 
     @property
@@ -65,7 +66,7 @@ class Replica:
         that was killed may have cleaned more; but never the active segment.
         """
         segments = self.partition.directory.segments
-        offset = self.partition.log.checkpoint("cleaner-offset-checkpoint")
+        offset = self.partition.log.checkpoint(file_names.CLEANER_OFFSETS)
         return segments[-1].base_offset if segments and offset is not None else 0
 
 
@@ -297,8 +298,8 @@ def _truncation(leader: Replica, follower: Replica, offset: int) -> str:
     if to is None:
         return f"Without common epochs, {who} truncates to its high watermark."
     if to <= offset:
-        return f"By the leader epochs, {who} truncates to {to} and fetches the rest anew."
-    return f"By the leader epochs, {who} keeps all up to {to}: the difference stays."
+        return f"By the leader epochs, {who} truncates to {to} and fetches the rest again."
+    return f"By the leader epochs, {who} keeps everything up to {to}: the difference stays."
 
 
 def truncation_offset(

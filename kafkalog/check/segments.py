@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import constants as c
+from formats import file_names
 from kafkalog.check.batch_checks import PartitionCheck, SegmentCheck
 from kafkalog.check.headers_alone import defect_at
 from kafkalog.check.offset_order import (
@@ -59,7 +60,7 @@ class OffsetsAreComplete(PartitionCheck):
 
     def __init__(self, partition: CheckedPartition) -> None:
         super().__init__(partition)
-        cleaned_to = partition.log.checkpoint("cleaner-offset-checkpoint")
+        cleaned_to = partition.log.checkpoint(file_names.CLEANER_OFFSETS)
         self._directory = partition.directory
         topic = partition.directory.topic
         self._is_compacted = cleaned_to is not None or topic in COMPACTED_TOPICS
@@ -217,7 +218,9 @@ class IndexesAreThere(PartitionCheck):
                 missing.append("timeindex")
             for suffix in missing if segment.log.size_bytes else ():
                 path = f"{segment.log.path.removesuffix('log')}{suffix}"
-                yield make_defect("index-missing", path, "A log with batches has no such index.")
+                yield make_defect(
+                    "index-missing", path, "The segment has batches, but no such index."
+                )
 
 
 def files_have_their_segment(partition: CheckedPartition) -> Iterator[Defect]:
@@ -235,5 +238,5 @@ def files_have_their_segment(partition: CheckedPartition) -> Iterator[Defect]:
     for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX):
         for entry in directory.live(kind):
             if entry.name.offset not in with_log | unfinished:
-                detail = "There is no log to the index: it was lost, or is named otherwise."
+                detail = "The index has no log: it was lost or renamed."
                 yield make_defect("index-without-log", entry.path, detail)

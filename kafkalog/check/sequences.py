@@ -73,8 +73,8 @@ def sequences_continue(passage: Passage, history: History) -> Iterator[Found]:
         yield passage.found(
             "producer-sequence-repeated" if is_back else "producer-sequence-skipped",
             int(history.row[at]),
-            f"Producer {history.producer_id[at]} of epoch {history.epoch[at]} goes on with "
-            f"sequence {sequence}, expected is {wanted}.",
+            f"Producer {history.producer_id[at]} of epoch {history.epoch[at]} continues with "
+            f"sequence {sequence}, expected {wanted}.",
             int(origin[i]),
         )
 

@@ -75,7 +75,7 @@ class SnapshotCheck:
         if differences:
             producer_id, what = differences[0]
             rest = f" So are {len(differences) - 1} more." if len(differences) > 1 else ""
-            detail = f"Producer {producer_id} is not as the log has it: {what}.{rest}"
+            detail = f"Producer {producer_id} differs from the log: {what}.{rest}"
             yield make_defect("producer-snapshot-wrong", path, detail, offset=offset)
 
     def beyond(self, end_offset: int) -> Iterator[Defect]:
@@ -106,7 +106,7 @@ class SnapshotCheck:
         for field in (p.TXN_FIRST, p.LAST_OFFSET):
             wrong = self._has_batch(found[field]) | (found[field] >= offset)
             for i in np.flatnonzero(wrong).tolist():
-                what = f"{_NAMES[field]} {found[field, i]} is that of no batch of it"
+                what = f"{_NAMES[field]} {found[field, i]} belongs to no batch of it"
                 told[int(found[p.PRODUCER_ID, i])] = what
         return told
 
@@ -121,11 +121,11 @@ class SnapshotCheck:
         told: dict[int, str] = {}
         for field in reversed(_NAMES):
             for i in np.flatnonzero(wrong[field]).tolist():
-                what = f"{_NAMES[field]} {found[field, i]}, expected is {states[field, i]}"
+                what = f"{_NAMES[field]} {found[field, i]}, expected {states[field, i]}"
                 told[int(found[p.PRODUCER_ID, i])] = what
         absent = (states[p.ABSENT_GAP] >= 0) & (states[p.ABSENT_GAP] == self._timeline.gap)
         for i in np.flatnonzero(absent).tolist():
-            what = "an older snapshot does not have it, and it has no batch since"
+            what = "an older snapshot lacks it, and it has no batch since"
             told.setdefault(int(found[p.PRODUCER_ID, i]), what)
         return told
 

@@ -10,6 +10,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.check.index_files import ENTRY_SIZES
 from kafkalog.check.schedule import Schedule
@@ -19,7 +20,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.lfs_pointers import pointer_defect, pointers_among
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
 from kafkalog.model import Defect, Level
-from kafkalog.names import REMOTE_INDEX_CACHE, FileKind, FileState
+from kafkalog.names import FileKind, FileState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -268,7 +269,7 @@ class Verification:
                 return partition
         seen, configs = look_at_partition(directory), self._configs_of(directory)
         if directory.files and not seen.directory.files:
-            detail = "The directory went away: its topic was deleted, or a broker moved it."
+            detail = "The directory disappeared: its topic was deleted, or a broker moved it."
             yield make_defect("changed-while-reading", directory.path, detail)
         partition = yield from self._judged(
             directory.path,
@@ -316,9 +317,9 @@ def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, N
     for path, error in target.errors.items():
         yield make_defect("file-unreadable", path, error.message)
     for name in target.others:
-        if name != REMOTE_INDEX_CACHE:
+        if name != file_names.REMOTE_INDEX_CACHE:
             path = os.path.join(target.path, name)
-            detail = "The name is none of a partition: a broker does not start on it."
+            detail = "This is not the name of a partition; a broker does not start with it."
             yield make_defect("directory-unknown", path, detail)
     pointers = pointers_among(target.files)
     for entry in target.files:

@@ -157,7 +157,7 @@ class Walk:
             yield make_defect("file-unreadable", entry.path, entry.error)
             return
         if entry.name.kind == FileKind.UNKNOWN:
-            yield make_defect("file-unknown", entry.path, "Kafka has no file of this name.")
+            yield make_defect("file-unknown", entry.path, "Kafka has no file with this name.")
             return
         if entry.name.state != FileState.LIVE:
             detail = f"A file in state {entry.name.state}."

@@ -35,7 +35,7 @@ class NotOursError(Exception):
 
 def unusable_words(reason: str) -> str:
     """Words for kernels that cannot be used."""
-    return f"the fast core cannot be used ({reason}): the slower decoder reads instead"
+    return f"the compiled decoder cannot be used ({reason}); using the slower one"
 
 
 def cache_directory(environment: dict[str, str] | None = None) -> str | None:
@@ -118,4 +118,4 @@ def _require_ours(status: os.stat_result, path: str, is_kind: Callable[[int], bo
 
 def _refuse(error: NotOursError) -> None:
     while on_refused:
-        on_refused.pop()(f"the compiled core is not kept on disk: {error}")
+        on_refused.pop()(f"the compiled decoder cannot be cached: {error}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from formats import constants as c
+from formats.layouts import ABORTED_TRANSACTION, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,12 +19,9 @@ if TYPE_CHECKING:
 
     Column = NDArray[np.int64]
 
-_OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
-_TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
-_ABORTED_TXN: Final = np.dtype(
-    [("version", ">i2"), ("producer_id", ">i8"), ("first_offset", ">i8"), ("last_offset", ">i8"),
-     ("last_stable_offset", ">i8")]
-)  # fmt: skip
+_OFFSET_ENTRY: Final = np.dtype(OFFSET_INDEX_ENTRY.dtype())
+_TIME_ENTRY: Final = np.dtype(TIME_INDEX_ENTRY.dtype())
+_ABORTED_TXN: Final = np.dtype(ABORTED_TRANSACTION.dtype())
 _ENTRIES_AT_ONCE: Final = 1 << 16
 
 
@@ -34,7 +32,7 @@ def offset_columns(index: OffsetIndex) -> Iterator[tuple[int, Column, Column]]:
     """
     for first, block in index.blocks(at_once=_ENTRIES_AT_ONCE):
         slots = np.frombuffer(block, _OFFSET_ENTRY)
-        yield first, _absolute(slots["offset"], index), slots["position"].astype(np.int64)
+        yield first, _absolute(slots["relative_offset"], index), slots["position"].astype(np.int64)
 
 
 def time_columns(
@@ -43,7 +41,7 @@ def time_columns(
     """Timestamps and offsets, as `offset_columns`; with `padding` every slot of the file."""
     for first, block in index.blocks(padding=padding, at_once=_ENTRIES_AT_ONCE):
         slots = np.frombuffer(block, _TIME_ENTRY)
-        yield first, slots["timestamp"].astype(np.int64), _absolute(slots["offset"], index)
+        yield first, slots["timestamp"].astype(np.int64), _absolute(slots["relative_offset"], index)
 
 
 def _absolute(relative: NDArray[np.int32], index: OffsetIndex | TimeIndex) -> Column:

@@ -105,7 +105,7 @@ class Kernel:
             address = _address_of(self)
         except Exception as error:  # numba and LLVM raise kinds of their own
             raise UnsupportedError(
-                "The compiled core can be neither loaded nor compiled on this machine.",
+                "The compiled decoder can be neither loaded nor compiled on this machine.",
                 note=" ".join(f"{type(error).__name__}: {error}".split()),
                 hint="pip install --force-reinstall numba llvmlite",
             ) from error

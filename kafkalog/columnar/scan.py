@@ -64,7 +64,7 @@ def scan(
     from kafkalog.columnar.arrow import BATCH_SCHEMA, SCHEMA, schema_of
 
     if batch_rows < 1 or (threads is not None and threads < 1):
-        raise UsageError("Neither threads nor rows of a record batch can be fewer than 1.")
+        raise UsageError("Threads and rows of a record batch must be at least 1.")
     schema = schema_of(columns, BATCH_SCHEMA if batches else SCHEMA)
     plan = plan_reading(path, selection)
     told = defects or (lambda _: None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from formats.layouts import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
 from kafkalog.checksums import crc32c
 from kafkalog.errors import KafkaLogError
 from kafkalog.source import read_file
@@ -17,12 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _VERSION: Final = b"\0\1"
-_ENTRIES: Final = 10
-_ENTRY: Final = np.dtype(
-    [("producer_id", ">i8"), ("producer_epoch", ">i2"), ("last_sequence", ">i4"),
-     ("last_offset", ">i8"), ("offset_delta", ">i4"), ("last_timestamp", ">i8"),
-     ("coordinator_epoch", ">i4"), ("current_txn_first_offset", ">i8")]
-)  # fmt: skip
+_CRC: Final = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
+_COUNT: Final = PRODUCER_SNAPSHOT_HEADER.size
+_ENTRIES: Final = _COUNT + 4
+_ENTRY: Final = np.dtype(PRODUCER_SNAPSHOT_ENTRY.dtype())
 
 
 def snapshot_columns(path: str) -> NDArray[np.int64] | None:
@@ -35,9 +34,9 @@ def snapshot_columns(path: str) -> NDArray[np.int64] | None:
         data = read_file(path, size_max=1 << 30)
     except KafkaLogError:
         return None
-    if data[:2] != _VERSION or int.from_bytes(data[2:6], "big") != crc32c(data[6:]):
+    if data[:_CRC] != _VERSION or int.from_bytes(data[_CRC:_COUNT], "big") != crc32c(data[_COUNT:]):
         return None
-    count = int.from_bytes(data[6:_ENTRIES], "big", signed=True)
+    count = int.from_bytes(data[_COUNT:_ENTRIES], "big", signed=True)
     if not 0 <= count <= (len(data) - _ENTRIES) // _ENTRY.itemsize:
         return None
     entries = np.frombuffer(data, _ENTRY, count, _ENTRIES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from formats import file_names
 from kafkalog.compaction.cleanable import compaction_delay_ms, find_cleanable
 from kafkalog.compaction.model import Candidate, CompactionConfig, Skip
 from kafkalog.errors import UsageError
@@ -51,7 +52,7 @@ def find_candidate(
         request: what is asked for.
 
     Raises:
-        UsageError: the offset map takes no key.
+        UsageError: the offset map holds no key.
         UnreadableError: a file cannot be read.
         CorruptDataError: a config is not valid.
 
@@ -70,7 +71,7 @@ def find_candidate(
         marks, request
     )  # fmt: skip
     is_noted = request.high_watermark is not None or (
-        marks.log.checkpoint("replication-offset-checkpoint") is not None
+        marks.log.checkpoint(file_names.HIGH_WATERMARKS) is not None
     )
     if not is_noted:
         return replace(found, marks=(start, cleaned), skip=Skip.NO_HIGH_WATERMARK)
@@ -128,8 +129,8 @@ def _config_of(configs: TopicConfigs, request: CompactionRequest) -> CompactionC
     )
     if config.keys_max == 0:
         raise UsageError(
-            f"An offset map of {request.map_memory} bytes takes no key.",
-            hint="A key takes 24 bytes, and --load-factor leaves some of them free.",
+            f"An offset map of {request.map_memory} bytes holds no key.",
+            hint="A key takes 24 bytes, and --load-factor leaves a part of the map free.",
         )
     return config
 

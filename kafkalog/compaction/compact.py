@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from kafkalog.runs.run import Run
 
 _HINTS = {
-    Skip.NOT_COMPACTED: "If it is compacted, say so: --config cleanup.policy=compact.",
-    Skip.NO_HIGH_WATERMARK: "Give --high-watermark N, or end where every record is replicated.",
-    Skip.REMOTE: "A part of the log is in remote storage: leave it to a broker.",
-    Skip.METADATA: "Brokers and controllers look after it themselves.",
-    Skip.NOT_LIVE: "Rename a copy of it to TOPIC-PARTITION, elsewhere, if you want it.",
+    Skip.NOT_COMPACTED: "If the topic is compacted, add --config cleanup.policy=compact.",
+    Skip.NO_HIGH_WATERMARK: "Give --high-watermark N, or `end` if every record is replicated.",
+    Skip.REMOTE: "Part of the log is in remote storage; leave it to a broker.",
+    Skip.METADATA: "Brokers and controllers maintain it themselves.",
+    Skip.NOT_LIVE: "To compact it, copy it elsewhere and rename the copy to TOPIC-PARTITION.",
 }
 
 

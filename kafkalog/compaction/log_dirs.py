@@ -7,6 +7,7 @@ import shutil
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
+from formats import file_names
 from kafkalog.checkpoints import checkpoint_text
 from kafkalog.compaction.candidates import filthiest_first, find_candidate
 from kafkalog.compaction.compact import require_compactable
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import FileEntry
 
 _CHUNK: Final = 1 << 20
-_LOCK: Final = ".lock"
 # What a copied partition needs of the checkpoints around it.
 _COPIED_CHECKPOINTS: Final = tuple(OFFSET_CHECKPOINTS)
 
@@ -116,7 +116,7 @@ def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[Lo
             copy = open_path(directory.building)
             assert isinstance(copy, LogDir), "it holds a partition"
             yield copy
-            directory.remove(_LOCK)
+            directory.remove(file_names.LOCK)
 
 
 def _require_whole(log_dir: LogDir) -> None:
@@ -124,7 +124,7 @@ def _require_whole(log_dir: LogDir) -> None:
         raise RefusedError(f"It cannot be copied: {error.message}", path=path)
     for name in log_dir.others:
         raise RefusedError(
-            "It is no partition: a broker does not start on a copy with it, nor without it.",
+            "It is not a partition, and a broker starts on a copy neither with it nor without it.",
             path=os.path.join(log_dir.path, name),
             hint="Name one partition, or move it elsewhere.",
         )

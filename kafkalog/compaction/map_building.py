@@ -201,7 +201,7 @@ class MapBuilding(DirtyKeys):
         """Put the records of some batches into the map; in the order of the log."""
         if self._size_max is not None and self.map.size_bytes > self._size_max:
             self.map.settle()
-            raise MapOutgrownError("The keys do not fit into the memory that a task may take.")
+            raise MapOutgrownError("The keys do not fit into the memory of a task.")
         super().take(path, stretch)
 
 

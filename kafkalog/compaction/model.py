@@ -157,10 +157,10 @@ class Skip(StrEnum):
     """Why a partition is not compacted, though nothing is wrong with it."""
 
     METADATA = "the metadata log is compacted by snapshots"
-    NOT_LIVE = "the directory is no live partition"
+    NOT_LIVE = "the directory is not a live partition"
     NOT_COMPACTED = "cleanup.policy is not known to contain compact"
     REMOTE = "remote.storage.enable is set"
-    NO_HIGH_WATERMARK = "no high watermark is noted"
+    NO_HIGH_WATERMARK = "no high watermark is known"
     NOTHING = "nothing to clean"
     CLEAN_ENOUGH = "not above min.cleanable.dirty.ratio"
 

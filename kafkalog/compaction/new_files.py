@@ -5,13 +5,14 @@ Follows `Cleaner.cleanSegments` of Kafka 4.3.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from formats import constants as c
+from formats import file_names
+from formats.layouts import ABORTED_TRANSACTION
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar.headers import Stretch, header_stretches
 from kafkalog.compaction.new_segment import NewSegment
@@ -54,9 +55,7 @@ class Cleaning(Protocol):
         """The bytes of the new segment of a group, whole batches at a time."""
 
 
-CLEANED: Final = ".cleaned"
-SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")
-_ABORTED_ENTRY: Final = struct.Struct(">hqqqq")
+SUFFIXES: Final = (file_names.LOG, *file_names.INDEXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class NewFiles:
     @property
     def suffixes(self) -> tuple[str, ...]:
         """Of all its files, in the order Kafka renames them."""
-        return (".log", *self.indexes)
+        return (file_names.LOG, *self.indexes)
 
 
 def file_name(base_offset: int, suffix: str) -> str:
@@ -114,14 +113,17 @@ def clean_group(cleaning: Cleaning, group: Sequence[Segment], changes: Changes |
         for piece in cleaning.clean(group):
             segment.extend(memoryview(piece))
     else:
-        name = file_name(first.base_offset, ".log") + CLEANED
+        name = file_name(first.base_offset, file_names.LOG) + file_names.CLEANED
         with changes.create(name, like=first.log.path, mtime_ms=last.log.mtime_ms) as log:
             for data in written(log, cleaning.clean(group)):
                 segment.extend(data)
     segment.close()
-    indexes = {".index": segment.offset_index, ".timeindex": segment.time_index}
+    indexes = {
+        file_names.OFFSET_INDEX: segment.offset_index,
+        file_names.TIME_INDEX: segment.time_index,
+    }
     if cleaning.aborted:
-        indexes[".txnindex"] = _transaction_index(cleaning.aborted)
+        indexes[file_names.TRANSACTION_INDEX] = _transaction_index(cleaning.aborted)
     files = NewFiles(
         first.base_offset,
         segment.next_offset,
@@ -138,8 +140,8 @@ def clean_group(cleaning: Cleaning, group: Sequence[Segment], changes: Changes |
 def _write_indexes(files: NewFiles, group: Sequence[Segment], changes: Changes) -> None:
     try:
         for suffix, data in files.indexes.items():
-            name = file_name(files.base_offset, suffix) + CLEANED
-            mtime_ms = None if suffix == ".txnindex" else group[-1].log.mtime_ms
+            name = file_name(files.base_offset, suffix) + file_names.CLEANED
+            mtime_ms = None if suffix == file_names.TRANSACTION_INDEX else group[-1].log.mtime_ms
             with changes.create(name, like=group[0].log.path, mtime_ms=mtime_ms) as index:
                 index.write(data)
     except BaseException:  # raised again: Ctrl-C leaves no `.cleaned` file either
@@ -150,7 +152,7 @@ def _write_indexes(files: NewFiles, group: Sequence[Segment], changes: Changes) 
 def discard(files: NewFiles, changes: Changes) -> None:
     """Remove what was written as `.cleaned`."""
     for suffix in files.suffixes:
-        changes.remove(file_name(files.base_offset, suffix) + CLEANED, missing_ok=True)
+        changes.remove(file_name(files.base_offset, suffix) + file_names.CLEANED, missing_ok=True)
 
 
 def check_new_files(files: NewFiles, changes: Changes, config: CompactionConfig) -> None:
@@ -161,8 +163,8 @@ def check_new_files(files: NewFiles, changes: Changes, config: CompactionConfig)
     Raises:
         CorruptDataError: it is not what it should be.
     """
-    path = changes.path(file_name(files.base_offset, ".log") + CLEANED)
-    slots = len(files.indexes[".index"]) // c.OFFSET_INDEX_ENTRY_SIZE + 2
+    path = changes.path(file_name(files.base_offset, file_names.LOG) + file_names.CLEANED)
+    slots = len(files.indexes[file_names.OFFSET_INDEX]) // c.OFFSET_INDEX_ENTRY_SIZE + 2
     room = max(config.segment_index_bytes, slots * c.TIME_INDEX_ENTRY_SIZE)
     build = IndexBuild(files.base_offset, StartConfig(config.index_interval_bytes, room))
     records, end, next_offset = 0, 0, files.base_offset
@@ -188,27 +190,30 @@ def check_new_files(files: NewFiles, changes: Changes, config: CompactionConfig)
     ):
         raise _wrong("It does not hold the records that were written.", path)
     build.end()
-    made = {".index": build.offsets.data(), ".timeindex": build.times.data()}
+    made = {
+        file_names.OFFSET_INDEX: build.offsets.data(),
+        file_names.TIME_INDEX: build.times.data(),
+    }
     for suffix, data in files.indexes.items():
-        name = changes.path(file_name(files.base_offset, suffix) + CLEANED)
+        name = changes.path(file_name(files.base_offset, suffix) + file_names.CLEANED)
         with Source(name) as source:
             stored = source.read(0, source.size_bytes)
         if stored != data or made.get(suffix, data) != data:
-            raise _wrong("It is not the index of the log.", name)
+            raise _wrong("It is not the index of this log.", name)
 
 
 def _wrong(what: str, path: str) -> CorruptDataError:
     return CorruptDataError(
-        f"What was written does not read back as it was: {what}",
+        f"The written data reads back differently: {what}",
         path=path,
         note="The old segments are untouched.",
-        hint="Look at the disk.",
+        hint="Check the disk.",
     )
 
 
 def _transaction_index(entries: Sequence[AbortedTransaction]) -> bytes:
     return b"".join(
-        _ABORTED_ENTRY.pack(
+        ABORTED_TRANSACTION.struct.pack(
             one.version,
             one.producer_id,
             one.first_offset,

@@ -5,8 +5,9 @@ Follows `LogCleaner.cleanLog` of Kafka 4.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from formats import file_names
 from kafkalog.compaction.cleanable import find_cleanable
 from kafkalog.compaction.model import Compaction, Group, Tally
 from kafkalog.compaction.swap import swap_in, touched_names
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.runs.run import PartitionRun
     from kafkalog.storage import Changes
-
-CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 
 
 class CleaningPass(Protocol):
@@ -115,7 +114,7 @@ class PartitionWork:
             if self._request.single_pass or self._end <= before:
                 break
             self._look_again()
-        changing.set_offset(CLEANER_OFFSETS, self._cleaner_offset())
+        changing.set_offset(file_names.CLEANER_OFFSETS, self._cleaner_offset())
 
     def result(self, *, is_done: bool) -> Compaction:
         """What it came to."""
@@ -166,7 +165,7 @@ class PartitionWork:
     def _cleaner_offset(self) -> int:
         """Where the next cleaning begins; a right one that is noted never falls."""
         log = UnifiedLog(self._partition, high_watermark=self._candidate.high_watermark)
-        noted = log.checkpoint(CLEANER_OFFSETS)
+        noted = log.checkpoint(file_names.CLEANER_OFFSETS)
         if noted is None or not log.log_start_offset <= noted <= log.log_end_offset:
             return self._end
         return max(noted, self._end)

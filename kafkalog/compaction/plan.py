@@ -93,7 +93,7 @@ class PassPlan:
                 "It has changed since the plan was made.",
                 path=self.path,
                 note=f"Seen on {socket.gethostname()}. Nothing was changed in this partition.",
-                hint="Keep others off the log directory. Workers elsewhere must see the same files "
+                hint="Let nobody else change the log directory. Workers must see the same files "
                 "under the same paths.",
             )
         return Candidate(

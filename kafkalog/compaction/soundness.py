@@ -57,17 +57,19 @@ def require_known_layout(partition: PartitionDir) -> None:
     require_settled(partition)
     for name in partition.directories:
         raise RefusedError(
-            "There is a directory in it, which Kafka never makes.",
+            "It contains a directory, which Kafka never creates.",
             path=os.path.join(partition.path, name),
             hint="Move it elsewhere.",
         )
     for entry in partition.files:
         if entry.name.kind == FileKind.REMOTE_LOG_SNAPSHOT:
-            raise RefusedError("The log is tiered: a part of it is elsewhere.", path=entry.path)
+            raise RefusedError(
+                "The log is tiered: part of it is in remote storage.", path=entry.path
+            )
         # A start that completes a swap deletes every file whose name begins with such an offset.
         if entry.name.kind == FileKind.UNKNOWN and entry.name.name.split(".")[0].isdigit():
             raise RefusedError(
-                "Kafka has no such file, and could delete it as a part of a segment.",
+                "Kafka does not know this file, and might delete it as part of a segment.",
                 path=entry.path,
                 hint="Move it elsewhere.",
             )
@@ -110,15 +112,15 @@ def require_sound(
     for defect in Verification(Level.DEEP, progress, watch=watch).check(partition):
         if defect.severity == Severity.DAMAGE:
             ends = defect.reference in ENDS_READING and watch.is_cleaned(defect.path)
-            note = " A broker's cleaner gives this partition up here." if ends else ""
+            note = " A broker's cleaner fails on this partition here." if ends else ""
             raise CorruptDataError(
                 defect.detail,
                 reference=defect.reference,
                 path=defect.path,
                 position=defect.position,
                 note=f"Nothing was changed in this partition.{note}",
-                hint=f"`kafkalog verify {partition.path}` tells all of it; `kafkalog recover` cuts "
-                "a torn tail, `kafkalog salvage` copies what is sound.",
+                hint=f"`kafkalog verify {partition.path}` lists all findings; `kafkalog recover` "
+                f"truncates a torn tail, `kafkalog salvage` copies what is sound.",
             )
         if defect.reference == FAILED:
             raise InternalError(
@@ -135,9 +137,9 @@ def require_sound(
     old = watch.old
     if old is not None and not request.old_formats:
         raise RefusedError(
-            "It holds messages of an old format, which become batches of magic 2.",
+            "It holds messages of an old format, which would become batches of magic 2.",
             path=old,
-            hint="With --allow-old-formats they do, as when a broker's cleaner meets them.",
+            hint="--allow-old-formats converts them, as a broker's cleaner does.",
         )
     producers = {
         state.producer_id: LastRecord(

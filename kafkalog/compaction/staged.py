@@ -11,10 +11,11 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog.checksums import crc32c
 from kafkalog.compaction.model import Dropped, Tally
-from kafkalog.compaction.new_files import CLEANED, SUFFIXES, NewFiles, file_name
+from kafkalog.compaction.new_files import SUFFIXES, NewFiles, file_name
 from kafkalog.compaction.plan import PassPlan, sound_from_json
 from kafkalog.documents import (
     Anything,
@@ -167,7 +168,8 @@ class StagedPass:
         for path, one in zip(paths, said, strict=True):
             for made in one["groups"]:
                 if not self._segments.keys() >= {*made["sources"]} or (
-                    made["base_offset"] != made["sources"][0] or ".log" not in made["suffixes"]
+                    made["base_offset"] != made["sources"][0]
+                    or file_names.LOG not in made["suffixes"]
                 ):
                     raise CorruptDataError("It is the result of another log.", path=path)
         self._made: dict[int, dict[str, Any]] = {}
@@ -198,8 +200,8 @@ class StagedPass:
         for suffix in said["suffixes"]:
             place = self._place(base_offset, suffix)
             _require_ours(place, group[0].log.path)
-            changes.link(place, file_name(base_offset, suffix) + CLEANED)
-        indexes = [suffix for suffix in said["suffixes"] if suffix != ".log"]
+            changes.link(place, file_name(base_offset, suffix) + file_names.CLEANED)
+        indexes = [suffix for suffix in said["suffixes"] if suffix != file_names.LOG]
         return NewFiles(
             base_offset,
             said["next_offset"],
@@ -210,7 +212,9 @@ class StagedPass:
         )
 
     def _place(self, base_offset: int, suffix: str) -> str:
-        return os.path.join(self._places[base_offset], file_name(base_offset, suffix) + CLEANED)
+        return os.path.join(
+            self._places[base_offset], file_name(base_offset, suffix) + file_names.CLEANED
+        )
 
     def _content(self, base_offset: int, suffix: str) -> bytes:
         with Source(self._place(base_offset, suffix)) as source:
@@ -226,7 +230,7 @@ def plan_of_result(path: str) -> PassPlan:
     try:
         return PassPlan.from_json(read_result(path)["plan"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptDataError("It has no plan of a compaction.", path=path) from error
+        raise CorruptDataError("It has no compaction plan.", path=path) from error
 
 
 def require_whole(path: str) -> None:
@@ -239,10 +243,10 @@ def require_whole(path: str) -> None:
     for name, checksum in read_result(path)["files"].items():
         if _checksum(os.path.join(path, name)) != checksum:
             raise CorruptDataError(
-                "It is not what the task has written.",
+                "It is not what the task wrote.",
                 path=os.path.join(path, name),
                 note="The old segments are untouched.",
-                hint="Look at the disk.",
+                hint="Check the disk.",
             )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.compaction.new_files import CLEANED, file_name
+from formats import file_names
+from kafkalog.compaction.new_files import file_name
 from kafkalog.names import FileKind
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from kafkalog.compaction.new_files import NewFiles
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.storage import Changes
-
-_SWAP = ".swap"
-_DELETED = ".deleted"
 
 
 def touched_names(partition: PartitionDir, end_offset: int) -> list[str]:
@@ -52,17 +50,17 @@ def swap_in(
     changes.sync_directory()
     for suffix in files.suffixes:
         name = file_name(files.base_offset, suffix)
-        changes.rename(name + CLEANED, name + _SWAP)
+        changes.rename(name + file_names.CLEANED, name + file_names.SWAP)
     changes.sync_directory()
     _retire(files, group, changes)
     for number, suffix in enumerate(files.suffixes):
         name = file_name(files.base_offset, suffix)
-        changes.rename(name + _SWAP, name)
+        changes.rename(name + file_names.SWAP, name)
         if number == 0:
             changes.sync_directory()
     changes.sync_directory()
     for name in [name for segment in group for name in _names(segment)]:
-        changes.remove(name + _DELETED)
+        changes.remove(name + file_names.DELETED)
     for name in _snapshots(partition, [segment.base_offset for segment in group[1:]]):
         changes.remove(name, missing_ok=True)
     changes.sync_directory()
@@ -76,14 +74,14 @@ def _retire(files: NewFiles, group: Sequence[Segment], changes: Changes) -> None
     synced after each.
     """
     for segment in group:
-        changes.rename(segment.log.name.name, segment.log.name.name + _DELETED)
+        changes.rename(segment.log.name.name, segment.log.name.name + file_names.DELETED)
         if segment.base_offset >= files.next_offset:
             changes.sync_directory()
     changes.sync_directory()
     for segment in group:
         for name in _names(segment):
             if name != segment.log.name.name:
-                changes.rename(name, name + _DELETED)
+                changes.rename(name, name + file_names.DELETED)
     changes.sync_directory()
 
 

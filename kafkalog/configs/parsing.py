@@ -47,7 +47,7 @@ def _typed(kind: Kind, text: str) -> Value:
     if kind in _BOUNDS:
         bound = _BOUNDS[kind]
         if not _INTEGER.fullmatch(text) or not -bound - 1 <= int(text) <= bound:
-            raise ValueError(f"it is no {kind}")
+            raise ValueError(f"it is not a {kind}")
         return int(text)
     if kind == Kind.BOOLEAN:
         if text.lower() not in ("true", "false"):
@@ -55,7 +55,7 @@ def _typed(kind: Kind, text: str) -> Value:
         return text.lower() == "true"
     if kind == Kind.DOUBLE:
         if not _DECIMAL.fullmatch(text):
-            raise ValueError("it is no number")
+            raise ValueError("it is not a number")
         return float(text.rstrip("dDfF"))
     if kind == Kind.LIST:
         return tuple(re.split(r"\s*,\s*", text)) if text else ()
@@ -74,7 +74,7 @@ def _checked(definition: Definition, value: Value) -> Value:
     words = value if isinstance(value, tuple) else (value,)
     for word in words:
         if definition.choices and word not in definition.choices:
-            raise ValueError(f"{word!r} is none of {', '.join(definition.choices)}")
+            raise ValueError(f"{word!r} is not one of {', '.join(definition.choices)}")
     if definition.choices and len(set(words)) < len(words):
-        raise ValueError("it names something twice")
+        raise ValueError("it repeats a value")
     return value

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Definition, Value, names_of
 from kafkalog.configs.parsing import parse_value
@@ -216,7 +217,7 @@ class LogDirConfigs:
     @cached_property
     def _node_id(self) -> int | None:
         with suppress(KafkaLogError):
-            return read_meta_properties(os.path.join(self.path, "meta.properties")).node_id
+            return read_meta_properties(os.path.join(self.path, file_names.META_PROPERTIES)).node_id
         return None
 
     def of_topic(self, topic: str) -> TopicConfigs:
@@ -244,8 +245,10 @@ def _checked_options(given: Mapping[str, str]) -> dict[str, Setting]:
         if name not in KNOWN_NAMES:
             near = difflib.get_close_matches(name, sorted(KNOWN_NAMES), 3, 0.5)
             raise UsageError(
-                f"{name!r} is no config that this program knows.",
-                hint=f"Did you mean {', '.join(near)}?" if near else "docs/configs.md lists all.",
+                f"{name!r} is not a known config.",
+                hint=f"Did you mean {', '.join(near)}?"
+                if near
+                else "docs/configs.md lists them all.",
             )
     settings = {name: Setting(text, OPTION_SOURCE) for name, text in given.items()}
     return _checked_settings(settings)

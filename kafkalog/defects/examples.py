@@ -20,14 +20,14 @@ EXAMPLES: Final[dict[str, str]] = {
     "unknown-codec": "Codec 5 is unknown to magic 2.",
     "record-malformed": "Record 0 of the batch cannot be parsed: variable-length integer is longer "
     "than 5 bytes.",
-    "records-count-invalid": "The batch says 2147483647 records and holds 2.",
-    "records-left-over": "8 bytes are left after the 1 records of the batch.",
+    "records-count-invalid": "The header says 2147483647 records; the batch holds 2.",
+    "records-leftover": "8 bytes are left after the 1 records of the batch.",
     "message-set-invalid": "A compressed message has no value.",
     "batch-offset-not-increasing": "The batch has offsets 123 to 124, after 125.",
     "batch-offset-displaced": "The batch has base offset 1099511627776; between its neighbours 126 "
     "is right.",
     "batch-below-base-offset": "The batch starts at offset 3, the segment at 119.",
-    "index-size-not-multiple": "The size 157 is no multiple of 8: 5 bytes are over.",
+    "index-size-not-multiple": "The size 157 is not a multiple of 8: 5 bytes are over.",
     "offset-index-not-monotonic": "Entry 1: (125, 603) follows (130, 1153).",
     "time-index-not-monotonic": "Entry 1: (1795231085760, 125) follows (1795231131359, 126).",
     "index-entry-misses-batch": "Entry 0 (offset 125): no batch starts at position 602.",
@@ -39,11 +39,11 @@ EXAMPLES: Final[dict[str, str]] = {
     "1366218552. Computed crc: 3442462025",
     "checkpoint-malformed": "Line 8 has 1 fields, not 3.",
     "file-malformed": "Version 9 is unknown to Kafka 4.3.",
-    "bytes-unreadable": "The disk does not give what is at this position: Input/output error. "
+    "bytes-unreadable": "The bytes at this position cannot be read: Input/output error. "
     "The next batch is at position 8192.",
     "file-unreadable": "This is a directory, not a regular file.",
     "leftover-file": "A file in state deleted.",
-    "directory-unknown": "The name is none of a partition: a broker does not start on it.",
-    "file-unknown": "Kafka has no file of this name.",
+    "directory-unknown": "This is not the name of a partition; a broker does not start with it.",
+    "file-unknown": "Kafka has no file with this name.",
     "bytes-not-checked": "4096 bytes were not checked.",
 }

@@ -29,7 +29,7 @@ def delta_schema(place: str, schema: Any) -> Any:
     """
     if _text(place) != place:
         raise UnsupportedError(
-            "Delta has no names that are not UTF-8.", path=place, hint="Choose another directory."
+            "Delta tables need names in UTF-8.", path=place, hint="Choose another directory."
         )
     try:
         from deltalake import Schema
@@ -43,7 +43,7 @@ def delta_schema(place: str, schema: Any) -> Any:
     except Exception as error:  # deltalake and arro3 raise kinds of their own, some of them bare
         words = " ".join(str(error).split())
         raise UnsupportedError(
-            f"Delta cannot have these columns: {words}.", hint="--columns chooses others."
+            f"Delta cannot have these columns: {words}.", hint="Choose others with --columns."
         ) from error
 
 
@@ -70,7 +70,9 @@ def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None
         if DeltaTable.is_deltatable(place):
             found = {os.path.relpath(uri, place) for uri in _local(DeltaTable(place).file_uris())}
             if found != set(files):
-                raise DestinationExistsError("There is a Delta table of other files.", path=place)
+                raise DestinationExistsError(
+                    "There is already a Delta table of other files.", path=place
+                )
             return
         create_table_with_add_actions(
             place,
@@ -90,7 +92,7 @@ def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None
         )
     except (DeltaError, OSError) as error:
         words = " ".join(str(error).split()).rstrip(".")
-        raise UnwritableError(f"The Delta table cannot be made: {words}.", path=place) from error
+        raise UnwritableError(f"The Delta table cannot be created: {words}.", path=place) from error
 
 
 def _text(name: str) -> str:

@@ -194,7 +194,7 @@ class ExportSummary:
         parts: all of them, by number.
         written: how many were written by this run; the others were there.
         was_complete: whether an earlier run had done everything.
-        swept: left-overs of killed runs that were removed.
+        swept: leftovers of killed runs that were removed.
         left_out: records of the logs that no file got.
     """
 

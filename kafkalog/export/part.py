@@ -82,7 +82,7 @@ def _require_begun(target: Target) -> None:
     """Raise unless this is the directory in which the driver has begun the export."""
     if not (target.has(PLAN) or target.has(MANIFEST)):
         raise UnreadableError(
-            f"The worker on {socket.gethostname()} does not see the export that was begun here.",
+            f"The worker on {socket.gethostname()} does not see the export that was started here.",
             path=target.shown,
             hint="All workers and the driver must see the same directory at this path.",
         )

@@ -129,7 +129,7 @@ class Plan:
             raise UnreadableError(
                 f"This plan has version {fields['version']}; version {VERSION} is known.",
                 path=place,
-                hint="Go on with the release that began, or begin in another directory.",
+                hint="Continue with the release that started it, or start in another directory.",
             )
         fields = read_document(data, _PLAN, place, "a plan of an export")
         return cls(
@@ -252,9 +252,9 @@ def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
         is_own = is_own and (part.number, part.file) == (number, file)
     if not is_own or any(split.table != plan.table for split in splits):
         raise CorruptDataError(
-            "This is not a plan of an export: it reads or writes files that were not asked for.",
+            "This is not the plan of this export: it reads or writes other files.",
             path=place,
-            hint="Has anyone edited it? Export into another directory.",
+            hint="Was it edited? Export into another directory.",
         )
 
 
@@ -277,24 +277,24 @@ def require_unchanged(plan: Plan) -> None:
         grows = plan.table in OF_LOGS and _is_last(path, plan.sources)
         if now != size and not (grows and now is not None and now > size):
             raise ChangedSinceError(
-                f"It had {size} bytes when the export began, "
+                f"It had {size} bytes when the export started, "
                 + ("and is gone." if now is None else f"and has {now}."),
                 path=path,
-                hint="Export what is there now into another directory.",
+                hint="Export the present files into another directory.",
             )
 
 
 def _require_what_applies(asked: ExportRequest) -> None:
     if asked.table_format == TableFormat.DELTA and asked.writing.form != FileFormat.PARQUET:
-        raise UsageError(f"Delta tables are made of Parquet files, not of {asked.writing.form}.")
+        raise UsageError(f"Delta tables consist of Parquet files, not {asked.writing.form}.")
     request = asked.request
     bounds, table = request.bounds, request.table
     has_times = bounds.from_time is not None or bounds.to_time is not None
     has_offsets = bounds.from_offset is not None or bounds.to_offset is not None
     if has_times and table != TableName.RECORDS:
-        raise UsageError(f"Times select records; the table {table} has none.")
+        raise UsageError(f"Times select records; the table {table} has no timestamps.")
     if asked.typed and table != TableName.RECORDS:
-        raise UsageError(f"Keys and values are those of records, not of {table}.")
+        raise UsageError(f"Only records have keys and values, not {table}.")
     if has_offsets and table not in OF_LOGS:
         raise UsageError(f"Offsets select records, batches and defects, not rows of {table}.")
 
@@ -322,7 +322,7 @@ def _require_each_once(splits: Iterable[Split]) -> None:
     for split in splits:
         if (split.path, split.start) in seen:
             raise UsageError(
-                "This is meant twice.",
+                "This is given twice.",
                 path=split.path,
                 hint="Name each log directory, partition or segment once.",
             )

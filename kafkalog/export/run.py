@@ -80,15 +80,15 @@ class Export:
             require_outside(self._target.shown, (path for path in sources if not is_object(path)))
         elif asked.table_format == TableFormat.DELTA:
             raise UsageError(
-                "Delta tables are made in directories of this machine.",
+                "Delta tables are written to local directories.",
                 path=self._target.shown,
-                hint="Make it there and copy it, with _delta_log last.",
+                hint="Write it locally and copy it, _delta_log last.",
             )
         elif any(f"{self._target.shown}/".startswith(f"{path}/") for path in sources):
             raise UsageError(
-                "The result would lie inside what it is made from.",
+                "The destination lies inside the source.",
                 path=self._target.shown,
-                hint="Name another prefix.",
+                hint="Choose another prefix.",
             )
         self._delta: Any = None
         self._swept = 0
@@ -154,7 +154,7 @@ class Export:
 
     def _is_something_else(self) -> DestinationExistsError:
         return DestinationExistsError(
-            "There is something, and it is no export of kafkalog.",
+            "It exists, and is not an export of kafkalog.",
             path=self._target.shown,
             hint="Choose another directory, or empty it.",
         )
@@ -228,9 +228,9 @@ class Export:
         found = stored if isinstance(stored, dict) else {}
         names = [name for name in wanted if found.get(name) != wanted[name]]
         raise DestinationExistsError(
-            f"Another export is there: it has other {', '.join(names) or 'options'}.",
+            f"It holds another export, with other {', '.join(names) or 'options'}.",
             path=self._target.shown,
-            hint="Choose another directory, or ask for the same as before.",
+            hint="Choose another directory, or repeat the same command.",
         )
 
     def _entry(self, part: Part, sizes: dict[str, int]) -> ExportedPart | None:
@@ -265,7 +265,7 @@ class Export:
                     reference=defect.reference,
                     path=defect.path,
                     position=defect.position,
-                    note="An earlier run without --fail-fast has passed it over.",
+                    note="An earlier run without --fail-fast skipped it.",
                 )
 
     # What is done ----------------------------------------------------------------------------
@@ -338,7 +338,7 @@ class Export:
             else:
                 found = "it is missing" if size is None else f"it has {size}"
             raise UnreadableError(
-                f"A task wrote {part.size_bytes} bytes; here {found}.",
+                f"A task wrote {part.size_bytes} bytes, but {found}.",
                 path=f"{self._target.shown}/{part.file}",
                 hint="All workers and the driver must see the same directory at this path.",
             )

@@ -117,12 +117,12 @@ class ObjectTarget:
             self._files, self._root = fs.FileSystem.from_uri(uri)
         except failures() as error:
             raise UsageError(
-                f"This is no place for an export: {self._words(error)}.", path=self.shown
+                f"This cannot hold an export: {self._words(error)}.", path=self.shown
             ) from None  # the cause would show the URI
         self._root = self._root.rstrip("/")
         if not self._root:
             raise UsageError(
-                "No bucket is named.", path=self.shown, hint="Such as s3://bucket/lake."
+                "The URI names no bucket.", path=self.shown, hint="For example s3://bucket/lake."
             )
 
     @contextmanager

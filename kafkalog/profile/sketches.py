@@ -19,7 +19,7 @@ try:
     import datasketches
 except ImportError as missing:
     raise UnsupportedError(
-        "Profiles need the package datasketches, which is not installed.",
+        "Profiles need datasketches, which is not installed.",
         hint="pip install 'kafkalog[profile]'",
     ) from missing
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from formats.layouts import ABORTED_TRANSACTION
 from kafkalog.recovery.model import StartRefusedError
 
 if TYPE_CHECKING:
     from kafkalog.recovery.producers import CompletedTransaction
-
-ENTRY: Final = struct.Struct(">hqqqq")
 
 
 class AbortedList:
@@ -34,7 +32,7 @@ class AbortedList:
                 f"{self._last_offset}",
             )
         self._last_offset = completed.last_offset
-        self.data += ENTRY.pack(
+        self.data += ABORTED_TRANSACTION.struct.pack(
             0,
             completed.producer_id,
             completed.first_offset,

@@ -9,6 +9,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from formats import constants as c
+from formats.layouts import MESSAGE_HEADER, RECORD_BATCH_HEADER
 from kafkalog.errors import CorruptDataError
 from kafkalog.framing import crc_valid
 from kafkalog.model import Batch
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
     from kafkalog.source import Source
 
-_UP_TO_MAGIC = struct.Struct(">qiib")
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_LEGACY = struct.Struct(">Ibb")
+_UP_TO_MAGIC = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic")
+_HEADER = RECORD_BATCH_HEADER.struct
+_LEGACY = MESSAGE_HEADER.part("crc", "attributes")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
@@ -143,7 +144,7 @@ class Frame:
                 "KafkaException", f"Failed to load record batch at position {self.position}"
             )
         if is_legacy:
-            crc, _, attributes = _LEGACY.unpack_from(header, c.LEGACY_CRC_POSITION)
+            crc, attributes = _LEGACY.unpack_from(header, c.LEGACY_CRC_POSITION)
             timestamp = -1
             if self.magic == 1:
                 timestamp = _INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
@@ -172,7 +173,7 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
         UnreadableError: the file became shorter since it was listed.
     """
     while position < end - c.HEADER_SIZE_UP_TO_MAGIC:
-        offset, length, _, magic = _UP_TO_MAGIC.unpack(
+        offset, length, magic = _UP_TO_MAGIC.unpack(
             source.read_exactly(position, c.HEADER_SIZE_UP_TO_MAGIC)
         )
         if length < c.MESSAGE_V0_LENGTH_MIN:

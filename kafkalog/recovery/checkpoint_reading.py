@@ -42,13 +42,13 @@ def checkpoint_lines(
     if version is None:
         return
     if java_number(version, 32) != _VERSION:
-        raise _io_error(name, "the first line is no version that Kafka 4.3 knows")
+        raise _io_error(name, "the first line is not a version that Kafka 4.3 knows")
     second = next(lines, None)
     if second is None:
         return
     expected = java_number(second, 32)
     if expected is None:
-        raise _io_error(name, "the second line is no number of entries")
+        raise _io_error(name, "the second line is not a number of entries")
     if expected > _CAPACITY_MAX:
         raise StartRefusedError("OutOfMemoryError", "Requested array size exceeds VM limit")
     if expected < 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog.recovery.model import RemoveFile, RenameFile, StartRefusedError, WriteFile
 from kafkalog.source import Source
@@ -19,18 +20,6 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import ProducerState
     from kafkalog.recovery.model import Action
-
-LOG = ".log"
-OFFSET_INDEX = ".index"
-TIME_INDEX = ".timeindex"
-TRANSACTION_INDEX = ".txnindex"
-INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
-SNAPSHOT = ".snapshot"
-SWAP = ".swap"
-CLEANED = ".cleaned"
-DELETED = ".deleted"
-LEADER_EPOCHS = "leader-epoch-checkpoint"
-PARTITION_METADATA = "partition.metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +92,7 @@ class Directory:
         """
         if self._snapshots is not None:
             return dict(self._snapshots)
-        names = self.names(SNAPSHOT)
+        names = self.names(file_names.SNAPSHOT)
         found = {offset_from_name(name): name for name in names}
         if len(found) == len(names):
             self._snapshots = dict(found)
@@ -111,12 +100,12 @@ class Directory:
 
     def _forget_snapshot(self, name: str) -> None:
         """A file is gone."""
-        if self._snapshots is not None and name.endswith(SNAPSHOT):
+        if self._snapshots is not None and name.endswith(file_names.SNAPSHOT):
             del self._snapshots[offset_from_name(name)]
 
     def _note_snapshot(self, name: str) -> None:
         """A file is new: behind all snapshots that are listed, or they are to be listed anew."""
-        if self._snapshots is None or not name.endswith(SNAPSHOT):
+        if self._snapshots is None or not name.endswith(file_names.SNAPSHOT):
             return
         offset = offset_from_name(name)
         if offset not in self._snapshots and name > max(self._snapshots.values(), default=""):
@@ -134,7 +123,7 @@ class Directory:
     def rename(self, name: str, new_name: str, why: str) -> None:
         """Give a file another name."""
         self.contents[new_name] = self.contents.pop(name)
-        if name.endswith(SNAPSHOT) or new_name.endswith(SNAPSHOT):
+        if name.endswith(file_names.SNAPSHOT) or new_name.endswith(file_names.SNAPSHOT):
             self._snapshots = None
         self.actions.append(RenameFile(name, new_name, why))
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, EpochEntry
 from kafkalog.recovery.checkpoint_reading import checkpoint_lines
-from kafkalog.recovery.directory import LEADER_EPOCHS, LOG, SWAP, offset_from_name
+from kafkalog.recovery.directory import offset_from_name
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.source import Source, read_file
 
@@ -41,13 +42,15 @@ class LeaderEpochs:
         self._starts: dict[int, int] = {}  # ascending in both
         self._data = b""
         self._is_changed = False
-        content = directory.contents.get(LEADER_EPOCHS)
+        content = directory.contents.get(file_names.LEADER_EPOCHS)
         if content is None or content.path is None:
-            directory.write(LEADER_EPOCHS, b"", "it is missing", routine=True)
+            directory.write(file_names.LEADER_EPOCHS, b"", "it is missing", routine=True)
             return
         self._data = read_file(content.path)
         try:
-            for _, epoch, start_offset in [*checkpoint_lines(content.path, LEADER_EPOCHS, 2)]:
+            for _, epoch, start_offset in [
+                *checkpoint_lines(content.path, file_names.LEADER_EPOCHS, 2)
+            ]:
                 self._assign(epoch, start_offset)
         except StartRefusedError as refused:
             if not rebuilds:
@@ -81,7 +84,7 @@ class LeaderEpochs:
     def _rebuild(self) -> None:
         """Note the epochs of all batches, as scans of all segments would."""
         self._starts.clear()
-        logs = self._directory.names(LOG, LOG + SWAP)
+        logs = self._directory.names(file_names.LOG, file_names.LOG + file_names.SWAP)
         for name in sorted(logs, key=offset_from_name):
             content = self._directory.contents[name]
             assert content.path is not None, "nothing is made yet"
@@ -139,7 +142,7 @@ class LeaderEpochs:
     def clear(self) -> None:
         """Drop all."""
         self._starts.clear()
-        self._write("the log starts anew", routine=True)
+        self._write("the log starts over", routine=True)
 
     def _write(self, why: str, *, routine: bool) -> None:
         self._is_changed = False
@@ -148,7 +151,7 @@ class LeaderEpochs:
         data = "".join(f"{line}\n" for line in lines).encode()
         if data != self._data:  # Kafka writes it again even so, which nobody can tell
             self._data = data
-            self._directory.write(LEADER_EPOCHS, data, why, routine=routine)
+            self._directory.write(file_names.LEADER_EPOCHS, data, why, routine=routine)
 
 
 def epochs_from_start(entries: Sequence[EpochEntry], start_offset: int) -> tuple[EpochEntry, ...]:

@@ -9,13 +9,13 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
-from kafkalog.metadata_files import META_PROPERTIES, read_meta_properties, read_topic_id
+from kafkalog.metadata_files import read_meta_properties, read_topic_id
 from kafkalog.names import DirectoryState
-from kafkalog.recovery.directory import PARTITION_METADATA
 
 if TYPE_CHECKING:
     from kafkalog.cluster_image import ClusterImage
@@ -45,9 +45,9 @@ class Hosting:
         is_judged = partition.state in _LOADED and partition.topic != CLUSTER_METADATA_TOPIC
         if not is_judged or not self.image.is_whole:
             return None
-        path = os.path.join(partition.path, PARTITION_METADATA)
+        path = os.path.join(partition.path, file_names.PARTITION_METADATA)
         if not places.exists(path):
-            return f"it has no {PARTITION_METADATA}"
+            return f"it has no {file_names.PARTITION_METADATA}"
         try:
             topic_id = read_topic_id(path)
         except KafkaLogError:
@@ -79,7 +79,7 @@ def read_hosting(log_dir: LogDir, metadata_dir: LogDir | None = None) -> Hosting
     Cost:
         That of `read_cluster_image`.
     """
-    entry = log_dir.file(META_PROPERTIES)
+    entry = log_dir.file(file_names.META_PROPERTIES)
     if entry is None or entry.error is not None:
         return None
     try:

@@ -6,13 +6,14 @@ search: over the zeros of a preallocated index, or over garbage, its answer depe
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, ClassVar
 
 from formats import constants as c
+from formats.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog.recovery.model import StartRefusedError
 
 if TYPE_CHECKING:
+    import struct
     from collections.abc import Callable
 
     from kafkalog.recovery.directory import Content
@@ -133,7 +134,7 @@ class IndexSlots:
 class OffsetSlots(IndexSlots):
     """An `.index`."""
 
-    entry = struct.Struct(">ii")
+    entry = OFFSET_INDEX_ENTRY.struct
 
     def __init__(self, base_offset: int, content: Content | None, capacity_bytes: int) -> None:
         super().__init__(base_offset, content, capacity_bytes)
@@ -186,7 +187,7 @@ class OffsetSlots(IndexSlots):
 class TimeSlots(IndexSlots):
     """A `.timeindex`."""
 
-    entry = struct.Struct(">qi")
+    entry = TIME_INDEX_ENTRY.struct
 
     def __init__(self, base_offset: int, content: Content | None, capacity_bytes: int) -> None:
         super().__init__(base_offset, content, capacity_bytes)

@@ -7,17 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from formats.constants import INT64_MAX
-from kafkalog.recovery.directory import (
-    CLEANED,
-    DELETED,
-    LOG,
-    OFFSET_INDEX,
-    SWAP,
-    TIME_INDEX,
-    offset_from_name,
-    segment_file,
-)
+from kafkalog.recovery.directory import offset_from_name, segment_file
 from kafkalog.recovery.index_slots import OffsetSlots
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.segment_state import SegmentState
@@ -32,7 +24,7 @@ _KRAFT_SNAPSHOT_DELETED = ".checkpoint.deleted"
 def settle_left_overs(
     directory: Directory, config: StartConfig, *, trusts_swaps: bool = True
 ) -> None:
-    """Remove left-overs, and put the files of a complete swap in their places.
+    """Remove leftovers, and put the files of a complete swap in their places.
 
     Args:
         directory: the files.
@@ -48,16 +40,16 @@ def settle_left_overs(
 
 
 def _remove_temporary(directory: Directory) -> list[str]:
-    """First pass: drop left-overs and swaps that were not complete; the names of the rest."""
+    """First pass: drop leftovers and swaps that were not complete; the names of the rest."""
     swaps, cleaned = [], []
     least_cleaned = INT64_MAX
     for name in directory.names():
-        if name.endswith(DELETED) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):
+        if name.endswith(file_names.DELETED) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):
             directory.remove(name, "a deletion was interrupted")
-        elif name.endswith(CLEANED):
+        elif name.endswith(file_names.CLEANED):
             least_cleaned = min(least_cleaned, offset_from_name(name))
             cleaned.append(name)
-        elif name.endswith(SWAP):
+        elif name.endswith(file_names.SWAP):
             swaps.append(name)
     undone = [name for name in swaps if offset_from_name(name) >= least_cleaned]
     for name in undone:
@@ -73,7 +65,7 @@ def _complete_swap(
     """Delete the segments that complete swap files replace, then rename these."""
     least, most = INT64_MAX, -INT64_MAX - 1
     for name in swaps:
-        if not name.removesuffix(SWAP).endswith(LOG):
+        if not name.removesuffix(file_names.SWAP).endswith(file_names.LOG):
             continue
         base_offset = offset_from_name(name)
         least = min(least, base_offset)
@@ -81,7 +73,7 @@ def _complete_swap(
             most, _next_offset_of_swap(directory, config, base_offset, trusts_swaps=trusts_swaps)
         )
     for name in directory.names():
-        if name.endswith(SWAP):
+        if name.endswith(file_names.SWAP):
             continue
         try:
             offset = offset_from_name(name)
@@ -89,20 +81,22 @@ def _complete_swap(
             continue
         if least <= offset < most:
             directory.remove(name, "its segment is replaced by a swap file")
-    for name in directory.names(SWAP):
-        directory.rename(name, name.removesuffix(SWAP), "an interrupted swap is completed")
+    for name in directory.names(file_names.SWAP):
+        directory.rename(
+            name, name.removesuffix(file_names.SWAP), "an interrupted swap is completed"
+        )
 
 
 def _next_offset_of_swap(
     directory: Directory, config: StartConfig, base_offset: int, *, trusts_swaps: bool
 ) -> int:
-    log_name = segment_file(base_offset, LOG + SWAP)
+    log_name = segment_file(base_offset, file_names.LOG + file_names.SWAP)
     if log_name not in directory:
         directory.write(log_name, b"", "the name of a swap file has no 20 digits")
     segment = SegmentState(directory, base_offset, config, directory.contents[log_name])
     if not trusts_swaps:
         _complete_indexes(directory, segment)
-    index_name = segment_file(base_offset, OFFSET_INDEX + SWAP)
+    index_name = segment_file(base_offset, file_names.OFFSET_INDEX + file_names.SWAP)
     index = directory.contents.get(index_name)
     segment.use_indexes(OffsetSlots(base_offset, index, config.segment_index_bytes))
     if index is None:
@@ -116,8 +110,8 @@ def _next_offset_of_swap(
 def _complete_indexes(directory: Directory, segment: SegmentState) -> None:
     """Write the indexes that a swap file came without."""
     built = None
-    for suffix in (OFFSET_INDEX, TIME_INDEX):
-        name = segment.name(suffix + SWAP)
+    for suffix in (file_names.OFFSET_INDEX, file_names.TIME_INDEX):
+        name = segment.name(suffix + file_names.SWAP)
         if name not in directory:
             built = built or segment.built_indexes()
             why = "it is missing beside the log of a swap"

@@ -8,17 +8,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from formats.constants import INT32_MAX, INT64_MAX
-from kafkalog.recovery.directory import (
-    INDEXES,
-    LOG,
-    OFFSET_INDEX,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-    Content,
-    offset_from_name,
-    segment_file,
-)
+from kafkalog.recovery.directory import Content, offset_from_name, segment_file
 from kafkalog.recovery.index_slots import InvalidOffsetError
 from kafkalog.recovery.left_overs import settle_left_overs
 from kafkalog.recovery.model import (
@@ -144,23 +136,27 @@ class Loader:
         """Take up the segments; recover those whose indexes are missing or below the base."""
         self.segments = {}
         for name in self.directory.names():
-            if name.endswith(INDEXES):
-                if segment_file(offset_from_name(name), LOG) not in self.directory:
+            if name.endswith(file_names.INDEXES):
+                if segment_file(offset_from_name(name), file_names.LOG) not in self.directory:
                     self.directory.remove(name, "an index without a log")
-            elif name.endswith(LOG):
+            elif name.endswith(file_names.LOG):
                 yield from self._load_segment(offset_from_name(name))
 
     def _load_segment(self, base_offset: int) -> Iterator[SegmentRecovery]:
         segment = self._made.get(base_offset)
         if segment is None:
             segment = SegmentState(self.directory, base_offset, self.config, None)
-        if segment.name(LOG) not in self.directory:
-            self.directory.write(segment.name(LOG), b"", "a .log whose name has no 20 digits")
-        if segment.name(OFFSET_INDEX) not in self.directory:
+        if segment.name(file_names.LOG) not in self.directory:
+            self.directory.write(
+                segment.name(file_names.LOG), b"", "a .log whose name has no 20 digits"
+            )
+        if segment.name(file_names.OFFSET_INDEX) not in self.directory:
             yield from self._recover_segment(segment, "its offset index is missing")
         else:
-            if segment.name(TIME_INDEX) not in self.directory:
-                self.directory.write(segment.name(TIME_INDEX), b"", "it is missing", keep=True)
+            if segment.name(file_names.TIME_INDEX) not in self.directory:
+                self.directory.write(
+                    segment.name(file_names.TIME_INDEX), b"", "it is missing", keep=True
+                )
             if not segment.check_transaction_index():
                 why = "its transaction index has entries below the base"
                 yield from self._recover_segment(segment, why)
@@ -213,7 +209,7 @@ class Loader:
             except InvalidOffsetError as error:
                 truncated = segment.truncate_to_base(f"{error.error}: {error.message}")
             if truncated > 0:
-                self._delete(unflushed[number + 1 :], "it is behind the place where the log is cut")
+                self._delete(unflushed[number + 1 :], "it lies after the end of the truncated log")
                 return
 
     def _end_offset(self) -> int | None:
@@ -234,7 +230,7 @@ class Loader:
 
     def _create_segment(self, base_offset: int) -> None:
         segment = SegmentState(self.directory, base_offset, self.config, Content(None, 0, 0, b""))
-        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
+        for suffix in (file_names.LOG, file_names.OFFSET_INDEX, file_names.TIME_INDEX):
             self.directory.contents[segment.name(suffix)] = Content(None, 0, 0, b"")
         self.directory.actions.append(CreateSegment(base_offset, "no segment is left"))
         self.segments[base_offset] = segment
@@ -253,7 +249,7 @@ class Loader:
     def _forget(self, segment: SegmentState) -> None:
         self.segments.pop(segment.base_offset, None)
         self._made.pop(segment.base_offset, None)
-        for suffix in (LOG, *INDEXES):
+        for suffix in (file_names.LOG, *file_names.INDEXES):
             self.directory.contents.pop(segment.name(suffix), None)
 
     def _split(self, segment: SegmentState, aborted: bytes) -> None:
@@ -267,12 +263,12 @@ class Loader:
             raise StartRefusedError(
                 "IllegalArgumentException",
                 "Split operation is only permitted for segments with overflow, and the problem "
-                f"path is {segment.name(LOG)}",
+                f"path is {segment.name(file_names.LOG)}",
             )
         if segment.base_offset in self._split_bases:
             raise StartRefusedError(
                 "LogSegmentOffsetOverflowException",
-                f"The start splits {segment.name(LOG)} again and again and never ends",
+                f"The start splits {segment.name(file_names.LOG)} again and again and never ends",
             )
         self._split_bases.add(segment.base_offset)
         parts = self._split_parts(segment)
@@ -286,10 +282,10 @@ class Loader:
             )
         )
         is_listed = segment.base_offset in self.segments
-        left_over = aborted or segment.name(TRANSACTION_INDEX) in self.directory
+        left_over = aborted or segment.name(file_names.TRANSACTION_INDEX) in self.directory
         self._forget(segment)
         for part in parts:
-            self.directory.contents[part.name(LOG)] = part.log
+            self.directory.contents[part.name(file_names.LOG)] = part.log
             part.build_indexes("it is new")
             self.segments[part.base_offset] = self._made[part.base_offset] = part
         if segment.base_offset not in self.segments:
@@ -298,7 +294,7 @@ class Loader:
             # Kafka retires the old files only of a segment that it has taken up already; the
             # others are replaced, but for this one.
             why = "left from the segment before it was split"
-            self.directory.write(segment.name(TRANSACTION_INDEX), aborted, why)
+            self.directory.write(segment.name(file_names.TRANSACTION_INDEX), aborted, why)
 
     def _split_parts(self, segment: SegmentState) -> list[SegmentState]:
         log = segment.log
@@ -315,7 +311,8 @@ class Loader:
             end = frame.end_position
         if end != log.end:
             raise StartRefusedError(
-                "NoSuchElementException", f"No batch at position {end} of {segment.name(LOG)}"
+                "NoSuchElementException",
+                f"No batch at position {end} of {segment.name(file_names.LOG)}",
             )
         ends = [position for _, position in bounds[1:]] + [log.end]
         return [

@@ -10,9 +10,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.errors import KafkaLogError
-from kafkalog.metadata_files import META_PROPERTIES, read_meta_properties
-from kafkalog.names import REMOTE_INDEX_CACHE, DirectoryState, FileKind
+from kafkalog.metadata_files import read_meta_properties
+from kafkalog.names import DirectoryState, FileKind
 from kafkalog.recovery.checkpoint_reading import checkpoint_lines
 from kafkalog.recovery.hosting import read_hosting
 from kafkalog.recovery.model import (
@@ -93,15 +94,19 @@ def missing_identity(log_dir: LogDir) -> str | None:
     Also None for partitions without any file beside them, which are no log directory, and for a
     directory of ZooKeeper's times that names its broker alone.
     """
-    entry = log_dir.file(META_PROPERTIES)
+    entry = log_dir.file(file_names.META_PROPERTIES)
     if entry is None:
         is_broker_s = any(entry.name.kind != FileKind.UNKNOWN for entry in log_dir.files)
-        return f"{META_PROPERTIES} is missing" if is_broker_s and log_dir.partitions else None
+        return (
+            f"{file_names.META_PROPERTIES} is missing"
+            if is_broker_s and log_dir.partitions
+            else None
+        )
     try:
         found = read_meta_properties(entry.path)
     except KafkaLogError:
         return None  # the finding about the file tells
-    return f"{META_PROPERTIES} names no node" if found.node_id is None else None
+    return f"{file_names.META_PROPERTIES} names no node" if found.node_id is None else None
 
 
 def _identity_refusals(log_dir: LogDir) -> Iterator[Refusal]:
@@ -126,7 +131,7 @@ def _checkpoint_refusals(log_dir: LogDir) -> Iterator[Refusal]:
 
 def _name_refusals(log_dir: LogDir) -> Iterator[Refusal]:
     for name in log_dir.others:
-        if name != REMOTE_INDEX_CACHE:
+        if name != file_names.REMOTE_INDEX_CACHE:
             message = f"Found directory {name!r}, which is not in the form of topic-partition"
             yield Refusal("KafkaException", message, Consequence.BROKER_FAILS)
     seen: set[tuple[str, int | None]] = set()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.metadata_files import NoTopicIdError, read_topic_id
-from kafkalog.recovery.directory import PARTITION_METADATA
 from kafkalog.recovery.model import StartRefusedError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def check_partition_metadata(directory: Directory) -> None:
     """Raise `StartRefusedError` where Kafka cannot read partition.metadata."""
-    content = directory.contents.get(PARTITION_METADATA)
+    content = directory.contents.get(file_names.PARTITION_METADATA)
     if content is None or content.path is None:
         return
     try:
@@ -22,6 +22,7 @@ def check_partition_metadata(directory: Directory) -> None:
     except NoTopicIdError as error:
         raise StartRefusedError(
             error.thrown,
-            f"Error while reading partition metadata file {PARTITION_METADATA}: {error.message}",
+            "Error while reading partition metadata file "
+            f"{file_names.PARTITION_METADATA}: {error.message}",
             is_storage=error.thrown == "KafkaStorageException",
         ) from error

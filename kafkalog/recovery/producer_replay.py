@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.recovery.appends import AppendsTogether, StoppedError
-from kafkalog.recovery.directory import LOG
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.walk import Walker
 
@@ -80,7 +80,7 @@ def _replay(producers: ProducerStates, segment: SegmentState, start: int, end: i
     if end < found.position:
         raise StartRefusedError(
             "IllegalArgumentException",
-            f"Invalid size: {end - found.position} in read from {segment.name(LOG)}",
+            f"Invalid size: {end - found.position} in read from {segment.name(file_names.LOG)}",
         )
     replay = _Replay(AppendsTogether(producers))
     segment.walk(replay, found.position, end)

@@ -7,16 +7,17 @@ origin REPLICATION: nothing is checked that only a leader checks.
 from __future__ import annotations
 
 import dataclasses
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from formats import file_names
+from formats.layouts import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
 from kafkalog.checksums import crc32c
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import ProducerState, increment_sequence
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.recovery.batches import wrap_int64
-from kafkalog.recovery.directory import SNAPSHOT, segment_file
+from kafkalog.recovery.directory import segment_file
 from kafkalog.recovery.hash_order import hash_order
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.open_transactions import OpenTransactions
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from kafkalog.recovery.directory import Directory
     from kafkalog.recovery.model import StartConfig
 
-_ENTRY = struct.Struct(">qhiqiqiq")
-_HEAD = struct.Struct(">hI")
 _VERSION = 1
 _NONE = ProducerState(-1, -1, -1, -1, -1, 0, -1, None)
 
@@ -280,7 +279,7 @@ class ProducerStates:
         """Write a snapshot at the end offset, unless the newest one is of there."""
         if self.end_offset <= self._snapshot_offset:
             return
-        name = segment_file(self.end_offset, SNAPSHOT)
+        name = segment_file(self.end_offset, file_names.SNAPSHOT)
         self._note_count()
         states = tuple(self.states[who] for who in hash_order(self.states, self._count_max))
         self._directory.producer_snapshots[name] = states
@@ -295,7 +294,7 @@ class ProducerStates:
         self.open.clear()
         self.unreplicated.clear()
         for snapshot in list(self.snapshots):
-            self._delete(snapshot, "the log starts anew")
+            self._delete(snapshot, "the log starts over")
         self._snapshot_offset = 0
         self.end_offset = offset
 
@@ -327,7 +326,7 @@ class ProducerStates:
 def _snapshot(states: tuple[ProducerState, ...]) -> bytes:
     """The bytes of a snapshot file; `PidSnapshotMap` version 1."""
     entries = b"".join(
-        _ENTRY.pack(
+        PRODUCER_SNAPSHOT_ENTRY.struct.pack(
             state.producer_id,
             state.producer_epoch,
             state.last_sequence,
@@ -340,7 +339,7 @@ def _snapshot(states: tuple[ProducerState, ...]) -> bytes:
         for state in states
     )
     body = len(states).to_bytes(4, "big") + entries
-    return _HEAD.pack(_VERSION, crc32c(body)) + body
+    return PRODUCER_SNAPSHOT_HEADER.struct.pack(_VERSION, crc32c(body)) + body
 
 
 def _wrap_int32(number: int) -> int:

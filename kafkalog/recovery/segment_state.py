@@ -8,19 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formats import constants as c
+from formats import file_names
+from formats.layouts import ABORTED_TRANSACTION
 from kafkalog.columnar import rule
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect, Level
-from kafkalog.recovery.aborted_list import ENTRY as ABORTED_ENTRY
 from kafkalog.recovery.batches import frames
-from kafkalog.recovery.directory import (
-    LOG,
-    OFFSET_INDEX,
-    TIME_INDEX,
-    TRANSACTION_INDEX,
-    Content,
-    segment_file,
-)
+from kafkalog.recovery.directory import Content, segment_file
 from kafkalog.recovery.index_build import IndexBuild
 from kafkalog.recovery.index_slots import OffsetSlots, TimeSlots
 from kafkalog.recovery.model import RebuildIndexes, StartRefusedError, TruncateLog
@@ -54,7 +48,7 @@ class SegmentState:
         self.base_offset = base_offset
         self.config = config
         if log is None:
-            log = directory.contents.get(self.name(LOG), Content(None, 0, 0, b""))
+            log = directory.contents.get(self.name(file_names.LOG), Content(None, 0, 0, b""))
         if log.size_bytes > c.INT32_MAX:
             raise StartRefusedError(
                 "KafkaException",
@@ -83,7 +77,7 @@ class SegmentState:
         if self._offset_index is None:
             self._offset_index = OffsetSlots(
                 self.base_offset,
-                self.directory.contents.get(self.name(OFFSET_INDEX)),
+                self.directory.contents.get(self.name(file_names.OFFSET_INDEX)),
                 self.config.segment_index_bytes,
             )
         return self._offset_index
@@ -94,7 +88,7 @@ class SegmentState:
         if self._time_index is None:
             self._time_index = TimeSlots(
                 self.base_offset,
-                self.directory.contents.get(self.name(TIME_INDEX)),
+                self.directory.contents.get(self.name(file_names.TIME_INDEX)),
                 self.config.segment_index_bytes,
             )
         return self._time_index
@@ -107,8 +101,8 @@ class SegmentState:
     @property
     def aborted_count(self) -> int:
         """Entries of the transaction index."""
-        content = self.directory.contents.get(self.name(TRANSACTION_INDEX))
-        return content.size_bytes // ABORTED_ENTRY.size if content else 0
+        content = self.directory.contents.get(self.name(file_names.TRANSACTION_INDEX))
+        return content.size_bytes // ABORTED_TRANSACTION.struct.size if content else 0
 
     @property
     def max_timestamp(self) -> tuple[int, int]:
@@ -166,22 +160,24 @@ class SegmentState:
         Raises:
             StartRefusedError: an entry has a version that is unknown.
         """
-        content = self.directory.contents.get(self.name(TRANSACTION_INDEX))
+        content = self.directory.contents.get(self.name(file_names.TRANSACTION_INDEX))
         if content is None or content.path is None:
             return True
         with Source(content.path) as source:
             for position in range(
-                0, content.size_bytes - ABORTED_ENTRY.size + 1, ABORTED_ENTRY.size
+                0,
+                content.size_bytes - ABORTED_TRANSACTION.struct.size + 1,
+                ABORTED_TRANSACTION.struct.size,
             ):
-                entry = source.read_exactly(position, ABORTED_ENTRY.size)
+                entry = source.read_exactly(position, ABORTED_TRANSACTION.struct.size)
                 version = int.from_bytes(entry[:1], "big", signed=True)
                 if version > 0:
                     raise StartRefusedError(
                         "KafkaException",
                         f"Unexpected aborted transaction version {version} in transaction index "
-                        f"{self.name(TRANSACTION_INDEX)}, current version is 0",
+                        f"{self.name(file_names.TRANSACTION_INDEX)}, current version is 0",
                     )
-                if ABORTED_ENTRY.unpack(entry)[3] < self.base_offset:
+                if ABORTED_TRANSACTION.struct.unpack(entry)[3] < self.base_offset:
                     return False
         return True
 
@@ -203,7 +199,10 @@ class SegmentState:
         indexes = IndexBuild(self.base_offset, self.config)
         self.walk(Indexing(indexes, self.log.start))
         indexes.end()
-        return {OFFSET_INDEX: indexes.offsets.data(), TIME_INDEX: indexes.times.data()}
+        return {
+            file_names.OFFSET_INDEX: indexes.offsets.data(),
+            file_names.TIME_INDEX: indexes.times.data(),
+        }
 
     def truncate_to_base(self, reason: str) -> int:
         """Empty the segment after offsets that go back; how many bytes are cut off."""
@@ -245,7 +244,7 @@ class SegmentState:
             )
         )
         self.log = Content(self.log.path, self.log.start, self.log.start + size_bytes)
-        self.directory.contents[self.name(LOG)] = self.log
+        self.directory.contents[self.name(file_names.LOG)] = self.log
 
     def write_indexes(self, aborted: bytes | None, why: str) -> None:
         """Write all anew.
@@ -255,10 +254,13 @@ class SegmentState:
         """
         assert self._offset_index, "made by who calls"
         assert self._time_index, "made by who calls"
-        new = {OFFSET_INDEX: self._offset_index.data(), TIME_INDEX: self._time_index.data()}
-        is_there = self.name(TRANSACTION_INDEX) in self.directory
+        new = {
+            file_names.OFFSET_INDEX: self._offset_index.data(),
+            file_names.TIME_INDEX: self._time_index.data(),
+        }
+        is_there = self.name(file_names.TRANSACTION_INDEX) in self.directory
         if aborted or (aborted is not None and is_there):
-            new[TRANSACTION_INDEX] = aborted
+            new[file_names.TRANSACTION_INDEX] = aborted
         changed = tuple(
             self.name(suffix)
             for suffix, data in new.items()
@@ -269,7 +271,7 @@ class SegmentState:
                 self.base_offset,
                 self._offset_index.entry_count,
                 self._time_index.entry_count,
-                len(aborted or b"") // ABORTED_ENTRY.size,
+                len(aborted or b"") // ABORTED_TRANSACTION.struct.size,
                 changed,
                 why,
             )

@@ -11,11 +11,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog import checkpoints, places
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.names import DirectoryState, FileKind
-from kafkalog.recovery.directory import LEADER_EPOCHS, PARTITION_METADATA, Directory
+from kafkalog.recovery.directory import Directory
 from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.loader import Loader
 from kafkalog.recovery.model import (
@@ -41,11 +42,10 @@ if TYPE_CHECKING:
     from kafkalog.recovery.segment_recovery import SegmentRecovery
     from kafkalog.recovery.segment_state import SegmentState
 
-_CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-_RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-_LOG_STARTS = "log-start-offset-checkpoint"
-CHECKPOINTS = (_RECOVERY_POINTS, _LOG_STARTS)
-NO_TOPIC_ID = f"{PARTITION_METADATA} is missing: a KRaft broker takes the partition for a stray"
+CHECKPOINTS = (file_names.RECOVERY_POINTS, file_names.LOG_STARTS)
+NO_TOPIC_ID = (
+    f"{file_names.PARTITION_METADATA} is missing: a KRaft broker treats the partition as a stray"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +240,14 @@ class StartInProgress:
 
     def _prediction(self, loaded: LoadedLog | None, notes: list[str]) -> PredictedStart:
         directory = self._directory
-        if PARTITION_METADATA not in directory and self._hosting is None:
+        if file_names.PARTITION_METADATA not in directory and self._hosting is None:
             notes.append(NO_TOPIC_ID)
         assumptions = list(self._around.assumptions)
         is_rebuilt = any(isinstance(action, RebuildIndexes) for action in directory.actions)
         if self._config is None and is_rebuilt:
             assumptions.append("index.interval.bytes and segment.index.bytes are Kafka's defaults")
         if self._has_scanned and not self._check_crc:
-            assumptions.append("all checksums are right: they were not compared")
+            assumptions.append("all checksums are correct (not checked)")
         return PredictedStart(
             self.partition.path,
             self._around.mode,
@@ -272,7 +272,7 @@ def usual_config(partition: PartitionDir) -> StartConfig:
 
 def start_mode(log_dir: str) -> StartMode:
     """How a broker comes to the partitions of a log directory: it looks for a mark."""
-    is_clean = places.exists(os.path.join(log_dir, _CLEAN_SHUTDOWN))
+    is_clean = places.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
     return StartMode.CLEAN if is_clean else StartMode.UNCLEAN
 
 
@@ -288,14 +288,14 @@ def _circumstances(
     if partition.topic == CLUSTER_METADATA_TOPIC:
         return _Circumstances(StartMode.FULL, 0, 0, ())  # KRaft trusts no mark and no checkpoint
     if log_start is None:
-        log_start = checkpointed(parent, _LOG_STARTS, partition) or 0
+        log_start = checkpointed(parent, file_names.LOG_STARTS, partition) or 0
     if mode is None:
         mode = start_mode(parent)
     if recovery_point is None and mode != StartMode.FULL:
-        recovery_point = checkpointed(parent, _RECOVERY_POINTS, partition)
+        recovery_point = checkpointed(parent, file_names.RECOVERY_POINTS, partition)
         if recovery_point is None and mode == StartMode.UNCLEAN:
             assumptions.append(
-                f"no entry in {_RECOVERY_POINTS} beside the partition: recovery point 0"
+                f"no entry in {file_names.RECOVERY_POINTS} for the partition: recovery point 0"
             )
     return _Circumstances(mode, recovery_point or 0, log_start, tuple(assumptions))
 
@@ -370,5 +370,7 @@ def _notes(loader: Loader) -> list[str]:
                 "next append goes behind them"
             )
     if active.has_epochs and not loader.epochs.entries:
-        notes.append(f"{LEADER_EPOCHS} is empty, and a clean start does not fill it from the log")
+        notes.append(
+            f"{file_names.LEADER_EPOCHS} is empty, and a clean start does not fill it from the log"
+        )
     return notes

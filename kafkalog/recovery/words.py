@@ -29,7 +29,7 @@ def start_line(predicted: PredictedStart) -> str:
 
 def stray_line(reason: str, change: str = _NOTHING) -> str:
     """One line for people: why a directory is taken away, and what is done to it before."""
-    line = f"make a stray of the directory, renamed to …-stray: {reason}"
+    line = f"rename the directory to …-stray: {reason}"
     return line if change == _NOTHING else f"{change}; then {line}"
 
 
@@ -40,7 +40,7 @@ def _change_line(predicted: PredictedStart) -> str:
     if verdict == Verdict.REBUILD:
         return f"rebuild the indexes of {_counted(len(set(predicted.rebuilt)), 'segment')}"
     if verdict == Verdict.TIDY:
-        return f"tidy up: {_tidying_words(predicted)}"
+        return f"clean up: {_tidying_words(predicted)}"
     return _NOTHING
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.model import Level
-from kafkalog.recovery.directory import OFFSET_INDEX, TIME_INDEX
 from kafkalog.recovery.index_build import IndexBuild
 from kafkalog.recovery.walk import walk
 from kafkalog.recovery.walkers import Indexing
@@ -29,4 +29,7 @@ def index_data(
     indexes = IndexBuild(base_offset, config)
     walk(source, start, end, Level.QUICK, Indexing(indexes, start))
     indexes.end()
-    return {OFFSET_INDEX: indexes.offsets.data(), TIME_INDEX: indexes.times.data()}
+    return {
+        file_names.OFFSET_INDEX: indexes.offsets.data(),
+        file_names.TIME_INDEX: indexes.times.data(),
+    }

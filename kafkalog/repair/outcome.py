@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.names import is_staged
-from kafkalog.recovery.directory import OFFSET_INDEX, TIME_INDEX, Content
+from kafkalog.recovery.directory import Content
 from kafkalog.recovery.index_slots import OffsetSlots, TimeSlots
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
 
-_ENTRY_SIZES = {OFFSET_INDEX: OffsetSlots.entry.size, TIME_INDEX: TimeSlots.entry.size}
+_ENTRY_SIZES = {
+    file_names.OFFSET_INDEX: OffsetSlots.entry.size,
+    file_names.TIME_INDEX: TimeSlots.entry.size,
+}
 
 
 def is_left_over(name: str) -> bool:

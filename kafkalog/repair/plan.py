@@ -7,6 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.names import DirectoryState
 from kafkalog.recovery import (
@@ -19,7 +20,7 @@ from kafkalog.recovery import (
     checkpointed,
     usual_config,
 )
-from kafkalog.recovery.directory import INDEXES, LOG, SWAP, Content, segment_file
+from kafkalog.recovery.directory import Content, segment_file
 from kafkalog.recovery.segment_state import count_records
 from kafkalog.repair.model import Fate, FileChange, RecoveryPlan, Untouched
 from kafkalog.repair.outcome import contents_of, is_left_over, whole_entries
@@ -32,10 +33,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import Hosting, PredictedStart, StartConfig, StartMode
 
-HIGH_WATERMARKS = "replication-offset-checkpoint"
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-CLEANER_OFFSETS = "cleaner-offset-checkpoint"
-_LEFT_OVER = "a repair that was killed left it"
+_LEFT_OVER = "left by a killed repair"
 _PADDING = "nothing after its last entry is needed"
 _NEW_PART = "it is new"  # why a segment that a split makes gets indexes: nothing is scanned
 
@@ -94,7 +92,7 @@ def plan_recovery(
         start.tidying,
         tuple(sorted(changes, key=lambda change: change.name)),
         _bytes_to_scan(predicted, before),
-        checkpointed(parent, HIGH_WATERMARKS, partition),
+        checkpointed(parent, file_names.HIGH_WATERMARKS, partition),
         has_mark(parent),
         untouched,
     )
@@ -129,7 +127,7 @@ def recovery_start(
 def _untouched(partition: PartitionDir) -> Untouched | None:
     if partition.topic == CLUSTER_METADATA_TOPIC:
         return Untouched(
-            "the broker alone recovers KRaft's own log, at each start", "Start the broker."
+            "only the broker recovers KRaft's own log, at each start", "Start the broker."
         )
     if partition.state == DirectoryState.DELETE:
         records = sum(
@@ -151,9 +149,12 @@ def _reasons(predicted: PredictedStart) -> dict[str, str]:
         if isinstance(action, RemoveFile):
             found[action.name] = action.why
         elif isinstance(action, TruncateLog):
-            found[segment_file(action.base_offset, LOG)] = action.why
+            found[segment_file(action.base_offset, file_names.LOG)] = action.why
         elif isinstance(action, DeleteSegment):
-            found |= {segment_file(action.base_offset, one): action.why for one in (LOG, *INDEXES)}
+            found |= {
+                segment_file(action.base_offset, one): action.why
+                for one in (file_names.LOG, *file_names.INDEXES)
+            }
     return found
 
 
@@ -169,7 +170,7 @@ def _cut(name: str, old: Content, new: Content, why: str | None) -> FileChange:
 
 def _records(content: Content, name: str) -> int:
     """Count the records in a part of a file, if that is a log, in whatever state."""
-    if content.path is None or f"{LOG}." not in f"{name}.":
+    if content.path is None or f"{file_names.LOG}." not in f"{name}.":
         return 0
     with Source(content.path) as source:
         return count_records(source, content.start, content.end)
@@ -225,7 +226,7 @@ def _bytes_to_scan(predicted: PredictedStart, before: dict[str, Content]) -> int
     size = 0
     for action in predicted.actions:
         if isinstance(action, RebuildIndexes) and action.why != _NEW_PART:
-            name = segment_file(action.base_offset, LOG)
-            log = before.get(name + SWAP) or before.get(name)
+            name = segment_file(action.base_offset, file_names.LOG)
+            log = before.get(name + file_names.SWAP) or before.get(name)
             size += log.size_bytes if log is not None else 0
     return size

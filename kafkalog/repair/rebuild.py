@@ -10,18 +10,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.errors import CorruptDataError
 from kafkalog.recovery import StartInProgress, StartMode, usual_config
-from kafkalog.recovery.directory import (
-    CLEANED,
-    DELETED,
-    INDEXES,
-    OFFSET_INDEX,
-    SWAP,
-    TRANSACTION_INDEX,
-    offset_from_name,
-    segment_file,
-)
+from kafkalog.recovery.directory import offset_from_name, segment_file
 from kafkalog.repair.outcome import contents_of, is_left_over
 from kafkalog.repair.plan import is_same, with_clock
 from kafkalog.repair.settling import Settlement
@@ -131,12 +123,12 @@ def rebuild_indexes(
     require_own_files(partition)
     require_writable(partition.path)
     wanted = _base_offsets(partition, base_offsets)
-    names = [segment_file(base, suffix) for base in wanted for suffix in INDEXES]
+    names = [segment_file(base, suffix) for base in wanted for suffix in file_names.INDEXES]
     before = contents_of(partition)
     touched = [name for name in before if name in names or is_left_over(name)]
     with run.partition(partition, touched) as changing:
         remove_left_over(changing.changes, partition)
-        staging = Staging(changing.changes, partition, INDEXES)
+        staging = Staging(changing.changes, partition, file_names.INDEXES)
         try:
             comparing = _Comparing(partition, base_offsets, staging)
             start = _scan(partition, config, base_offsets, comparing, progress)
@@ -162,7 +154,10 @@ class _Comparing:
         self._found: dict[str, IndexComparison] = {}
 
     def __call__(self, name: str, data: bytes) -> None:
-        if name.endswith(INDEXES) and (base_offset := offset_from_name(name)) in self._wanted:
+        if (
+            name.endswith(file_names.INDEXES)
+            and (base_offset := offset_from_name(name)) in self._wanted
+        ):
             path = os.path.join(self._path, name)
             self._found[path] = _comparison(path, base_offset, data)
         if self._tell is not None:
@@ -181,13 +176,19 @@ def _scan(
     progress: Callable[[int], None] | None,
 ) -> StartInProgress:
     """A clean start on the directory as if the segments had no offset index."""
-    if any(entry.name.name.endswith((CLEANED, SWAP, DELETED)) for entry in partition.files):
+    if any(
+        entry.name.name.endswith((file_names.CLEANED, file_names.SWAP, file_names.DELETED))
+        for entry in partition.files
+    ):
         raise CorruptDataError(
             "A cleaning or a deletion was interrupted here.",
             path=partition.path,
             hint=f"`kafkalog recover {partition.path}` finishes it.",
         )
-    wanted = {segment_file(base, OFFSET_INDEX) for base in _base_offsets(partition, base_offsets)}
+    wanted = {
+        segment_file(base, file_names.OFFSET_INDEX)
+        for base in _base_offsets(partition, base_offsets)
+    }
     without = tuple(entry for entry in partition.files if entry.name.name not in wanted)
     start = StartInProgress(
         replace(partition, files=without),
@@ -216,8 +217,9 @@ def _require_sound(partition: PartitionDir, predicted: PredictedStart) -> None:
         raise CorruptDataError(
             f"The log is damaged: {words}.",
             path=partition.path,
-            hint=f"`kafkalog recover {partition.path}` says what a broker makes of it; "
-            f"`kafkalog salvage {partition.path} --to DIR` keeps what is sound behind the damage.",
+            hint=f"`kafkalog recover {partition.path}` predicts what a broker would do; "
+            f"`kafkalog salvage {partition.path} --to DIR` keeps what is sound after the "
+            f"damage.",
         )
 
 
@@ -230,6 +232,8 @@ def _comparison(path: str, base_offset: int, data: bytes) -> IndexComparison:
         if not is_same(path, data):
             result = Comparison.DIFFERENT
             if size > len(data) and source.read(0, len(data)) == data:
-                is_padded = not path.endswith(TRANSACTION_INDEX) and source.is_zero_from(len(data))
+                is_padded = not path.endswith(file_names.TRANSACTION_INDEX) and source.is_zero_from(
+                    len(data)
+                )
                 result = Comparison.PADDED if is_padded else Comparison.DIFFERENT
     return IndexComparison(path, base_offset, result, size, len(data))

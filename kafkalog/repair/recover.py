@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.log_dir import open_partition
 from kafkalog.recovery import (
     SplitSegment,
@@ -14,7 +15,7 @@ from kafkalog.recovery import (
     checkpointed,
 )
 from kafkalog.repair.outcome import contents_of, whole_entries
-from kafkalog.repair.plan import CLEANER_OFFSETS, RECOVERY_POINTS, recovery_start
+from kafkalog.repair.plan import recovery_start
 from kafkalog.repair.refusals import require_performable
 from kafkalog.repair.settling import Settlement
 from kafkalog.repair.splitting import write_parts
@@ -161,7 +162,7 @@ class _Recovery:
             write_parts(self._changes, split, plan.config)
         end = self._settle()
         if recovery_point is not None:
-            self._changing.set_offset(RECOVERY_POINTS, min(recovery_point, end))
+            self._changing.set_offset(file_names.RECOVERY_POINTS, min(recovery_point, end))
         return end
 
     @property
@@ -176,17 +177,17 @@ class _Recovery:
         plan = self._plan
         assert plan.predicted.loaded is not None, "else it is refused"
         end = plan.predicted.loaded.log_end_offset
-        cleaned = self._noted(CLEANER_OFFSETS)
+        cleaned = self._noted(file_names.CLEANER_OFFSETS)
         if plan.predicted.cuts and cleaned is not None and cleaned > end:
-            self._changing.set_offset(CLEANER_OFFSETS, end)
+            self._changing.set_offset(file_names.CLEANER_OFFSETS, end)
         if plan.predicted.mode == StartMode.CLEAN:
             return None
         if plan.drops_mark:
             self._changing.forget_clean_shutdown()
-        recovery_point = self._noted(RECOVERY_POINTS)
+        recovery_point = self._noted(file_names.RECOVERY_POINTS)
         if recovery_point is not None:
             first = min(plan.changed_segments, default=recovery_point)
-            self._changing.set_offset(RECOVERY_POINTS, min(first, recovery_point))
+            self._changing.set_offset(file_names.RECOVERY_POINTS, min(first, recovery_point))
         return recovery_point
 
     def _noted(self, checkpoint: str) -> int | None:

@@ -40,8 +40,8 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
             f"Offsets {first} to {last}, which are below the high watermark "
             f"{plan.high_watermark}, would be lost.",
             path=partition.path,
-            note="Other replicas may have them: if this one becomes the leader, they lose them.",
-            hint="Move the partition directory away and let the broker replicate it anew; or "
+            note="Other replicas may have them, and lose them if this one becomes the leader.",
+            hint="Move the partition directory away and let the broker replicate it again; or "
             f"`kafkalog salvage {partition.path} --to DIR`; or --force.",
         )
     if plan.changes:

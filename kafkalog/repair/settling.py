@@ -9,17 +9,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kafkalog.recovery.directory import (
-    INDEXES,
-    LEADER_EPOCHS,
-    LOG,
-    OFFSET_INDEX,
-    SNAPSHOT,
-    TRANSACTION_INDEX,
-    Content,
-    offset_from_name,
-    segment_file,
-)
+from formats import file_names
+from kafkalog.recovery.directory import Content, offset_from_name, segment_file
 
 if TYPE_CHECKING:
     from kafkalog.repair.staging import Staging
@@ -66,15 +57,17 @@ class Settlement:
     def perform(self) -> None:
         """Do all of it."""
         if self._new:
-            self._put([LEADER_EPOCHS])  # a start on no segment at all would keep an entry
-        logs = [name for name in self._removed if name.endswith(LOG)]
+            self._put(
+                [file_names.LEADER_EPOCHS]
+            )  # a start on no segment at all would keep an entry
+        logs = [name for name in self._removed if name.endswith(file_names.LOG)]
         self._remove(sorted(logs, key=offset_from_name, reverse=True))
         self._cut()
-        self._put([name for name in self._made if name.endswith(SNAPSHOT)])
-        self._put([LEADER_EPOCHS])
+        self._put([name for name in self._made if name.endswith(file_names.SNAPSHOT)])
+        self._put([file_names.LEADER_EPOCHS])
         self._put_indexes()
         self._put([name for name in self._made if name not in self._new])
-        self._put(sorted(self._new, key=lambda name: (name.endswith(LOG), name)))
+        self._put(sorted(self._new, key=lambda name: (name.endswith(file_names.LOG), name)))
         self._remove([name for name in self._removed if name not in logs])
 
     def _remove(self, names: list[str]) -> None:
@@ -90,7 +83,7 @@ class Settlement:
             for name, content in self._after.items()
             if content.path is not None and content.end < self._before[name].end
         ]
-        for name in sorted(cut, key=lambda name: (not name.endswith(LOG), name)):
+        for name in sorted(cut, key=lambda name: (not name.endswith(file_names.LOG), name)):
             if os.stat(self._changes.path(name)).st_nlink > 1:
                 self._staging.shorten(name, self._after[name].end)
                 self._changes.sync_directory()
@@ -108,14 +101,14 @@ class Settlement:
 
     def _put_indexes(self) -> None:
         made = set(self._made).difference(self._new)
-        indexes = sorted(name for name in made if name.endswith(INDEXES))
+        indexes = sorted(name for name in made if name.endswith(file_names.INDEXES))
         last = [name for name in indexes if self._is_trigger(name)]
         self._put([name for name in indexes if name not in last])
         self._put(last)
 
     def _is_trigger(self, name: str) -> bool:
         """Whether a start builds indexes because of this one as it is."""
-        offset_index = segment_file(offset_from_name(name), OFFSET_INDEX)
+        offset_index = segment_file(offset_from_name(name), file_names.OFFSET_INDEX)
         if offset_index not in self._before:
             return name == offset_index
-        return name.endswith(TRANSACTION_INDEX)
+        return name.endswith(file_names.TRANSACTION_INDEX)

@@ -8,14 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kafkalog.recovery.directory import (
-    CLEANED,
-    LOG,
-    OFFSET_INDEX,
-    SWAP,
-    TIME_INDEX,
-    segment_file,
-)
+from formats import file_names
+from kafkalog.recovery.directory import segment_file
 from kafkalog.repair.index_data import index_data
 from kafkalog.source import Source
 
@@ -26,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalog.storage import Changes
 
 _COPIED_AT_ONCE = 1 << 20
-_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX)
+_SUFFIXES = (file_names.LOG, file_names.OFFSET_INDEX, file_names.TIME_INDEX)
 
 
 def write_parts(changes: Changes, action: SplitSegment, config: StartConfig) -> None:
@@ -37,7 +31,7 @@ def write_parts(changes: Changes, action: SplitSegment, config: StartConfig) -> 
     parts: these get their names from the last part to the first, as one that is still called
     `.cleaned` takes back those behind it.
     """
-    log = changes.path(segment_file(action.base_offset, LOG))
+    log = changes.path(segment_file(action.base_offset, file_names.LOG))
     modified_ms = os.stat(log).st_mtime_ns // 1_000_000
     with Source(log) as source:
         for part in action.parts:
@@ -46,7 +40,7 @@ def write_parts(changes: Changes, action: SplitSegment, config: StartConfig) -> 
     for part in sorted(action.parts, key=lambda part: part.base_offset, reverse=True):
         for suffix in _SUFFIXES:
             name = segment_file(part.base_offset, suffix)
-            changes.rename(name + CLEANED, name + SWAP)
+            changes.rename(name + file_names.CLEANED, name + file_names.SWAP)
         changes.sync_directory()
 
 
@@ -55,9 +49,9 @@ def _write(
 ) -> None:
     data = index_data(source, part.start, part.end, part.base_offset, config)
     for suffix in _SUFFIXES:
-        name = segment_file(part.base_offset, suffix) + CLEANED
+        name = segment_file(part.base_offset, suffix) + file_names.CLEANED
         with changes.create(name, like=source.path, mtime_ms=modified_ms) as file:
-            if suffix == LOG:
+            if suffix == file_names.LOG:
                 _copy(source, part, file)
             else:
                 file.write(data[suffix])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.names import staged_name
 from kafkalog.repair.outcome import is_left_over
 from kafkalog.repair.plan import is_same
@@ -43,7 +44,7 @@ class Staging:
         self._written = 0
         self._latest: dict[str, int] = {}  # the number that a name has been told with last
         there = [entry.path for entry in partition.files if entry.error is None]
-        self._like = next((path for path in there if path.endswith(".log")), None)
+        self._like = next((path for path in there if path.endswith(file_names.LOG)), None)
         self._like = self._like or next(iter(there), None)
 
     def __call__(self, name: str, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The first part of a recovery: an interrupted swap is finished or rolled back, left-overs go.
+"""The first part of a recovery: an interrupted swap is finished or rolled back, leftovers go.
 
 Follows `LogLoader.removeTempFilesAndCollectSwapFiles` and `completeSwapOperations` of Kafka 4.3, in
 an order in which a crash at any moment leaves a state with the same outcome.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.recovery import RemoveFile, RenameFile, WriteFile
-from kafkalog.recovery.directory import CLEANED, LOG, SWAP, offset_from_name, segment_file
+from kafkalog.recovery.directory import offset_from_name, segment_file
 from kafkalog.repair.index_data import index_data
 from kafkalog.source import Source
 
@@ -35,16 +36,19 @@ def tidy(changes: Changes, actions: Sequence[Action], config: StartConfig) -> No
         len(actions),
     )
     removed = _removed(actions[:swapping])
-    _remove(changes, [name for name in removed if name.endswith(SWAP)])
-    _remove(changes, [name for name in removed if name.endswith(CLEANED)])
+    _remove(changes, [name for name in removed if name.endswith(file_names.SWAP)])
+    _remove(changes, [name for name in removed if name.endswith(file_names.CLEANED)])
     for action in actions[:swapping]:
         # The other file that may be written here, that of the leader epochs, has time.
-        if isinstance(action, WriteFile) and action.name.endswith(SWAP):
+        if isinstance(action, WriteFile) and action.name.endswith(file_names.SWAP):
             changes.replace(action.name, _data(changes, action.name, config))
-    _remove(changes, [name for name in removed if not name.endswith((SWAP, CLEANED))])
+    _remove(
+        changes,
+        [name for name in removed if not name.endswith((file_names.SWAP, file_names.CLEANED))],
+    )
     for rename in sorted(_renames(actions), key=_place):
         changes.rename(rename.name, rename.new_name)
-        if rename.new_name.endswith(LOG):
+        if rename.new_name.endswith(file_names.LOG):
             changes.sync_directory()
     changes.sync_directory()
 
@@ -56,9 +60,9 @@ def _removed(actions: Sequence[Action]) -> list[str]:
 def _data(changes: Changes, name: str, config: StartConfig) -> bytes:
     """What a swap lacks: an index of its log; or the log, where its name has no 20 digits."""
     base_offset = offset_from_name(name)
-    log = changes.path(segment_file(base_offset, LOG + SWAP))
-    suffix = name.removesuffix(SWAP)[name.index(".") :]
-    if suffix == LOG:
+    log = changes.path(segment_file(base_offset, file_names.LOG + file_names.SWAP))
+    suffix = name.removesuffix(file_names.SWAP)[name.index(".") :]
+    if suffix == file_names.LOG:
         return b""
     with Source(log) as source:
         return index_data(source, 0, source.size_bytes, base_offset, config)[suffix]
@@ -78,4 +82,4 @@ def _remove(changes: Changes, names: Sequence[str]) -> None:
 
 def _place(rename: RenameFile) -> tuple[int, bool, str]:
     """Segment by segment, the log first."""
-    return offset_from_name(rename.name), not rename.new_name.endswith(LOG), rename.name
+    return offset_from_name(rename.name), not rename.new_name.endswith(file_names.LOG), rename.name

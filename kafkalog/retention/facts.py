@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect
@@ -75,7 +76,7 @@ def _first_recovered(log: UnifiedLog) -> int:
     """Ordinal of the first segment that the next start recovers; none: behind the last."""
     if log.was_closed:
         return len(log.segments)
-    recovery_point = log.checkpoint("recovery-point-offset-checkpoint") or 0
+    recovery_point = log.checkpoint(file_names.RECOVERY_POINTS) or 0
     return log.floor_segment(recovery_point) or 0
 
 

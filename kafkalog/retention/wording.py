@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 _SOURCES = {
     TimestampSource.TIME_INDEX: "largest timestamp",
     TimestampSource.BATCHES: "largest timestamp",
-    TimestampSource.MTIME: "no timestamp, time of modification",
+    TimestampSource.MTIME: "no timestamp; modification time",
 }
 _KEPT = {
     Reason.UNLIMITED: "neither retention.ms nor retention.bytes is limited",
-    Reason.COMPACT_ONLY: "cleanup.policy has no delete: only what is below the log start goes",
-    Reason.CLEANER_DISABLED: "log.cleaner.enable=false: nobody deletes of compacted topics",
-    Reason.METADATA_LOG: "the metadata log is cut behind its snapshots, not by retention",
-    Reason.NOT_LIVE: "the directory is no live partition",
+    Reason.COMPACT_ONLY: "cleanup.policy has no delete: only segments below the log start offset "
+    "are deleted",
+    Reason.CLEANER_DISABLED: "log.cleaner.enable=false: nothing deletes from compacted topics",
+    Reason.METADATA_LOG: "the metadata log is truncated after snapshots, not by retention",
+    Reason.NOT_LIVE: "the directory is not a live partition",
 }
 
 
@@ -36,8 +37,8 @@ def detail_of(verdict: Verdict, policy: Policy, log: LogFacts, now_ms: int) -> s
     if policy.retention_ms >= 0:
         parts.append(_time_left(verdict, policy, log, now_ms))
     if verdict.bytes_to_append is not None:
-        parts.append(f"retention.bytes takes it {verdict.bytes_to_append} bytes from now")
-    return "; ".join(parts) or "only retention.bytes could take it, once it is rolled"
+        parts.append(f"retention.bytes deletes it {verdict.bytes_to_append} bytes from now")
+    return "; ".join(parts) or "only retention.bytes could delete it, once it is rolled"
 
 
 def _why_deleted(verdict: Verdict, policy: Policy, log: LogFacts) -> str:
@@ -45,7 +46,7 @@ def _why_deleted(verdict: Verdict, policy: Policy, log: LogFacts) -> str:
     if verdict.reason == Reason.LOG_START_OFFSET:
         return f"the log starts at {log.log_start_offset}, it ends before {verdict.upper_bound}"
     if verdict.reason == Reason.RETENTION_BYTES:
-        return f"without it the log still has retention.bytes {policy.retention_bytes}"
+        return f"without it the log still holds retention.bytes {policy.retention_bytes}"
     stamp = f"{_SOURCES[segment.timestamp_source]} {_time(segment.largest_timestamp)}"
     rolled = ", the log is rolled for it" if verdict.is_active else ""
     return f"{stamp} is more than {policy.retention_ms} ms old{rolled}"
@@ -55,18 +56,18 @@ def _why_blocked(verdict: Verdict, log: LogFacts) -> str:
     if verdict.blocked_by == Blocker.HIGH_WATERMARK:
         return (
             f"it ends before {verdict.upper_bound}, the high watermark is {log.high_watermark}: "
-            "it goes once all of it is replicated"
+            f"deletable once all of it is replicated"
         )
     if verdict.blocked_by == Blocker.REMOTE_STORAGE:
-        return "it goes once it is uploaded to remote storage, which nothing here tells"
+        return "deletable once it is uploaded to remote storage, which is not known here"
     return _behind(verdict)
 
 
 def _behind(verdict: Verdict) -> str:
     until = _time(verdict.deletable_at)
     return (
-        f"segment {verdict.blocking_segment} before it stays until {until}, and segments go from "
-        "the front only"
+        f"segment {verdict.blocking_segment} before it stays until {until}, and segments are "
+        f"deleted from the front only"
     )
 
 

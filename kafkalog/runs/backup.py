@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Self
 
+from formats import file_names
 from kafkalog.errors import DestinationExistsError, RefusedError, UnwritableError, UsageError
 from kafkalog.runs.checkpoint_files import keep_checkpoints
 from kafkalog.runs.journal import (
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.storage import Step
-
-_META_PROPERTIES = "meta.properties"
 
 
 class Backup:
@@ -122,7 +121,7 @@ class Backup:
             self.journal.require(parsed_line(encoded(entry.to_json())))
         except ValueError as error:
             raise RefusedError(
-                f"Undoing it would be refused: of its journal {error}.",
+                f"It could not be undone: of its journal {error}.",
                 path=entry.path,
                 note="Nothing was changed.",
                 hint="Work on a copy, without --backup.",
@@ -141,7 +140,7 @@ class Backup:
         around.sync_directory()
         if Listing.of(inner.directory).files != {name: before.files[name] for name in kept}:
             raise UnwritableError(
-                "The copies cannot have the owners, permissions and times of the files.",
+                "The copies cannot keep the owners, permissions and times of the files.",
                 path=inner.directory,
                 note="The partition was not changed.",
                 hint="Name a directory on the file system of the log, or run it as root.",
@@ -158,14 +157,14 @@ class Backup:
             names = os.listdir(self.path)
         except OSError as error:
             raise DestinationExistsError(
-                "There is something of that name, and it is no directory that can be read.",
+                "It exists, and is not a readable directory.",
                 path=self.path,
             ) from error
         if names and JOURNAL_NAME not in names:
             raise DestinationExistsError(
-                "The directory is not empty, and has no journal of a run to go on with.",
+                "The directory is not empty, and has no journal of a run to continue.",
                 path=self.path,
-                hint="Name a new directory.",
+                hint="Choose a new directory.",
             )
 
     def _vacant(self, name: str) -> str:
@@ -194,12 +193,14 @@ def _require_outside(path: str, directory: str | None) -> None:
     """Raise where a path is in a directory, or in any log directory of a broker."""
     parent = path
     while True:
-        is_log_dir = parent != path and os.path.lexists(os.path.join(parent, _META_PROPERTIES))
+        is_log_dir = parent != path and os.path.lexists(
+            os.path.join(parent, file_names.META_PROPERTIES)
+        )
         if parent == directory or is_log_dir:
             raise UsageError(
                 "The backup cannot be in a log directory: a broker would not start on it.",
                 path=path,
-                hint=f"Name a directory beside {parent}, best on the same file system.",
+                hint=f"Choose a directory next to {parent}, preferably on the same file system.",
             )
         if parent == os.path.dirname(parent):
             return
@@ -209,7 +210,7 @@ def _require_outside(path: str, directory: str | None) -> None:
 def _another_run(path: str, journal: Journal) -> DestinationExistsError:
     what = journal.log_dir or ", ".join(journal.partitions) or "no partition"
     return DestinationExistsError(
-        f"The journal is that of another run: `{journal.command}` on {what}.",
+        f"The journal belongs to another run: `{journal.command}` on {what}.",
         path=path,
-        hint="Name a new directory.",
+        hint="Choose a new directory.",
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from formats import file_names
 from kafkalog.runs.checkpoint_files import DIRECTORY
 from kafkalog.storage import Changes, require_no_link
 
@@ -17,27 +18,26 @@ if TYPE_CHECKING:
 
     from kafkalog.storage import Step
 
-CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 _TEMPORARY: Final = ".tmp"
 
 
 def has_mark(log_dir: str) -> bool:
     """Whether a log directory has the mark."""
-    return os.path.lexists(os.path.join(log_dir, CLEAN_SHUTDOWN))
+    return os.path.lexists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
 
 
 def keep_mark(log_dir: str, backup: str, observe: Callable[[Step], None] | None) -> None:
     """Link the mark into a backup; it is there."""
     kept = Changes(os.path.join(backup, DIRECTORY), observe)
-    kept.remove(CLEAN_SHUTDOWN, missing_ok=True)
-    kept.link(os.path.join(log_dir, CLEAN_SHUTDOWN), CLEAN_SHUTDOWN)
+    kept.remove(file_names.CLEAN_SHUTDOWN, missing_ok=True)
+    kept.link(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN), file_names.CLEAN_SHUTDOWN)
     kept.sync_directory()
 
 
 def remove_mark(log_dir: str, observe: Callable[[Step], None] | None) -> None:
     """Take the mark away, where there is one; it lasts."""
     around = Changes(log_dir, observe)
-    around.remove(CLEAN_SHUTDOWN, missing_ok=True)
+    around.remove(file_names.CLEAN_SHUTDOWN, missing_ok=True)
     around.sync_directory()
 
 
@@ -45,9 +45,9 @@ def bring_mark_back(log_dir: str, backup: str, observe: Callable[[Step], None] |
     """The mark that was kept, unless there is one again. All else is as it was by now."""
     around = Changes(log_dir, observe)
     if not has_mark(log_dir):
-        require_no_link(os.path.join(backup, DIRECTORY, CLEAN_SHUTDOWN))
-        around.remove(CLEAN_SHUTDOWN + _TEMPORARY, missing_ok=True)
-        kept = os.path.join(backup, DIRECTORY, CLEAN_SHUTDOWN)
-        around.link(kept, CLEAN_SHUTDOWN + _TEMPORARY)
-        around.rename(CLEAN_SHUTDOWN + _TEMPORARY, CLEAN_SHUTDOWN)
+        require_no_link(os.path.join(backup, DIRECTORY, file_names.CLEAN_SHUTDOWN))
+        around.remove(file_names.CLEAN_SHUTDOWN + _TEMPORARY, missing_ok=True)
+        kept = os.path.join(backup, DIRECTORY, file_names.CLEAN_SHUTDOWN)
+        around.link(kept, file_names.CLEAN_SHUTDOWN + _TEMPORARY)
+        around.rename(file_names.CLEAN_SHUTDOWN + _TEMPORARY, file_names.CLEAN_SHUTDOWN)
         around.sync_directory()

@@ -202,7 +202,7 @@ def read_journal(path: str) -> Journal | None:
             elif fields["type"] == "run":
                 journal = Journal(path, fields["command"], fields["log_dir"])
             else:
-                raise ValueError("it does not begin a run")
+                raise ValueError("it does not start a run")
         except ValueError as error:
             raise CorruptDataError(
                 f"Line {number} is none of a run's journal: {error}.",
@@ -223,7 +223,7 @@ def journal_path(path: str) -> str:
         path = os.path.join(path, JOURNAL_NAME)
     if not os.path.lexists(path):
         raise NotFoundError(
-            "There is no journal.", path=path, hint="Name the directory given as --backup."
+            "There is no journal.", path=path, hint="Name the directory that was given as --backup."
         )
     return os.path.realpath(path)
 

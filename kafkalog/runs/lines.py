@@ -10,6 +10,7 @@ import re
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
+from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog.documents import Entries, Fields, Items, Maybe, Number, OneOf, Text, parsed
 from kafkalog.names import (
@@ -94,7 +95,7 @@ def require_line(fields: Any) -> None:
     wanted = fields.get(key) if isinstance(fields, dict) else None
     schema = schemas.get(wanted) if isinstance(wanted, str) else None
     if schema is None:
-        raise ValueError("it is of no known type")
+        raise ValueError("its type is unknown")
     schema.check(fields, "")
 
 
@@ -125,7 +126,7 @@ def require_begin(fields: dict[str, Any], log_dir: str | None) -> None:
 
 def require_beside(beside: str, name: str) -> None:
     """Raise `ValueError` unless a directory beside a partition is called as `name_beside` does."""
-    uid = beside.removesuffix("-delete")[-32:]
+    uid = beside.removesuffix(file_names.DELETE_DIRECTORY)[-32:]
     if not re.fullmatch(r"[0-9a-f]{32}", uid) or beside != name_beside(name, uid):
         raise ValueError("/beside is no name that undoing gives")
 

@@ -65,9 +65,9 @@ class Listing:
         for name, status in entries:
             if not stat.S_ISREG(status.st_mode):
                 raise UnsupportedError(
-                    "It is no regular file: a backup would not hold it.",
+                    "It is not a regular file; a backup cannot hold it.",
                     path=os.path.join(path, name),
-                    hint="Move it away first; Kafka makes no such thing.",
+                    hint="Move it away first; Kafka creates no such thing.",
                 )
         files = {name: FileStatus.of(status) for name, status in sorted(entries)}
         return cls(FileStatus.of(directory), files)

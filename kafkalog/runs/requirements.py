@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from formats import file_names
 from kafkalog.descriptors import open_directory
 from kafkalog.errors import RefusedError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
 from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
-from kafkalog.runs.clean_mark import CLEAN_SHUTDOWN
 from kafkalog.runs.journal import JOURNAL_NAME
 from kafkalog.source import reading_error
 from kafkalog.storage import require_no_link
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import LoadedLog, PredictedStart
 
-_META_PROPERTIES: Final = "meta.properties"
-_TOP_FILES: Final = (_META_PROPERTIES, ".lock", CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
+_TOP_FILES: Final = (
+    file_names.META_PROPERTIES,
+    file_names.LOCK,
+    file_names.CLEAN_SHUTDOWN,
+    *OFFSET_CHECKPOINTS,
+)
 _UNFINISHED: Final = (FileState.CLEANED, FileState.SWAP)
 
 
@@ -62,15 +66,15 @@ def require_place(log_dir: str | None, partitions: Iterable[str]) -> None:
                 raise RefusedError(
                     "The journal names a path that leads through a symbolic link.",
                     path=path,
-                    hint="A run notes where things really are: is the backup what it was?",
+                    hint="A run records real paths: was the backup changed?",
                 ) from error
             raise reading_error(error, path) from error
         place = path if log_dir is not None else os.path.dirname(path)
         if _is_log_dir(place) != (log_dir is not None):
             raise RefusedError(
-                "The journal says otherwise of what is a log directory, and what is none.",
+                "The journal disagrees about which directories are log directories.",
                 path=place,
-                hint="Is the backup what it was?",
+                hint="Was the backup changed?",
             )
     if log_dir is not None:
         require_own_checkpoints(log_dir)
@@ -96,9 +100,9 @@ def require_no_backup(target: LogDir | PartitionDir) -> None:
     place = path if isinstance(target, LogDir) else os.path.dirname(path)
     if os.path.lexists(os.path.join(place, JOURNAL_NAME)):
         raise RefusedError(
-            "This is the backup of a run: changed, it would bring nothing back.",
+            "This is the backup of a run; once changed, it restores nothing.",
             path=target.path,
-            hint=f"`kafkalog undo {place}` takes the run back; work on a copy of it otherwise.",
+            hint=f"`kafkalog undo {place}` undoes the run; otherwise work on a copy of it.",
         )
 
 
@@ -107,7 +111,7 @@ def mode_to_judge_by(log_dir: str | None) -> StartMode:
 
     A copy, with no `meta.properties` at the top, is judged by itself, as if it had been closed.
     """
-    if log_dir is None or not os.path.lexists(os.path.join(log_dir, _META_PROPERTIES)):
+    if log_dir is None or not os.path.lexists(os.path.join(log_dir, file_names.META_PROPERTIES)):
         return StartMode.CLEAN
     return start_mode(log_dir)
 
@@ -125,7 +129,7 @@ def require_own_files(partition: PartitionDir) -> None:
         if entry.error is not None:
             raise RefusedError(
                 f"The file cannot be used: {entry.error}", path=entry.path,
-                hint="Move it elsewhere if it is no file of Kafka's.",
+                hint="If it is not one of Kafka's files, move it elsewhere.",
             )  # fmt: skip
 
 
@@ -137,12 +141,12 @@ def require_live(partition: PartitionDir) -> None:
     """
     if partition.topic == CLUSTER_METADATA_TOPIC:
         raise RefusedError(
-            "The metadata log of KRaft is looked after by its snapshots, not by configs of topics.",
+            "KRaft maintains its metadata log by snapshots, not by topic configs.",
             path=partition.path,
         )
     if partition.state != DirectoryState.LIVE:
         raise RefusedError(
-            f"The directory is no live partition: its name says {partition.state}.",
+            f"The directory is not a live partition: its name says {partition.state}.",
             path=partition.path,
         )
 
@@ -155,7 +159,7 @@ def require_settled(partition: PartitionDir) -> None:
     """
     for entry in partition.files:
         if entry.name.state in _UNFINISHED:
-            raise _unsettled("This was left by a cleaning that did not end.",
+            raise _unsettled("This was left by an unfinished cleaning.",
                              entry.path, partition.path)  # fmt: skip
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.errors import ChangedSinceError, KafkaLogError, UnwritableError
 from kafkalog.names import (
     FileKind,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from kafkalog.runs.journal import Journal, PartitionEntry
     from kafkalog.storage import Step
 
-_LOG_STARTS: Final = "log-start-offset-checkpoint"
 _INDEXED = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
 
 
@@ -46,7 +46,7 @@ def require_unchanged(entry: PartitionEntry, journal: Journal) -> None:
             raise ChangedSinceError(
                 "The partition has changed since the run.",
                 path=os.path.join(entry.path, odd),
-                note="Going back would lose what was written since.",
+                note="Undoing would lose what was written since.",
                 hint=f"The files it had are in {os.path.join(journal.backup, entry.kept_in)}.",
             )
         _require_backup(entry, journal)
@@ -151,7 +151,7 @@ def _require_no_strangers(entry: PartitionEntry, now: dict[str, FileStatus]) -> 
                 is_ours = status in _known(entry)
             if not is_ours:
                 raise ChangedSinceError(
-                    "No run has made this file, and undoing would remove it.",
+                    "No run created this file, and undoing would remove it.",
                     path=os.path.join(directory, name),
                     hint="Move it elsewhere first.",
                 )
@@ -191,7 +191,7 @@ def _changed_offsets(
     for checkpoint in entry.offsets_set:
         before, now = entry.offsets_before[checkpoint], offsets.get(checkpoint)
         is_lower = before is None or (now is not None and before < now)
-        is_first = is_lower and checkpoint != _LOG_STARTS
+        is_first = is_lower and checkpoint != file_names.LOG_STARTS
         (first if is_first else last).append(checkpoint)
     return first, last
 
@@ -215,7 +215,7 @@ def _build(around: Changes, beside: str, entry: PartitionEntry, journal: Journal
     around.sync_directory()
     if Listing.of(inner.directory) != entry.before:
         raise UnwritableError(
-            "The files cannot get back the owners, permissions and times they had.",
+            "The owners, permissions and times of the files cannot be restored.",
             path=entry.path,
             note="Nothing was changed.",
             hint="Run it as root, or as the user who owns them.",

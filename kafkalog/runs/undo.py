@@ -114,7 +114,9 @@ def undo(
         file = held.enter_context(AppendedFile(path)) if in_place else None
         locked, journal = journal.log_dir, _journal(path)  # another run may have written it since
         if journal.log_dir != locked:
-            raise ChangedSinceError("The journal has just become that of another run.", path=path)
+            raise ChangedSinceError(
+                "The journal was just replaced by that of another run.", path=path
+            )
         require_place(journal.log_dir, journal.partitions)
         entries = _entries(journal)
         for entry in entries:
@@ -157,7 +159,7 @@ def _bring_mark_back(
 def _journal(path: str) -> Journal:
     journal = read_journal(path)
     if journal is None:
-        raise CorruptDataError("The journal has no whole line: nothing was done.", path=path)
+        raise CorruptDataError("The journal has no complete line: nothing was done.", path=path)
     return journal
 
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.checkpoints import checkpoint_text, read_offset_checkpoint
 from kafkalog.errors import CorruptDataError
 from kafkalog.metadata_files import read_meta_properties
 from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.salvage.model import Fate, SalvagedFile
 from kafkalog.salvage.partition import (
-    HIGH_WATERMARKS,
     LOG_ROOT,
-    LOG_STARTS,
     LOST_ROOT,
     keep_file,
     lose_file,
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from kafkalog.salvage.partition import PartitionCopy
     from kafkalog.storage import NewDirectory
 
-_CLEANER_OFFSETS = "cleaner-offset-checkpoint"
-
 
 def copy_top_files(
     log_dir: LogDir, directory: NewDirectory | None, tell: Callable[[Row], None]
@@ -39,7 +36,7 @@ def copy_top_files(
     """Copy what says whose log directory it is; checkpoints are written by `Checkpoints`."""
     for name in log_dir.others:
         path = f"{log_dir.path}/{name}"
-        tell(SalvagedFile(path, None, Fate.SKIPPED, "It is a directory, but no partition."))
+        tell(SalvagedFile(path, None, Fate.SKIPPED, "It is a directory, but not a partition."))
     for entry in log_dir.files:
         tell(_top_file(entry, directory))
 
@@ -47,7 +44,7 @@ def copy_top_files(
 def _top_file(entry: FileEntry, directory: NewDirectory | None) -> SalvagedFile:
     kind = entry.name.kind
     if entry.error is not None or kind == FileKind.UNKNOWN or entry.name.state != FileState.LIVE:
-        detail = entry.error or "It is a left-over, or no file of Kafka's."
+        detail = entry.error or "It is a leftover, or not one of Kafka's files."
         return SalvagedFile(entry.path, None, Fate.SKIPPED, detail)
     try:
         if kind == FileKind.OFFSET_CHECKPOINT:
@@ -58,9 +55,13 @@ def _top_file(entry: FileEntry, directory: NewDirectory | None) -> SalvagedFile:
         return lose_file(entry, directory, LOST_ROOT, error.message)
     if kind in (FileKind.META_PROPERTIES, FileKind.KRAFT_SNAPSHOT):
         return keep_file(entry, directory, LOG_ROOT, LOST_ROOT)
-    detail = "A broker shall find out what is there by itself."
-    if entry.name.name in (HIGH_WATERMARKS, LOG_STARTS, _CLEANER_OFFSETS):
-        detail = "Its entries are taken over as far as they lie within the logs."
+    detail = "A broker has to find out itself what is there."
+    if entry.name.name in (
+        file_names.HIGH_WATERMARKS,
+        file_names.LOG_STARTS,
+        file_names.CLEANER_OFFSETS,
+    ):
+        detail = "Its entries within the logs are kept."
     return SalvagedFile(entry.path, None, Fate.SKIPPED, detail)
 
 
@@ -69,9 +70,9 @@ class Checkpoints:
 
     def __init__(self) -> None:
         self._entries: dict[str, list[tuple[str, int, int]]] = {
-            HIGH_WATERMARKS: [],
-            LOG_STARTS: [],
-            _CLEANER_OFFSETS: [],
+            file_names.HIGH_WATERMARKS: [],
+            file_names.LOG_STARTS: [],
+            file_names.CLEANER_OFFSETS: [],
         }
 
     def add(self, copy: PartitionCopy, new: SalvagedPartition) -> None:
@@ -81,9 +82,9 @@ class Checkpoints:
         start, end = new.log_start_offset, new.log_end_offset
         old = {name: copy.log.checkpoint(name) for name in self._entries}
         offsets = {
-            HIGH_WATERMARKS: _within(old[HIGH_WATERMARKS], start, end),
-            LOG_STARTS: None if old[LOG_STARTS] is None else start,
-            _CLEANER_OFFSETS: _within(old[_CLEANER_OFFSETS], start, end),
+            file_names.HIGH_WATERMARKS: _within(old[file_names.HIGH_WATERMARKS], start, end),
+            file_names.LOG_STARTS: None if old[file_names.LOG_STARTS] is None else start,
+            file_names.CLEANER_OFFSETS: _within(old[file_names.CLEANER_OFFSETS], start, end),
         }
         for name, offset in offsets.items():
             if offset is not None:

@@ -23,7 +23,7 @@ class Fate(StrEnum):
     LOST = "lost"
     """It cannot be used; its bytes are in `lost+found`."""
     SKIPPED = "skipped"
-    """Left where it is: a left-over, or something that is not Kafka's."""
+    """Left where it is: a leftover, or something that is not Kafka's."""
 
 
 @dataclass(frozen=True, slots=True)

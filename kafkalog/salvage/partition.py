@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.checkpoints import checkpoint_text, read_leader_epochs
 from kafkalog.columnar.headers import header_stretches
 from kafkalog.errors import CorruptDataError
@@ -44,12 +45,8 @@ if TYPE_CHECKING:
 
 LOG_ROOT = "log"
 LOST_ROOT = "lost+found"
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-HIGH_WATERMARKS = "replication-offset-checkpoint"
-LOG_STARTS = "log-start-offset-checkpoint"
 
-_DELETE, _STRAY = "-delete", "-stray"
-_LEADER_EPOCHS = "leader-epoch-checkpoint"
+_DELETE, _STRAY = file_names.DELETE_DIRECTORY, file_names.STRAY_DIRECTORY
 _DERIVED = (
     FileKind.OFFSET_INDEX,
     FileKind.TIME_INDEX,
@@ -116,13 +113,13 @@ class PartitionCopy:
                 self._side_file(entry, {log.path for log in logs})
         for name in self.partition.directories:
             path = os.path.join(self.partition.path, name)
-            detail = "Kafka makes no directory in a partition."
+            detail = "Kafka creates no directory in a partition."
             self._tell(SalvagedFile(path, None, Fate.SKIPPED, detail))
-        start_offset = min(max(first, self.log.checkpoint(LOG_STARTS) or 0), end_offset)
+        start_offset = min(max(first, self.log.checkpoint(file_names.LOG_STARTS) or 0), end_offset)
         unstable = None
         if self._directory is not None and logs:
             lines = [(entry.epoch, entry.start_offset) for entry in epochs.entries(known)]
-            target = f"{self._place.log}/{_LEADER_EPOCHS}"
+            target = f"{self._place.log}/{file_names.LEADER_EPOCHS}"
             self._directory.write(target, checkpoint_text(lines))
             self._tell(
                 SalvagedFile(None, target, Fate.REBUILT, "From the batches and old entries.")
@@ -189,12 +186,12 @@ class PartitionCopy:
 
     def _known_end(self) -> int | None:
         """Up to where the log reached once, by the checkpoints around it; it may have gone on."""
-        names = (RECOVERY_POINTS, HIGH_WATERMARKS)
+        names = (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS)
         return max((self.log.checkpoint(name) or 0 for name in names), default=0) or None
 
     def _old_epochs(self, entry: FileEntry) -> list[EpochEntry]:
         if entry.name.state != FileState.LIVE:
-            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, "It is a left-over."))
+            self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, "It is a leftover."))
             return []
         try:
             return read_leader_epochs(entry.path)
@@ -208,14 +205,14 @@ class PartitionCopy:
         if entry.path in logs or (kind in _DERIVED and state == FileState.LIVE):
             return
         if kind == FileKind.UNKNOWN or entry.error is not None:
-            detail = entry.error or "Kafka has no file of this name."
+            detail = entry.error or "Kafka has no file with this name."
             self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail))
         elif state != FileState.LIVE or kind == FileKind.LOG:
             records = 0
             if kind == FileKind.LOG:
                 with Source(entry.path) as source:
                     records = count_records(source, 0, source.size_bytes)
-            detail = "It is a left-over: others have replaced it."
+            detail = "It is a leftover: it was replaced."
             self._tell(SalvagedFile(entry.path, None, Fate.SKIPPED, detail, records))
         else:
             self._tell(keep_file(entry, self._directory, self._place.log, self._place.lost))
@@ -256,7 +253,7 @@ def _check_snapshot(entry: FileEntry) -> None:
                 if found.severity == Severity.DAMAGE:
                     raise CorruptDataError(found.detail, path=entry.path)
             elif found.refusals or not found.crc_valid.all():
-                raise CorruptDataError("It holds a batch that is damaged.", path=entry.path)
+                raise CorruptDataError("It holds a damaged batch.", path=entry.path)
 
 
 def rebuild(
@@ -282,9 +279,7 @@ def rebuild(
     wrong = [action for action in predicted.actions if isinstance(action, _UNWANTED)]
     if predicted.refusal is not None or wrong:
         reason = predicted.refusal.message if predicted.refusal else str(wrong[0])
-        raise CorruptDataError(
-            f"A broker would not take the salvaged log as it is: {reason}", path=path
-        )
+        raise CorruptDataError(f"A broker would not accept the salvaged log: {reason}", path=path)
     made: dict[str, None] = {}
     for action in predicted.actions:
         if isinstance(action, RemoveFile):
@@ -294,7 +289,7 @@ def rebuild(
             made[action.name] = None
         elif isinstance(action, RebuildIndexes):
             made |= dict.fromkeys(action.changed)
-    for name in sorted(made.keys() - {_LEADER_EPOCHS}):
+    for name in sorted(made.keys() - {file_names.LEADER_EPOCHS}):
         detail = "As a broker's recovery makes it."
         tell(SalvagedFile(None, f"{place}/{name}", Fate.REBUILT, detail))
     return predicted

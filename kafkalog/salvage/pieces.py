@@ -240,18 +240,18 @@ class _Window:
         return self._defect("batch-offset-not-increasing", piece, detail)
 
     def _offset_defect(self, piece: list[int]) -> Defect:
-        detail = "More batches around it leave no place for them."
+        detail = "More batches around it contradict its offsets."
         return self._defect("batch-offset-not-increasing", piece, detail)
 
     def _epoch_defect(self, piece: list[int]) -> Defect:
-        detail = f"Leader epoch {piece[EPOCH]} does not fit those of the batches around it."
+        detail = f"Leader epoch {piece[EPOCH]} contradicts the batches around it."
         return self._defect("batch-leader-epoch-wrong", piece, detail)
 
     def _defect(self, reference: str, piece: list[int], detail: str) -> Defect:
         return make_defect(
             reference,
             self._path,
-            f"A batch says it has offsets {piece[BASE_OFFSET]} to {piece[LAST_OFFSET]}. {detail}",
+            f"A batch claims offsets {piece[BASE_OFFSET]} to {piece[LAST_OFFSET]}. {detail}",
             position=piece[POSITION],
             offset=piece[BASE_OFFSET],
             size_bytes=piece[SIZE],

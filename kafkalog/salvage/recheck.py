@@ -30,9 +30,9 @@ def check_copies(directory: NewDirectory, checksums: Mapping[str, int]) -> None:
         path = directory.place(name)
         if file_checksum(path) != checksum:
             raise CorruptDataError(
-                "What was written does not read back as it was.",
+                "The written data reads back differently.",
                 path=path,
-                hint="Look at the disk that was written to, and choose another.",
+                hint="Check the destination disk, and choose another one.",
             )
 
 
@@ -45,7 +45,7 @@ def check_partition(directory: NewDirectory, place: str) -> None:
     path = directory.place(place)
     predicted = predict_start(path, StartMode.CLEAN)
     if predicted.verdict != Verdict.NOTHING:
-        raise CorruptDataError(f"A broker would not leave it alone: {start_line(predicted)}.",
+        raise CorruptDataError(f"A broker would change it: {start_line(predicted)}.",
                                path=path)  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.log_dir import LogDir
 from kafkalog.salvage.log_dir_files import Checkpoints, copy_top_files
 from kafkalog.salvage.manifest import MANIFEST, manifest_line
@@ -101,7 +102,7 @@ def _home_of(target: Target) -> str:
 def _sources(path: str, log_dir: str) -> list[str]:
     """Where nothing may be written: the source, and beside partitions, where a broker would trip
     over it."""
-    signs = (os.path.join(log_dir, name) for name in (".lock", "meta.properties"))
+    signs = (os.path.join(log_dir, name) for name in (file_names.LOCK, file_names.META_PROPERTIES))
     return [path, log_dir] if any(map(os.path.lexists, signs)) else [path]
 
 
@@ -139,7 +140,7 @@ class _Run:
         checkpoints = Checkpoints()
         for partition in partitions:
             if not logs_of(partition):
-                self.row(SalvagedFile(partition.path, None, Fate.SKIPPED, "It holds no log."))
+                self.row(SalvagedFile(partition.path, None, Fate.SKIPPED, "It contains no log."))
                 continue
             copy = PartitionCopy(partition, self._directory, self.row, self._progress)
             new = copy.run()

@@ -47,7 +47,7 @@ def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
         return target.partitions
     if target.name.kind != FileKind.LOG:
         raise UsageError(
-            "Only logs are salvaged: all other files are made anew from them.",
+            "Only logs are salvaged; all other files are rebuilt from them.",
             path=target.path,
             hint="Give a log directory, a partition directory or a .log file.",
         )

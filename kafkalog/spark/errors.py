@@ -64,8 +64,8 @@ def errors_as_ours() -> Iterator[None]:
 def driver_lost() -> EngineError:
     """The JVM that was to answer is no more."""
     return EngineError(
-        "Spark's driver has died.",
-        hint="Where memory was short: --spark-conf spark.driver.memory=4g",
+        "The Spark driver died.",
+        hint="If memory ran out: --spark-conf spark.driver.memory=4g",
     )
 
 
@@ -124,11 +124,11 @@ def _error_of(text: str, *, is_query: bool) -> KafkaLogError:
     in_python = _PYTHON.findall(text) if "Traceback (most recent call last)" in text else []
     if in_python and _OUR_CODE.search(text) and not in_python[-1].startswith("OSError"):
         return InternalError(
-            f"kafkalog itself failed in a task of Spark's: {_shortened(in_python[-1])}",
-            note="This says nothing about the data: take no answer of this run for complete.",
+            f"internal error in a Spark task: {_shortened(in_python[-1])}",
+            note="This is not about the data; no answer of this run is complete.",
         )
     if in_python:
-        return EngineError(f"A task of Spark's failed: {_shortened(in_python[-1])}")
+        return EngineError(f"A Spark task failed: {_shortened(in_python[-1])}")
     causes = _CAUSE.findall(text)
     return EngineError(f"Spark failed: {_shortened(causes[-1]) if causes else _first_line(text)}")
 
@@ -138,7 +138,7 @@ def _first_line(text: str) -> str:
     for line in text.splitlines():
         if line.strip() and not re.match(r"An error occurred while calling|\s*at |: *$", line):
             return _shortened(line.strip().lstrip(": "))
-    return "it does not say why."
+    return "no reason given."
 
 
 def _shortened(text: str) -> str:
@@ -148,7 +148,7 @@ def _shortened(text: str) -> str:
 
 def _not_installed(_: str) -> KafkaLogError:
     return UnsupportedError(
-        "kafkalog is missing where Spark's tasks run.",
+        "kafkalog is not installed where Spark tasks run.",
         hint="Install kafkalog[spark] on every machine of the cluster, and name its Python: "
         "--spark-conf spark.pyspark.python=/path/to/python",
     )
@@ -156,14 +156,14 @@ def _not_installed(_: str) -> KafkaLogError:
 
 def _other_python(_: str) -> KafkaLogError:
     return UnsupportedError(
-        "Spark's tasks run with another version of Python than this one.",
-        hint="Name one of the same version: --spark-conf spark.pyspark.python=/path/to/python",
+        "Spark tasks run with another version of Python.",
+        hint="Name a Python of the same version: --spark-conf spark.pyspark.python=/path/to/python",
     )
 
 
 def _results_too_large(_: str) -> KafkaLogError:
     return LimitExceededError(
-        "The results of all tasks are larger than the driver takes.",
+        "The results of all tasks exceed the limit of the driver.",
         hint="--spark-conf spark.driver.maxResultSize=4g",
     )
 
@@ -178,14 +178,14 @@ def _out_of_memory(_: str) -> KafkaLogError:
 def _worker_lost(text: str) -> KafkaLogError:
     lost = re.search(r"ExecutorLostFailure[^\n]*|Python worker exited unexpectedly", text)
     return EngineError(
-        "Workers of Spark's were lost, again and again.",
+        "Spark workers were lost repeatedly.",
         note=_shortened(lost[0]) if lost else None,
-        hint="Where memory was short: --spark-conf spark.executor.memory=4g",
+        hint="If memory ran out: --spark-conf spark.executor.memory=4g",
     )
 
 
 def _ended(_: str) -> KafkaLogError:
-    return EngineError("Spark's cluster ended the application.", hint="The log says why.")
+    return EngineError("The Spark cluster ended the application.", hint="See its log.")
 
 
 def _lost(_: str) -> KafkaLogError:

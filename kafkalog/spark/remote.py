@@ -64,7 +64,7 @@ def _wait_for_server(master: str, timeout_s: float) -> None:
     try:
         channel = DefaultChannelBuilder(master).toChannel()
     except PySparkException as raised:
-        raise UsageError(f"{master!r} is no address of Spark Connect: {raised}") from raised
+        raise UsageError(f"{master!r} is not a Spark Connect address: {raised}") from raised
     try:
         grpc.channel_ready_future(channel).result(timeout_s)
     except grpc.FutureTimeoutError:
@@ -76,7 +76,7 @@ def _wait_for_server(master: str, timeout_s: float) -> None:
 def _no_answer(master: str, timeout_s: float) -> EngineError:
     return EngineError(
         f"{master} did not answer within {timeout_s:g} seconds.",
-        hint="Is a server of Spark Connect running there? Give it longer with --connect-timeout.",
+        hint="Is a Spark Connect server running there? --connect-timeout sets how long to wait.",
     )
 
 
@@ -90,5 +90,5 @@ def _set_all(session: Any, conf: Mapping[str, str]) -> None:
             raise UsageError(
                 f"The server does not let {name} be set to {value!r}.",
                 note=str(raised).partition("\n")[0],
-                hint="Over Spark Connect only settings of a session can be made.",
+                hint="Over Spark Connect only session settings can be changed.",
             ) from raised

@@ -38,7 +38,7 @@ def require_pyspark() -> None:
     for name in ("pyspark", "pandas", "pyarrow"):
         if importlib.util.find_spec(name) is None:
             raise UnsupportedError(
-                f"Spark's engine needs {name}.",
+                f"The Spark engine needs {name}.",
                 note=_LOCAL_HINT,
                 hint="pip install 'kafkalog[spark]'",
             )
@@ -73,7 +73,7 @@ def find_java() -> Java:
     else:
         found = shutil.which("java")
         if found is None:
-            raise _unfit("Spark needs Java, and there is none on the PATH.")
+            raise _unfit("Spark needs Java; there is none on the PATH.")
         program = found
     try:
         said = subprocess.run(  # noqa: S603 # the program that Spark's own scripts would start

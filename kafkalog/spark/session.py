@@ -120,7 +120,7 @@ def _open_already(master: str) -> SparkSession | None:
     there = str(context.master)
     if there != master and not (is_local(there) and is_local(master)):
         raise UsageError(
-            f"This process has a session of Spark with {there} already.",
+            f"This process already has a Spark session with {there} already.",
             hint="One process has one driver: end that session first.",
         )
     return SparkSession.builder.getOrCreate()
@@ -168,7 +168,7 @@ def _look_for_master(master: str, timeout_s: float) -> None:
             reason = str(raised)
         else:
             return
-    raise EngineError(f"No master of Spark's answers at {master}.", note=f"{reason}.")
+    raise EngineError(f"No Spark master answers at {master}.", note=f"{reason}.")
 
 
 def _connected(process: DriverProcess, master: str, timeout_s: float) -> SparkSession:
@@ -191,7 +191,7 @@ def _connected(process: DriverProcess, master: str, timeout_s: float) -> SparkSe
         raise EngineError(
             f"{master} did not answer within {limit_s:g} seconds.",
             note=reason_in(process.log_path),
-            hint="Give it longer with --connect-timeout, or look into the log.",
+            hint="--connect-timeout sets how long to wait; the log may say more.",
         ) from None
 
 
@@ -219,7 +219,7 @@ def _result_within(
         if asked is None or (is_standalone and process.has_logged(IS_REGISTERED)):
             if now - began > _JVM_START_S + limit_s:
                 process.kill()
-                raise EngineError("Spark's driver does not come to the end of its start.")
+                raise EngineError("The Spark driver did not finish starting.")
         elif now - asked > limit_s:
             raise TimeoutError
     return future.result()

@@ -44,7 +44,7 @@ def check_master(master: str) -> None:
     """Raise `UsageError` for what is no master of Spark's."""
     if _MASTER.fullmatch(master) is None:
         raise UsageError(
-            f"{master!r} is no master of Spark.",
+            f"{master!r} is not a Spark master.",
             hint="local[*], local[N], spark://HOST:PORT, yarn, k8s://HOST:PORT or sc://HOST:PORT",
         )
 

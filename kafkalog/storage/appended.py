@@ -60,7 +60,7 @@ class AppendedFile:
             try:
                 os.ftruncate(self._file, self._size)
             except OSError as second:
-                error.add_note(f"Nor can it be cut back: {second}")
+                error.add_note(f"It cannot be truncated either: {second}")
             raise unwritable(error, self.path) from error
         self._size += len(data)
 

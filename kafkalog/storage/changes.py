@@ -323,7 +323,8 @@ class Changes:
                 raise UnsupportedError(
                     "The file system cannot exchange two names at once.",
                     path=self.directory,
-                    note="Nothing was changed. Linux from 3.15 on can, on ext4, XFS, Btrfs, tmpfs.",
+                    note="Nothing was changed. Linux 3.15 or newer can, on ext4, XFS, Btrfs and "
+                    "tmpfs.",
                 ) from error
             raise unwritable(error, path) from error
         self._tell(StepKind.EXCHANGE, path, new_path)
@@ -338,7 +339,9 @@ class Changes:
 
     def _require_plain(self, name: str) -> None:
         if not is_plain(name):
-            raise RefusedError("This is no name of a file in the directory.", path=self.path(name))
+            raise RefusedError(
+                "This is not the name of a file in the directory.", path=self.path(name)
+            )
 
     @contextmanager
     def _opened(self, *names: str) -> Iterator[int]:
@@ -357,7 +360,7 @@ def require_no_link(path: str) -> None:
     """Raise `RefusedError` where a file that is to be replaced is a symbolic link."""
     if os.path.islink(path):
         raise RefusedError(
-            "It is a symbolic link: what it leads to belongs to someone else.",
+            "It is a symbolic link out of the directory.",
             path=path,
             hint="Work on the directory it leads to, or on a copy.",
         )

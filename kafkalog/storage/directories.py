@@ -45,7 +45,7 @@ class NewDirectory:
 
     Attributes:
         building: where its files are until the block ends.
-        left_over_removed: whether the left-over of a run that was killed was removed for it.
+        left_over_removed: whether the leftover of a run that was killed was removed for it.
 
     Raises:
         DestinationExistsError: something is there, or another run is writing it now.
@@ -159,7 +159,7 @@ def require_space(path: str, size_bytes: int) -> None:
     free = free_space(path)
     if free < size_bytes:
         raise UnwritableError(
-            f"It needs up to {size_bytes} bytes, the file system has {free} left.",
+            f"It needs up to {size_bytes} bytes; the file system has {free} left.",
             path=path,
             hint="Free some space, or choose another file system.",
         )
@@ -177,7 +177,7 @@ def require_writable(path: str) -> None:
     """Raise `UnwritableError` where nothing can be created in a directory."""
     if not os.access(path, os.W_OK | os.X_OK):
         raise UnwritableError(
-            "Nothing can be written there: it is read-only, or not ours.",
+            "It cannot be written: it is read-only, or belongs to another user.",
             path=path,
             hint="Work on a copy.",
         )
@@ -189,9 +189,9 @@ def require_outside(path: str, sources: Iterable[str]) -> None:
     found = map(os.path.realpath, sources)
     if any(os.path.commonpath((source, wanted)) == source for source in found):
         raise UsageError(
-            "The result would lie inside what it is made from.",
+            "The destination lies inside the source.",
             path=path,
-            hint="Name a directory elsewhere.",
+            hint="Choose a directory elsewhere.",
         )
 
 
@@ -205,15 +205,15 @@ def require_vacant(path: str) -> None:
         raise unwritable(error, path) from error
     if not is_empty:
         raise DestinationExistsError(
-            "There is something of that name, and it is no empty directory.",
+            "It exists, and is not an empty directory.",
             path=path,
             hint="Choose another name, or remove it.",
         )
     if os.path.ismount(path):
         raise DestinationExistsError(
-            "This is a mount point, whose place the new directory cannot take.",
+            "This is a mount point, which the new directory cannot replace.",
             path=path,
-            hint=f"Name a directory in it, such as {os.path.join(path, 'result')}.",
+            hint=f"Choose a directory in it, such as {os.path.join(path, 'result')}.",
         )
 
 

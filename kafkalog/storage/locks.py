@@ -8,7 +8,8 @@ import os
 import struct
 from typing import Final, Self
 
-from kafkalog.broker_lock import LOCK_FILE, held_here
+from formats import file_names
+from kafkalog.broker_lock import held_here
 from kafkalog.errors import DestinationExistsError, LogDirInUseError, UnreadableError
 from kafkalog.storage.ownership import take_after_directory
 from kafkalog.storage.system import NO_LOCKS, unwritable
@@ -39,7 +40,7 @@ class LogDirLock:
     """
 
     def __init__(self, path: str, *, writes: bool = False) -> None:
-        self.path = os.path.join(path, LOCK_FILE)
+        self.path = os.path.join(path, file_names.LOCK)
         self._writes = writes
         self._file = -1
         self._held = (-1, -1)
@@ -90,7 +91,7 @@ class LogDirLock:
     def _in_use(self, error: OSError) -> LogDirInUseError:
         if error.errno in NO_LOCKS:
             return LogDirInUseError(
-                "The file system has no locks: nothing keeps a broker off.",
+                "The file system has no locks, so nothing would keep a broker away.",
                 path=self.path,
                 hint="Work on a copy on another file system.",
             )
@@ -100,7 +101,7 @@ class LogDirLock:
                 "Another kafkalog is working on this log directory.",
                 path=self.path,
                 note=f"Process {holder[0]} has the lock.",
-                hint="Wait until it has ended, or work on a copy.",
+                hint="Wait for it to end, or work on a copy.",
             )
         note = None
         if holder is not None:
@@ -165,5 +166,5 @@ def lock_open(file: int, path: str) -> None:
         if error.errno != errno.EWOULDBLOCK:
             raise
         raise DestinationExistsError(
-            "Another run is writing it.", path=path, hint="Wait until it has ended."
+            "Another run is writing it.", path=path, hint="Wait for it to end."
         ) from error

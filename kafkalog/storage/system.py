@@ -40,7 +40,7 @@ def sync_directory(path: str) -> None:
 def exists(path: str) -> DestinationExistsError:
     """What is said where something is in the way."""
     return DestinationExistsError(
-        "There is something of that name.", path=path, hint="Choose another name, or remove it."
+        "It already exists.", path=path, hint="Choose another name, or remove it."
     )
 
 

@@ -87,7 +87,7 @@ class FileTree:
         file = open(descriptor, "rb")  # noqa: SIM115 # closed when it was read
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             file.close()
-            raise UnreadableError("This is no regular file.", path=path)
+            raise UnreadableError("This is not a regular file.", path=path)
         return _pieces(file)
 
     def sizes(self) -> dict[str, int]:
@@ -143,7 +143,7 @@ class FileTree:
     def _path(self, name: str) -> str:
         """Where a file is; raises `RefusedError` for a name that leads out of the tree."""
         if not all(map(is_plain, name.split("/"))):
-            raise RefusedError("This is no name of a file in the directory.", path=self.root,
+            raise RefusedError("This is not the name of a file in the directory.", path=self.root,
                                note=f"The name is {name[:200]!a}.")  # fmt: skip
         return os.path.join(self.root, name)
 

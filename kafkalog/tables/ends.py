@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog import places
 from kafkalog.errors import NotFoundError
 from kafkalog.living import about_a_log
 from kafkalog.model import Isolation, LogView
 from kafkalog.tables.model import End, PartitionEnd, TableName
-from kafkalog.unified_log import END, HIGH_WATERMARKS, UnifiedLog
+from kafkalog.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +51,7 @@ def has_bounds(request: Request) -> bool:
 def partition_end(log: UnifiedLog, request: Request) -> PartitionEnd:
     """Return the bounds of a log that `consumers_log` gave."""
     partition = log.partition
-    is_noted = request.end == End.LOG or log.checkpoint(HIGH_WATERMARKS) is not None
+    is_noted = request.end == End.LOG or log.checkpoint(file_names.HIGH_WATERMARKS) is not None
     is_committed = request.isolation == Isolation.READ_COMMITTED
     return PartitionEnd(
         partition.topic,

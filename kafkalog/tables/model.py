@@ -212,7 +212,7 @@ class LeftOut:
     """The records that are in logs and not in an answer.
 
     Attributes:
-        without_watermark: partitions of which no high watermark is noted: their records end with
+        without_watermark: partitions of which no high watermark is known: their records end with
             the log.
         above_watermark: partitions that have records above the high watermark, with that offset.
         above_last_stable: partitions that have records between the last stable offset, which is

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
     from kafkalog.tables.model import Split
 
-LOSS_HINT: Final = "With failOnDataLoss=false reading goes on with what there is."
+LOSS_HINT: Final = "With failOnDataLoss=false the stream continues with what exists."
 _LISTINGS_MAX: Final = 3
 
 
@@ -46,7 +46,7 @@ def current_splits(split: Split) -> list[Split]:
             listed = listed_again(split)
         except NotFoundError:
             continue  # it went away between two looks
-    raise _changed(split, "Its files do not stay the same for long enough to be read.")
+    raise _changed(split, "Its files keep changing while they are read.")
 
 
 class Losses:
@@ -117,7 +117,7 @@ def listed_again(split: Split, losses: Losses | None = None) -> list[Split]:
         raise _changed(split, f"Its log ends at offset {log.log_end_offset} now.")
     if start > wanted and (end is None or end > wanted):
         lost_to = start if end is None else min(start, end)
-        losses.add(wanted, lost_to, f"Its log begins at offset {start} now.")
+        losses.add(wanted, lost_to, f"Its log starts at offset {start} now.")
         wanted = start
     bounds = Bounds(from_offset=wanted, to_offset=end)
     request = Request(split.table, bounds, Isolation.LOG, internal=True, view=split.view)
@@ -138,5 +138,5 @@ def _changed(split: Split, message: str) -> ChangedSinceError:
     return ChangedSinceError(
         f"The log was changed after it was planned. {message}",
         path=split.path,
-        hint="Ask again: what is there now is planned then.",
+        hint="Run the query again.",
     )

@@ -99,7 +99,7 @@ def _refuse(defect: Defect) -> None:
         reference=defect.reference,
         path=defect.path,
         position=defect.position,
-        hint="In permissive mode damage is passed over, and told by the table of defects.",
+        hint="In permissive mode damage is skipped; the table `defects` lists it.",
     )
 
 

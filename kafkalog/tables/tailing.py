@@ -58,7 +58,7 @@ class Tail:
     ) -> None:
         if request.table not in _TABLES:
             raise UsageError(
-                f"The table {request.table} cannot be followed: only records, batches."
+                f"The table {request.table} cannot be streamed; only records and batches can."
             )
         self._paths = tuple(paths)
         self._first_request = request
@@ -171,7 +171,7 @@ class Tail:
             if not isinstance(position, list) or len(position) != 2:
                 raise UsageError(
                     f"The stream's checkpoint has no offset and epoch for {key}.",
-                    hint="It is of another release: begin with another checkpoint.",
+                    hint="Another release wrote it; start with a new checkpoint.",
                 )
             found[key] = position
         for key in [key for key in found if key not in logs]:
@@ -209,7 +209,7 @@ class Tail:
         if log.log_start_offset > offset:
             self._lose(
                 log,
-                f"The log begins at offset {log.log_start_offset}, and {offset} was to be read "
+                f"The log starts at offset {log.log_start_offset}, and {offset} was to be read "
                 "next.",
             )
         return max(offset, log.log_start_offset)

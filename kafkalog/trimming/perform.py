@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from formats import file_names
 from kafkalog.checkpoints import checkpoint_text
 from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import open_partition
 from kafkalog.names import FileState
 from kafkalog.recovery import StartMode, predict_start
 from kafkalog.storage import require_writable
-from kafkalog.trimming.plan import DELETED_SUFFIX, LEADER_EPOCHS, LOG_STARTS, leader_epochs_of
+from kafkalog.trimming.plan import leader_epochs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,34 +49,34 @@ def perform_trim(run: Run, plan: TrimPlan) -> None:
         return
     require_writable(plan.partition.path)
     names = [name for group in plan.files for name in group]
-    dead = [name + DELETED_SUFFIX for name in names]
+    dead = [name + file_names.DELETED for name in names]
     replaced = [entry.name.name for entry in plan.partition.left_overs]
-    touched = dict.fromkeys((*names, *dead, *replaced, *plan.left_overs, LEADER_EPOCHS))
+    touched = dict.fromkeys((*names, *dead, *replaced, *plan.left_overs, file_names.LEADER_EPOCHS))
     dead = list(dict.fromkeys((*dead, *plan.left_overs)))
     with run.partition(plan.partition, touched) as changing:
         changes = changing.changes
         if plan.log_start_offset > plan.log_start_before:
-            changing.set_offset(LOG_STARTS, plan.log_start_offset)
+            changing.set_offset(file_names.LOG_STARTS, plan.log_start_offset)
         for log, *others in plan.files:
-            changes.rename(log, log + DELETED_SUFFIX)
+            changes.rename(log, log + file_names.DELETED)
             changes.sync_directory()  # segments must not go in another order
             for name in others:
-                changes.rename(name, name + DELETED_SUFFIX)
+                changes.rename(name, name + file_names.DELETED)
         changes.sync_directory()
         if plan.leader_epochs != plan.leader_epochs_before:
             entries = [(entry.epoch, entry.start_offset) for entry in plan.leader_epochs]
-            changes.replace(LEADER_EPOCHS, checkpoint_text(entries))
+            changes.replace(file_names.LEADER_EPOCHS, checkpoint_text(entries))
         for difference in _differences(plan):
             raise CorruptDataError(
                 f"What is left is not what was planned: {difference}.",
                 path=plan.partition.path,
-                hint=f"The segments are still there, under names that end in {DELETED_SUFFIX}.",
+                hint=f"The segments still exist, under names that end in {file_names.DELETED}.",
             )
         if not plan.keeps_deleted:
             for name in dead:
                 changes.remove(name)
             changes.sync_directory()
-        changing.set_offset(LOG_STARTS, plan.log_start_checkpoint)
+        changing.set_offset(file_names.LOG_STARTS, plan.log_start_checkpoint)
 
 
 def _differences(plan: TrimPlan) -> Iterator[str]:
@@ -85,12 +86,13 @@ def _differences(plan: TrimPlan) -> Iterator[str]:
     before = {
         entry.name.name: entry.size_bytes
         for entry in plan.partition.files
-        if entry.name.state == FileState.LIVE and entry.name.name not in {*gone, LEADER_EPOCHS}
+        if entry.name.state == FileState.LIVE
+        and entry.name.name not in {*gone, file_names.LEADER_EPOCHS}
     }
     there = {
         entry.name.name: entry.size_bytes
         for entry in after.files
-        if entry.name.state == FileState.LIVE and entry.name.name != LEADER_EPOCHS
+        if entry.name.state == FileState.LIVE and entry.name.name != file_names.LEADER_EPOCHS
     }
     for name in sorted(before.keys() | there.keys()):
         if before.get(name) != there.get(name):

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from formats import file_names
 from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.errors import RefusedError
 from kafkalog.marks import Marks
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from kafkalog.model import EpochEntry
     from kafkalog.retention import PartitionRetention, SegmentFacts
 
-DELETED_SUFFIX = ".deleted"
-LEADER_EPOCHS = "leader-epoch-checkpoint"
-LOG_STARTS = "log-start-offset-checkpoint"
-_HIGH_WATERMARKS = "replication-offset-checkpoint"
 _ALLOWED = (Verdict.NOTHING, Verdict.TIDY)  # .deleted files may be there, from before
 _KINDS = (
     FileKind.LOG,
@@ -135,7 +132,7 @@ def plan_trim(
 
     Raises:
         RefusedError: it is not safe, or not for us: symbolic links, a start that would change
-            something, left-overs of a crash, a tiered topic, no high watermark.
+            something, leftovers of a crash, a tiered topic, no high watermark.
         UnreadableError, CorruptDataError: as `simulate_retention`.
 
     Cost:
@@ -167,7 +164,7 @@ def plan_trim(
     start = max(loaded.log_start_offset, found.log.log_start_offset, first_base)
     if start > first_base and (partition.partition is None or log_dir is None):
         raise RefusedError(
-            f"No log directory is around it to note that the log starts at {start}.",
+            f"It is not in a log directory that could record the new log start offset {start}.",
             path=partition.path,
         )
     files = tuple(_files_of(partition, segment.base_offset) for segment in segments)
@@ -187,7 +184,7 @@ def plan_trim(
 
 def leader_epochs_of(partition: PartitionDir) -> tuple[EpochEntry, ...]:
     """The entries of a partition's `leader-epoch-checkpoint`, none without the file."""
-    path = os.path.join(partition.path, LEADER_EPOCHS)
+    path = os.path.join(partition.path, file_names.LEADER_EPOCHS)
     return tuple(read_leader_epochs(path)) if os.path.exists(path) else ()
 
 
@@ -219,17 +216,18 @@ def _files_of(partition: PartitionDir, base_offset: int) -> tuple[str, ...]:
 def _require_local(found: PartitionRetention) -> None:
     if any(config.name == "remote.storage.enable" for config in found.configs):
         raise RefusedError(
-            "The topic is tiered: what was uploaded, and so may go, nothing here tells.",
+            "The topic is tiered: what was uploaded, and so may be deleted, is not known here.",
             path=found.partition.path,
         )
 
 
 def _require_watermark(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
-    if given is None and found.marks[1].source != _HIGH_WATERMARKS:
+    if given is None and found.marks[1].source != file_names.HIGH_WATERMARKS:
         raise RefusedError(
-            f"{_HIGH_WATERMARKS} has no entry: what is replicated, and so may go, is not known.",
+            f"{file_names.HIGH_WATERMARKS} has no entry: what is replicated, and so may be "
+            "deleted, is not known.",
             path=found.partition.path,
-            hint="--high-watermark end says that all of it is.",
+            hint="--high-watermark end declares all of it replicated.",
         )
 
 

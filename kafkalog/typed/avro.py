@@ -56,7 +56,7 @@ class AvroDecoder:
             self._schema = fastavro.parse_schema(json.loads(schema))
             tree = fastavro.schema.expand_schema(json.loads(schema))
         except (ValueError, TypeError, KeyError, fastavro.schema.SchemaParseException) as error:
-            raise UsageError(f"This is no schema of Avro: {brief(error)}.") from error
+            raise UsageError(f"This is not an Avro schema: {brief(error)}.") from error
         self.type = _type(tree, "#", SchemaSize())
 
     def decode(self, data: bytes) -> Any:

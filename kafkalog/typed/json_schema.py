@@ -27,14 +27,14 @@ class JsonDecoder:
     required, patterns and ranges are not looked at.
 
     Raises:
-        UsageError: the schema is no JSON, or says something else than types.
+        UsageError: the schema is not JSON, or says something else than types.
     """
 
     def __init__(self, schema: bytes) -> None:
         try:
             tree = json.loads(schema)
         except ValueError as error:
-            raise UsageError(f"The schema is no JSON: {error}.") from error
+            raise UsageError(f"The schema is not JSON: {error}.") from error
         self.type, self._convert = _node(tree, "#", SchemaSize())
 
     def decode(self, data: bytes) -> Any:
@@ -46,7 +46,7 @@ class JsonDecoder:
 
 
 def _refuse(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _node(node: Any, place: str, size: SchemaSize) -> tuple[Any, Callable[[Any], Any]]:
@@ -135,5 +135,5 @@ _SCALARS: Final[dict[str, tuple[Any, Callable[[Any], Any]]]] = {
 def _unknown(node: Any, place: str) -> UsageError:
     return UsageError(
         f"The schema at {place} says no type that a column can have: {json.dumps(node)[:80]}.",
-        hint=f"Known are {_KNOWN}; one type each, beside null.",
+        hint=f"Supported: {_KNOWN}; one type each, or that type and null.",
     )

@@ -141,7 +141,7 @@ class TypedColumn:
         from kafkalog.typed.protobuf import ProtobufDecoder
 
         if self.message is None:
-            raise UsageError("Of Protobuf the name of the message is needed.")
+            raise UsageError("Protobuf needs the name of the message.")
         return ProtobufDecoder(
             self.schema, self.message, has_indexes=self.framing == Framing.CONFLUENT
         )

@@ -60,7 +60,7 @@ class ProtobufDecoder:
             raise UsageError(f"The descriptor set has no message {name!r}.") from error
         except (message.DecodeError, TypeError) as error:
             raise UsageError(
-                f"This is no descriptor set: {brief(error)}.",
+                f"This is not a descriptor set: {brief(error)}.",
                 hint="protoc --include_imports -o FILE NAME.proto",
             ) from error
         self._class = message_factory.GetMessageClass(descriptor)

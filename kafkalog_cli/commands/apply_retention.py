@@ -49,7 +49,9 @@ def apply_retention(
     backup: BackupOption = None,
     keep_deleted: Annotated[
         bool,
-        typer.Option("--keep-deleted", help="Leave the .deleted files; a broker removes them."),
+        typer.Option(
+            "--keep-deleted", help="Leave .deleted files; a broker deletes them when it starts."
+        ),
     ] = False,
     config: ConfigOption = None,
     properties: PropertiesOption = None,
@@ -63,14 +65,15 @@ def apply_retention(
     utc: UtcOption = False,
     tz: ZoneOption = "UTC",
 ) -> int:
-    """Remove the segments that simulate-retention says a broker would delete.
+    """Delete the segments that simulate-retention says a broker would delete.
 
-    Without --in-place it only shows the plan. The log directory is locked as a broker locks it, and
-    after a crash `kafkalog recover` comes first. Segments go from the front of a log, at first to
-    .deleted names; log start and leader epochs follow; what is left is read again before the files
-    are removed, and with them .deleted files that a broker left. Killed at any point, the next
-    start finds the old log or the new one. The active segment stays: only a broker rolls it. With
-    --log-start-offset the log starts there, as after DeleteRecords.
+    Without --in-place only the plan is shown. The log directory is locked as a broker locks it;
+    after a crash, run `kafkalog recover` first. Segments are removed from the front of the log:
+    they are renamed to .deleted, the log start offset and leader epochs are updated, the rest is
+    read again, then the files are deleted, including .deleted files that a broker left. If it is
+    killed at any point, the next start finds the old log or the new one. The active segment stays:
+    only a broker rolls it. With --log-start-offset the log starts there, as after DeleteRecords.
+
 
     \b
     kafkalog apply-retention /var/lib/kafka
@@ -102,7 +105,7 @@ def apply_retention(
         keep_deleted=keep_deleted,
     )
     if log_start_offset is not None and isinstance(open_path(path), LogDir):
-        raise UsageError("--log-start-offset is about one partition.", hint="Name a partition.")
+        raise UsageError("--log-start-offset needs one partition.", hint="Name a partition.")
     outcome = Outcome()
     plans: list[TrimPlan] = []
     done: list[TrimPlan] = []

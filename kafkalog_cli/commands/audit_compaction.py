@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from formats import file_names
 from kafkalog.errors import UsageError
 from kafkalog_cli.options import BytesOption, FormatOption, NowOption, parse_duration, parse_time
 from kafkalog_cli.render.text import BytesFormat
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
 
 def audit_compaction(
     path: Annotated[
-        str, typer.Argument(metavar="DIR", help="Partition that was compacted, or log directory.")
+        str, typer.Argument(metavar="DIR", help="The compacted partition, or a log directory.")
     ],
     original: Annotated[
         str | None,
-        typer.Option("--original", metavar="DIR2", help="The same before the cleaning."),
+        typer.Option(
+            "--original",
+            metavar="DIR2",
+            help="The same partition or log directory before the cleaning.",
+        ),
     ] = None,
     cleaner_offset: Annotated[
         int | None,
@@ -34,7 +39,7 @@ def audit_compaction(
             "--cleaner-offset",
             metavar="N",
             min=0,
-            help="Up to where it was compacted, if not the checkpoint's.",
+            help="End of the compacted part; overrides the checkpoint.",
         ),
     ] = None,
     first_dirty_offset: Annotated[
@@ -43,7 +48,7 @@ def audit_compaction(
             "--first-dirty-offset",
             metavar="N",
             min=0,
-            help="Where the cleanings began, if above the log start.",
+            help="Start of the compacted part, if above the log start offset.",
         ),
     ] = None,
     now: NowOption = None,
@@ -56,21 +61,22 @@ def audit_compaction(
         ),
     ] = "24h",
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, help="How many counter-examples.")
+        int, typer.Option("--limit", metavar="N", min=1, help="Show at most N counterexamples.")
     ] = 1,
     form: FormatOption = Format.TABLE,
     bytes_: BytesOption = BytesFormat.AUTO,
 ) -> int:
-    """Prove that a log is correctly compacted, or show the first counter-example.
+    """Prove that a log is correctly compacted, or show the first counterexample.
 
-    Below the cleaner offset no key may come twice, and each record has a key. With --original: no
-    record was added or changed; the latest committed record of each key is there, or was a
-    tombstone whose delete horizon had passed; markers were kept as long; what batches say of
-    offsets, epochs, producers and transactions is what it was. Status 1 where that is not so. Of a
-    log directory each partition is judged that has an entry in its cleaner-offset-checkpoint.
+    Below the cleaner offset no key may occur twice, and each record needs a key. With --original:
+    no record was added or changed; the latest committed record of each key is there, or was a
+    tombstone whose delete horizon had passed; markers were kept as long; offsets, epochs, producers
+    and transactions in the batch headers are unchanged. Otherwise the exit status is 1. In a log
+    directory, each partition with an entry in cleaner-offset-checkpoint is judged.
 
-    The original is the log as one cleaning found it, and --now the time of the cleaning or later.
-    Memory: 30 to 60 bytes a distinct key for a proof, 200 to find what is wrong.
+    The original is the log before one cleaning; --now is the time of that cleaning or later.
+    Memory: 30 to 60 bytes per distinct key for a proof, 200 to find a counterexample.
+
 
     \b
     kafkalog audit-compaction customers-0 --cleaner-offset 20
@@ -98,17 +104,17 @@ def audit_compaction(
     target = open_path(path)
     if isinstance(target, LogDir):
         if cleaner_offset is not None or first_dirty_offset is not None:
-            raise UsageError("An offset that is given belongs to one partition.", path=path)
+            raise UsageError("Offsets can only be given for one partition.", path=path)
         found = list(_audits(target, original, judge, outcome))
     else:
         partition = open_partition(path)
         before = open_partition(original) if original is not None else None
-        is_noted = UnifiedLog(partition).checkpoint("cleaner-offset-checkpoint") is not None
+        is_noted = UnifiedLog(partition).checkpoint(file_names.CLEANER_OFFSETS) is not None
         found = [judge(partition, before)] if is_noted or cleaner_offset is not None else []
     if not found and not outcome.errors:
         show_note(
             f"{path}: cleaner-offset-checkpoint has no entry of it, so it was not compacted; to "
-            "audit a partition all the same, name it and give --cleaner-offset N"
+            f"audit a partition anyway, name it and give --cleaner-offset N"
         )
     if form == Format.TABLE and isinstance(target, LogDir):
         with Writer(show.audit_view(), form, outcome.defect) as writer:
@@ -144,7 +150,7 @@ def _audits(
         outcome.error(error)
     for partition in log_dir.partitions:
         try:
-            if UnifiedLog(partition).checkpoint("cleaner-offset-checkpoint") is None:
+            if UnifiedLog(partition).checkpoint(file_names.CLEANER_OFFSETS) is None:
                 continue
             name = os.path.basename(partition.path)
             before = None if original is None else open_partition(os.path.join(original, name))

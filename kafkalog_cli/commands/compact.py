@@ -60,13 +60,13 @@ def compact(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="DIR", help="Compact a copy: a new log directory; PATH is only read."
+            "--to", metavar="DIR", help="Compact a copy into a new log directory; only read PATH."
         ),
     ] = None,
     yes: YesOption = False,
     backup: BackupOption = None,
     take_all: Annotated[
-        bool, typer.Option("--all", help="Also partitions that are clean enough for a broker.")
+        bool, typer.Option("--all", help="Also partitions too clean for a broker to choose.")
     ] = False,
     config: ConfigOption = None,
     properties: PropertiesOption = None,
@@ -75,12 +75,12 @@ def compact(
     high_watermark: HighWatermarkOption = None,
     first_dirty_offset: Annotated[
         int | None,
-        typer.Option("--first-dirty-offset", metavar="N", help="Not the checkpoint's.", min=0),
+        typer.Option("--first-dirty-offset", metavar="N", help="Override the checkpoint.", min=0),
     ] = None,
     up_to: Annotated[
         int | None,
         typer.Option(
-            "--up-to", metavar="OFFSET", help="Leave the segment that holds it, and all behind.",
+            "--up-to", metavar="OFFSET", help="Leave the segment of OFFSET and all after it.",
             min=0,
         ),
     ] = None,
@@ -88,22 +88,23 @@ def compact(
         str | None,
         typer.Option(
             "--map-memory", metavar="SIZE",
-            help="Limit of the offset map, 24 bytes a slot, as in a broker; else as it takes.",
+            help="Size of the offset map, 24 bytes per slot, as in a broker; default: as "
+"large as needed.",
         ),
     ] = None,
     load_factor: Annotated[
-        float, typer.Option("--load-factor", metavar="X", help="Up to where the map is filled.")
+        float, typer.Option("--load-factor", metavar="X", help="How full the map may become.")
     ] = 0.9,
     single_pass: Annotated[
-        bool, typer.Option("--single-pass", help="One pass, even if a full map left some to clean.")
+        bool, typer.Option("--single-pass", help="One pass only, even if the map fills up.")
     ] = False,
     old_formats: Annotated[
         bool,
-        typer.Option("--allow-old-formats", help="Make batches of magic 2 of magic 0 and 1."),
+        typer.Option("--allow-old-formats", help="Convert batches of magic 0 and 1 to magic 2."),
     ] = False,
     engine: Annotated[
         EngineName,
-        typer.Option("--engine", help="What compacts: this process, or tasks of Spark."),
+        typer.Option("--engine", help="Compact in this process or in Spark tasks."),
     ] = EngineName.LOCAL,
     master: MasterOption = "local[*]",
     spark_conf: SparkConfOption = None,
@@ -112,7 +113,7 @@ def compact(
         str,
         typer.Option(
             "--task-memory", metavar="SIZE",
-            help="Of Spark: for the keys of a partition; more keys are split among tasks.",
+            help="Memory for the keys of one Spark task; more keys are split among tasks.",
         ),
     ] = "1GiB",
     now: NowOption = None,
@@ -120,25 +121,26 @@ def compact(
     exact: ExactOption = False,
     quiet: QuietOption = False,
 ) -> int:  # fmt: skip
-    """Compact partitions as a broker's cleaner does, or say exactly what would come of it.
+    """Compact partitions as a broker's cleaner does, or show exactly what the result would be.
 
-    Of each key the latest record is kept, up to the high watermark and the first open transaction;
-    the active segment stays as it is. Tombstones, aborted records and markers go when a broker
-    would let them go, and .deleted files that it left as when it starts. Of a log directory those
-    partitions are taken that a broker would take, the filthiest first.
+    The latest record of each key is kept, up to the high watermark and the first open transaction;
+    the active segment stays as it is. Tombstones, aborted records and markers are dropped when a
+    broker would drop them; so are .deleted files left by a broker. In a log directory, the
+    partitions that a broker would choose are compacted, the dirtiest first.
 
-    Without --in-place and --to nothing is written. All of a log is read and judged before any of it
-    is changed; no broker may run on it, and its next start must have nothing to do: after a crash
-    run `kafkalog recover` first. Stopped at any moment, that or a broker's start finds the old
-    segments or the new ones, whole. With --backup the old ones are kept: the same command goes on
-    where it was stopped, and `kafkalog undo` takes it all back.
+    Without --in-place or --to nothing is written. The whole log is read and judged before any of it
+    is changed. No broker may run on it, and its next start must have nothing to do: after a crash,
+    run `kafkalog recover` first. If it is killed at any moment, the next run or the next start of a
+    broker finds the old segments or the new ones, complete. --backup keeps the old ones: repeat the
+    same command to continue, run `kafkalog undo` to restore everything.
 
-    With --engine spark a task for each partition judges it and writes its new segments beside the
-    old ones, in a directory of the log directory; this process alone compares them with their
-    checksums and swaps them in. Workers must see the same files under the same paths, as the same
-    user. A partition with more keys than --task-memory holds has a task for each bucket of keys,
-    and one for each new segment. What tasks had ended when a run was killed is not done again by
-    the next one with the same --now, or, within a day, without one.
+    With --engine spark, one task per partition judges it and writes its new segments into a
+    directory in the log directory; the driver compares them with their checksums and swaps them in.
+    Workers must see the same files under the same paths, as the same user. A partition with more
+    keys than --task-memory holds has a task per bucket of keys, and one per new segment. Tasks that
+    had finished when a run was killed are not repeated by the next run with the same --now, or
+    within a day without one.
+
 
     \b
     kafkalog compact /var/lib/kafka
@@ -158,7 +160,7 @@ def compact(
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if in_place and to is not None:
-        raise UsageError("Either the log is changed, or a copy is made.", hint="Drop one of both.")
+        raise UsageError("--in-place and --to exclude each other.", hint="Give one of them.")
     if not 0 < load_factor <= 1:
         raise UsageError("A load factor lies above 0 and is at most 1.")
     target = target_at(path)
@@ -219,7 +221,7 @@ def _clock_to_go_on_with(target: LogDir | PartitionDir, now_ms: int) -> int:
     stopped = clock_of_stopped_run(target, now_ms)
     if stopped is None:
         return now_ms
-    show_note(f"going on with a run that was killed, with its clock: --now {stopped}")
+    show_note(f"continuing a killed run, with its time: --now {stopped}")
     return stopped
 
 
@@ -358,7 +360,7 @@ def _require_one_partition(target: LogDir | PartitionDir, request: CompactionReq
         any(one is not None for one in given) or isinstance(request.high_watermark, int)
     ):
         raise UsageError(
-            "An offset that is given belongs to one partition.",
+            "Offsets can only be given for one partition.",
             path=target.path,
             hint="Name the partition directory; --high-watermark end may stand for all.",
         )

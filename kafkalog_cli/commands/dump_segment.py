@@ -76,11 +76,11 @@ def dump_segment(
     from_position: Annotated[
         int | None,
         typer.Option(
-            min=0, metavar="N", help="Byte position to start at; the next batch is found."
+            min=0, metavar="N", help="Byte position to start at; reading starts at the next batch."
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="So many rows of each PATH.")
+        int | None, typer.Option(min=0, metavar="N", help="At most N rows per PATH.")
     ] = None,
     producer_id: Annotated[
         int | None, typer.Option(metavar="N", help="Batches of this producer.")
@@ -104,14 +104,14 @@ def dump_segment(
     read_committed: ReadCommittedOption = False,
     view: ViewOption = LogView.STARTED,
     max_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Read so much of each .log.")
+        str | None, typer.Option(metavar="SIZE", help="Read at most SIZE bytes of each .log.")
     ] = None,
     decode: Annotated[
         Decode, typer.Option("--decode", help="Records of internal topics as JSON, or as bytes.")
     ] = Decode.AUTO,
     form: Annotated[
         DumpFormat,
-        typer.Option("--format", help="How it is written; kafka: as kafka-dump-log.sh."),
+        typer.Option("--format", help="Output format; kafka: the text of kafka-dump-log.sh."),
     ] = DumpFormat.TABLE,
     to: Annotated[
         str | None,
@@ -124,12 +124,13 @@ def dump_segment(
     tz: ZoneOption = "UTC",
     quiet: QuietOption = False,
 ) -> int:
-    """Show what is in any file Kafka writes; a partition directory means its segments in order.
+    """Show the content of any file Kafka writes; of a partition, its segments in order.
 
-    Damage is shown in place and reading goes on at the next sound batch; exit status 1 then. What a
-    broker's next start would cut off a partition is left out, which a warning counts (status 1);
-    `--view files` shows it.
-    Records, batches and entries of indexes can go into a new file of Parquet or Arrow.
+    Damage is reported where it was met, and reading resumes at the next sound batch; the exit
+    status is then 1. Records that the next start of a broker would truncate are left out and
+    counted in a warning (status 1); --view files shows them. Records, batches and index entries can
+    be written to a new Parquet or Arrow file.
+
 
     \b
     kafkalog dump-segment orders-0/00000000000000000000.log
@@ -192,9 +193,9 @@ def _require_pair(form: DumpFormat, to: str | None) -> None:
     if form in _FILES and to is None:
         raise UsageError(f"--format {form} is written to a file.", hint="Name it: --to FILE.")
     if to is not None and form not in _FILES:
-        raise UsageError(f"--to does not go with --format {form}.", hint="Redirect stdout.")
+        raise UsageError(f"--to cannot be combined with --format {form}.", hint="Redirect stdout.")
     if to == "-":
-        raise UsageError("Such a file is not written to stdout.", hint="Name it: --to FILE.")
+        raise UsageError("This format is not written to stdout.", hint="Name it: --to FILE.")
 
 
 def _export(to: str, selection: Selection, style: DumpStyle, outcome: Outcome) -> Export:

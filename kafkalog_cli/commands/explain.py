@@ -15,13 +15,14 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="REFERENCE",
-            help="The name of a finding or an error; without one all are listed.",
+            help="Name of a finding or error; without it, list all.",
             show_default=False,
         ),
     ] = None,
     form: FormatOption = Format.TABLE,
 ) -> int:
-    """Say what a finding or an error means, how it arises, what a broker does and what to do.
+    """Explain a finding or an error: its meaning, its cause, what a broker does, what to do.
+
 
     \b
     kafkalog explain

@@ -52,13 +52,15 @@ def export(
     to: Annotated[
         str, typer.Option("--to", metavar="DIR", help="Directory, s3://…, gs://… or abfs://….")
     ],
-    table: Annotated[TableName, typer.Option(help="Which rows.")] = TableName.RECORDS,
+    table: Annotated[TableName, typer.Option(help="Which table.")] = TableName.RECORDS,
     columns: Annotated[
-        str | None, typer.Option(metavar="NAME,…", help="Columns; without, the usual ones.")
+        str | None,
+        typer.Option(metavar="NAME,…", help="Columns to write; without it, the usual ones."),
     ] = None,
     topic: TopicsOption = None,
     partition: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Partitions of this number; repeatable.")
+        list[int] | None,
+        typer.Option(metavar="N", help="Only partitions with this number; repeatable."),
     ] = None,
     from_offset: FromOffsetOption = None,
     to_offset: ToOffsetOption = None,
@@ -69,66 +71,71 @@ def export(
     replicas: Annotated[
         Replicas | None,
         typer.Option(
-            help="Where several PATHs hold a partition: each copy, or the one that knows most "
-            "(the default for records)."
+            help="If several PATHs hold a partition: all copies, or the most recent one "
+            "(default for records)."
         ),
     ] = None,
     internal: InternalOption = False,
     view: ViewOption = LogView.STARTED,
     file_format: Annotated[
-        FileFormat, typer.Option("--file-format", help="What the files are.")
+        FileFormat, typer.Option("--file-format", help="Format of the files.")
     ] = FileFormat.PARQUET,
     table_format: Annotated[
-        TableFormat, typer.Option("--table-format", help="What makes them a table.")
+        TableFormat,
+        typer.Option(
+            "--table-format", help="files: a directory of files; delta: also a Delta table."
+        ),
     ] = TableFormat.FILES,
     codec: Annotated[
         Codec | None,
-        typer.Option(help="How they are compressed; without, Parquet has snappy, others none."),
+        typer.Option(
+            help="Compression of the files; default: snappy for Parquet, none for the others."
+        ),
     ] = None,
     row_group_rows: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Most rows of a row group (131072).")
+        int | None, typer.Option(min=1, metavar="N", help="Most rows in a row group (131072).")
     ] = None,
     row_group_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="A row group ends there (32MiB).")
+        str | None, typer.Option(metavar="SIZE", help="Most bytes in a row group (32MiB).")
     ] = None,
     bytes_form: Annotated[
         BytesForm, typer.Option("--bytes", help="Keys and values in NDJSON and CSV.")
     ] = BytesForm.BASE64,
     key: Annotated[
-        TypedForm | None, typer.Option("--key", help="Keys decoded by --key-schema.")
+        TypedForm | None, typer.Option("--key", help="Decode keys by --key-schema.")
     ] = None,
     key_schema: Annotated[
-        str | None, typer.Option(metavar="FILE", help="As --value-schema, of keys.")
+        str | None, typer.Option(metavar="FILE", help="Like --value-schema, for keys.")
     ] = None,
     key_message: Annotated[
-        str | None, typer.Option(metavar="NAME", help="As --value-message, of keys.")
+        str | None, typer.Option(metavar="NAME", help="Like --value-message, for keys.")
     ] = None,
     key_framing: Annotated[
-        str, typer.Option(metavar="FRAMING", help="As --value-framing, of keys.")
+        str, typer.Option(metavar="FRAMING", help="Like --value-framing, for keys.")
     ] = "none",
     value: Annotated[
-        TypedForm | None, typer.Option("--value", help="Values decoded by --value-schema.")
+        TypedForm | None, typer.Option("--value", help="Decode values by --value-schema.")
     ] = None,
     value_schema: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="JSON Schema, Avro schema (.avsc), or what protoc --include_imports -o wrote.",
+            help="JSON Schema, Avro schema (.avsc), or the output of protoc --include_imports -o.",
         ),
     ] = None,
     value_message: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of Protobuf: the message's full name.")
+        str | None, typer.Option(metavar="NAME", help="Full name of the Protobuf message.")
     ] = None,
     value_framing: Annotated[
         str,
         typer.Option(
             metavar="FRAMING",
-            help="What precedes the data: none, confluent (five bytes, the id of any schema), or "
-            "confluent:ID for data of that schema alone.",
+            help="What precedes the data: none, confluent (five bytes with any schema id), "
+            "or confluent:ID (only this id).",
         ),
     ] = "none",
     split_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="A file has about so many bytes of log.")
+        str, typer.Option(metavar="SIZE", help="About how many bytes of log go into one file.")
     ] = "64MiB",
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at damage.")] = False,
     engine: EngineOption = None,
@@ -143,23 +150,22 @@ def export(
 ) -> int:
     """Write records, or another table, as files that Spark, DuckDB, pyarrow and others read.
 
-    DIR/topic=NAME/partition=N/ gets the files; topic and partition are in these names, not in the
-    files. DIR/_kafkalog/manifest.json lists every file with its rows, offsets and CRC-32C, and all
-    that decides its bytes: they are the same with every engine. Files appear whole. A run that was
-    interrupted goes on when the same command is given again, also on logs that have grown since:
-    each row is there once. Given again after _SUCCESS, it does nothing; logs that have changed are
-    refused then.
+    Files go to DIR/topic=NAME/partition=N/; topic and partition are part of these names, not of the
+    files. DIR/_kafkalog/manifest.json lists every file with its rows, offsets and CRC-32C, and
+    everything that determines its bytes, which are the same with every engine. A file appears when
+    it is complete. Repeat an interrupted command to continue it, also on logs that have grown
+    since; no row is written twice. After _SUCCESS the same command does nothing, and refuses logs
+    that have changed.
 
-    With --table-format delta the files are a Delta table, too: its log, in DIR/_delta_log, gets one
-    commit when all of them are there. DIR is a local one then.
+    --table-format delta makes the files a Delta table: the log in DIR/_delta_log gets one commit
+    when all files are there. DIR must then be local.
 
-    With --value and --key there are columns value_decoded and key_decoded, too, of the types that a
-    schema says. What does not decode is null there, and counted; its bytes are in value and key.
+    --value and --key add columns value_decoded and key_decoded with the types of a schema. Data
+    that does not decode is null there, and counted; value and key keep the bytes.
 
-    Damage is passed over, listed and told by exit status 1; --fail-fast ends with 6. So is what a
-    broker deletes before it is read; --fail-fast ends with 4 then. Values are
-    never held in memory together but those of a row group a file: about three times
-    --row-group-size, or seven times the largest record.
+    Damaged batches, and records that a broker deletes before they are read, are left out and
+    listed, and make the exit status 1; --fail-fast ends with 6 or 4.
+
 
     \b
     kafkalog export /var/lib/kafka --to lake --engine local
@@ -226,13 +232,13 @@ def _typed(
     """The typed column that the options say; none without `--key` or `--value`."""
     if form is None:
         if schema is not None or message is not None or framing != "none":
-            raise UsageError(f"What is --{source}?", hint=f"--{source} json, avro or protobuf")
+            raise UsageError(f"--{source} is missing.", hint=f"--{source} json, avro or protobuf")
         return ()
     if schema is None:
         raise UsageError(f"--{source} {form} needs a schema.", hint=f"--{source}-schema FILE")
     name, colon, number = framing.partition(":")
     if name not in tuple(Framing) or bool(colon) != number.isdigit() or (colon and name == "none"):
-        raise UsageError(f"{framing!r} is no framing.", hint="none, confluent or confluent:ID")
+        raise UsageError(f"{framing!r} is not a framing.", hint="none, confluent or confluent:ID")
     return (
         TypedColumn(
             source,
@@ -252,9 +258,7 @@ def _contents(path: str) -> bytes:
     try:
         return read_file(path, size_max=_SCHEMA_SIZE_MAX)
     except NotAKafkaFileError as error:
-        raise UsageError(
-            "A schema is a regular file of at most 16 MiB; this is not.", path=path
-        ) from error
+        raise UsageError("A schema must be a regular file of at most 16 MiB.", path=path) from error
 
 
 def _run(

@@ -16,7 +16,7 @@ def dump_files(argv: list[str]) -> int:
     for word in others:
         if word.startswith("-"):
             raise UsageError(
-                f"{word} is no option of kafka-dump-log.sh 4.3.",
+                f"{word} is not an option of kafka-dump-log.sh 4.3.",
                 hint="`kafkalog kafka-dump-log --help` lists the options.",
             )
     outcome = Outcome()
@@ -62,10 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--version", action=_Version, nargs=0, help="print the version and exit")
     add("--files", required=True, help="comma-separated list of files to dump")
-    add("--deep-iteration", action="store_true", help="print records, too")
+    add("--deep-iteration", action="store_true", help="also print records")
     add("--print-data-log", action="store_true", help="print records with key and payload")
     add("--skip-record-metadata", action="store_true", help="leave out the records' metadata")
-    add("--max-bytes", type=int, default=2**31 - 1, help="read so many bytes of each .log")
+    add(
+        "--max-bytes", type=int, default=2**31 - 1, help="read at most this many bytes of each .log"
+    )
     add("--max-message-size", type=int, default=5 * 1024 * 1024, help="largest batch of an index")
     add("--verify-index-only", action="store_true", help="compare index and log, print no entries")
     add("--index-sanity-check", action="store_true", help="only check the index's own sanity")

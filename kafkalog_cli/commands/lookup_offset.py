@@ -44,7 +44,11 @@ def lookup_offset(
     ] = None,
     timestamp: Annotated[
         list[str] | None,
-        typer.Option("--timestamp", metavar="TIME", help="As ListOffsets does; repeatable."),
+        typer.Option(
+            "--timestamp",
+            metavar="TIME",
+            help="First record at or after TIME, as ListOffsets finds it; repeatable.",
+        ),
     ] = None,
     special: Annotated[
         list[Special] | None,
@@ -58,7 +62,7 @@ def lookup_offset(
         Isolation,
         typer.Option(
             "--isolation",
-            help="Answers lie below the high watermark, the last stable offset, or anywhere.",
+            help="Search below the high watermark, below the last stable offset, or the whole log.",
         ),
     ] = Isolation.READ_UNCOMMITTED,
     high_watermark: Annotated[
@@ -66,13 +70,13 @@ def lookup_offset(
         typer.Option(
             "--high-watermark",
             metavar="N|end|checkpoint",
-            help="Up to where the log is replicated; `checkpoint`: as the broker last noted it, "
-            "the log end where it did not.",
+            help="End of the replicated part; checkpoint: as the broker noted it, or the "
+            "log end if it noted none.",
         ),
     ] = "checkpoint",
     log_start_offset: Annotated[
         int | None,
-        typer.Option("--log-start-offset", metavar="N", help="Instead of the checkpoint's."),
+        typer.Option("--log-start-offset", metavar="N", help="Override the checkpoint."),
     ] = None,
     view: ViewOption = LogView.STARTED,
     explain: Annotated[
@@ -80,9 +84,11 @@ def lookup_offset(
     ] = False,
     no_index: Annotated[
         bool,
-        typer.Option("--no-index", help="Scan, too, and compare: a difference is a defect."),
+        typer.Option(
+            "--no-index", help="Also scan without indexes; a different answer is a defect."
+        ),
     ] = False,
-    show: Annotated[bool, typer.Option("--show", help="Show the record that was found.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show the record itself.")] = False,
     form: FormatOption = Format.TABLE,
     bytes_form: BytesOption = BytesFormat.AUTO,
     now: NowOption = None,
@@ -90,10 +96,11 @@ def lookup_offset(
     utc: UtcOption = False,
     tz: ZoneOption = "UTC",
 ) -> int:
-    """Find a record by offset or time, by binary search, as the broker does.
+    """Find a record by offset or time, by binary search, as a broker does.
 
-    An offset is looked up as a fetch does it, a time as ListOffsets. Exit status 1 where nothing
+    Offsets are looked up as Fetch does, times as ListOffsets does. The exit status is 1 if nothing
     was found.
+
 
     \b
     kafkalog lookup-offset orders-0 4711 --show
@@ -115,7 +122,7 @@ def lookup_offset(
     times = [parse_time(text, now, zone) for text in timestamp or ()]
     outcome = Outcome()
     if view == LogView.ALL:
-        raise UsageError("A lookup is made in one log: left-overs belong to none.")
+        raise UsageError("A lookup needs one log; leftovers belong to none.")
     log = UnifiedLog(
         outcome.shown(open_partition(partition_dir), view, fails=False).partition,
         high_watermark=_parsed_high_watermark(high_watermark),
@@ -161,7 +168,7 @@ def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
     if text == "checkpoint":
         return None
     if not re.fullmatch("[0-9]{1,19}", text):
-        raise UsageError(f"{text!r} is no high watermark.", hint="Give N, end or checkpoint.")
+        raise UsageError(f"{text!r} is not a high watermark.", hint="Give N, end or checkpoint.")
     return int(text)
 
 

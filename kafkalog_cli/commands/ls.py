@@ -37,8 +37,8 @@ class SortKey(StrEnum):
 
 def ls(
     paths: PathsArgument,
-    segments: Annotated[bool, typer.Option("--segments", help="One row a segment.")] = False,
-    files: Annotated[bool, typer.Option("--files", help="One row a file.")] = False,
+    segments: Annotated[bool, typer.Option("--segments", help="One row per segment.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="One row per file.")] = False,
     view: ViewOption = LogView.STARTED,
     sort: Annotated[SortKey, typer.Option("--sort", help="Order of the rows.")] = SortKey.NAME,
     form: FormatOption = Format.TABLE,
@@ -49,7 +49,8 @@ def ls(
     """List log directories, partitions, segments or files, in any state.
 
     Leftovers of deletions, cleanings and moves are listed with their state. Segments and offsets
-    are those of the view; sizes and files are as on disk. Nothing is written.
+    are those of the view; sizes and files are those on disk. Nothing is written.
+
 
     \b
     kafkalog ls /var/lib/kafka --sort size

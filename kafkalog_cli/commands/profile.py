@@ -67,11 +67,14 @@ def profile(
     bucket: Annotated[
         str,
         typer.Option(
-            "--bucket", metavar="DURATION", help="Of the histogram of times; doubled where needed."
+            "--bucket",
+            metavar="DURATION",
+            help="Width of a histogram bucket; doubled if there would be too many.",
         ),
     ] = "1h",
     hot_keys: Annotated[
-        int, typer.Option("--hot-keys", metavar="N", min=0, help="How many, at most.")
+        int,
+        typer.Option("--hot-keys", metavar="N", min=0, help="How many hot keys to show, at most."),
     ] = 10,
     engine: EngineOption = None,
     master: MasterOption = "local[*]",
@@ -79,7 +82,7 @@ def profile(
     connect_timeout: ConnectTimeoutOption = "30s",
     threads: ThreadsOption = None,
     form: Annotated[
-        ProfileFormat, typer.Option("--format", help="How profiles are written.")
+        ProfileFormat, typer.Option("--format", help="Output format.")
     ] = ProfileFormat.TABLE,
     to: Annotated[
         str | None, typer.Option("--to", metavar="FILE", help="New file for --format parquet.")
@@ -89,13 +92,14 @@ def profile(
     exact: ExactOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Count what is in each partition and topic: records, bytes, codecs, keys, producers, times.
+    """Count what each partition and topic holds: records, bytes, codecs, keys, producers, times.
 
-    Counts are exact. How many different keys and producers there are, and which keys are frequent,
-    is estimated where there are many; the objects tell the bounds. DATA is keys, values and headers
-    uncompressed, BATCH how many records and bytes an average batch has; a codec's ratio is data by
-    bytes in the log. Damage is passed over and counted, as is what a broker deletes before it is
-    read; exit status 1 tells.
+    Counts are exact. The numbers of distinct keys and producers, and the hot keys, are estimates
+    where there are many; the objects of --format ndjson state the error bounds. DATA is the
+    uncompressed size of keys, values and headers, BATCH the records and bytes of an average batch;
+    a codec's ratio is data by bytes in the log. Damaged batches are skipped and counted, and make
+    the exit status 1.
+
 
     \b
     kafkalog profile /var/lib/kafka
@@ -112,7 +116,7 @@ def profile(
 
     rule.require_arrow()
     if (to is None) == (form == ProfileFormat.PARQUET):
-        raise UsageError("--format parquet and --to FILE belong together.")
+        raise UsageError("--format parquet and --to FILE require each other.")
     request = Request(
         bounds=Bounds(topics=None if not topic else frozenset(topic)),
         required_topics=frozenset(topic or ()),

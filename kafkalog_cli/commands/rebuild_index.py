@@ -55,14 +55,15 @@ def rebuild_index(
     exact: ExactOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Make .index, .timeindex and .txnindex anew, as a broker does where an index is missing.
+    """Rebuild .index, .timeindex and .txnindex, as a broker does if one is missing.
 
-    Without --in-place it compares those that are there with those the log gives: `same`, `padded`
-    (the zeros of a killed broker behind it), `different`, `missing`. Indexes that differ need not
-    be wrong: a broker that appends makes other entries than one that scans, and the density is a
-    config. The log directory is locked; the new files are written beside the old ones, then take
-    their places. A log that is damaged is refused: recover and salvage are for that. The status is
-    1 where an index is missing or differs, and nothing was done about it.
+    Without --in-place the existing indexes are compared with those that the log gives: `same`,
+    `padded` (followed by the zeros a killed broker leaves), `different`, `missing`. An index that
+    differs need not be wrong: a broker that appends writes other entries than one that scans, and
+    the density is a config. The log directory is locked; new files are written next to the old
+    ones, then renamed over them. A damaged log is refused; use recover or salvage. The exit status
+    is 1 if an index is missing or differs and was not replaced.
+
 
     \b
     kafkalog rebuild-index orders-0 --check
@@ -79,7 +80,7 @@ def rebuild_index(
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if check and in_place:
-        raise UsageError("--check changes nothing, --in-place does.", hint="Give one of them.")
+        raise UsageError("--check and --in-place exclude each other.", hint="Give one of them.")
     sources = ConfigSources(
         parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )

@@ -48,7 +48,7 @@ def recover(
         str, typer.Argument(metavar="PATH", help="Log directory or partition directory.")
     ],
     check: Annotated[
-        bool, typer.Option("--check", help="Only say what would be done, as without --in-place.")
+        bool, typer.Option("--check", help="Only show the plan, as without --in-place.")
     ] = False,
     in_place: InPlaceOption = False,
     yes: YesOption = False,
@@ -57,15 +57,15 @@ def recover(
         ScanFrom, typer.Option("--from", help="Scan from the recovery point, or everything.")
     ] = ScanFrom.CHECKPOINT,
     assume_clean: Annotated[
-        bool, typer.Option("--assume-clean", help="As after a clean shutdown: nothing is scanned.")
+        bool, typer.Option("--assume-clean", help="Scan nothing, as after a clean shutdown.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Cut also below the high watermark.")
+        bool, typer.Option("--force", help="Also truncate below the high watermark.")
     ] = False,
     rate: Annotated[
         str,
         typer.Option(
-            "--scan-rate", metavar="SIZE", help="What a broker is assumed to scan a second."
+            "--scan-rate", metavar="SIZE", help="Assumed scan rate of a broker, per second."
         ),
     ] = "200MiB",
     config: ConfigOption = None,
@@ -77,23 +77,25 @@ def recover(
     exact: ExactOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Finish what a crash left, cut torn ends, rebuild indexes: as a broker's unclean start.
+    """Do what a broker does at an unclean start: finish swaps, truncate, rebuild indexes.
 
-    Interrupted compactions and deletions are finished or rolled back; segments from the recovery
-    point on are scanned, and the log ends at the first batch that is not sound; indexes, producer
-    snapshots and leader epochs are made anew. Without --in-place it only says so, how much a broker
-    would scan, and how long that takes at the rate that --scan-rate assumes. Records below the high
-    watermark are cut off with --force alone: another replica may still have them, so that
-    replicating the partition anew is better, and salvage keeps what is sound behind the damage.
+    Interrupted compactions and deletions are finished or rolled back. Segments from the recovery
+    point on are scanned, and the log ends before the first batch that is not sound. Indexes,
+    producer snapshots and leader epochs are rebuilt. Without --in-place only the plan is shown:
+    what would change, how much a broker would scan, and how long that takes at the assumed --scan-
+    rate. Records below the high watermark are truncated only with --force: another replica may
+    still have them, so it is better to replicate the partition again, or to salvage what is sound
+    after the damage.
 
     A leader-epoch-checkpoint that a broker cannot read is rebuilt from the batches. KRaft's own log
-    and directories that await their deletion are left to the broker. Where a partition must not be
-    recovered none is changed: see to that one first, or name the others.
+    and directories that await deletion are left to the broker. If one partition must not be
+    recovered, none is changed: deal with it first, or name the others.
 
-    The log directory is locked as a broker locks it. Killed at any point, another recovery or the
-    start of a broker comes to the same end. The mark of a clean shutdown is never made; it is
-    removed before a scan changes anything. The status is 1 where something is to be done, or was
+    The log directory is locked as a broker locks it. If it is killed at any point, another recovery
+    or the start of a broker reaches the same result. A clean shutdown is never marked; the mark is
+    removed before a scan changes anything. The exit status is 1 if something is left to do, or was
     lost.
+
 
     \b
     kafkalog recover /var/lib/kafka --check
@@ -112,11 +114,11 @@ def recover(
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if force and not in_place:
-        raise UsageError("--force is about --in-place.", hint="A plan changes nothing.")
+        raise UsageError("--force requires --in-place.", hint="Without it only the plan is shown.")
     if check and in_place:
-        raise UsageError("--check changes nothing, --in-place does.", hint="Give one of them.")
+        raise UsageError("--check and --in-place exclude each other.", hint="Give one of them.")
     if assume_clean and scan_from != ScanFrom.CHECKPOINT:
-        raise UsageError("--assume-clean scans nothing, --from says from where to scan.")
+        raise UsageError("--assume-clean and --from exclude each other.")
     mode = StartMode.FULL if scan_from == ScanFrom.START else StartMode.UNCLEAN
     mode = StartMode.CLEAN if assume_clean else mode
     sources = ConfigSources(
@@ -261,7 +263,7 @@ def _tell_notes(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> Non
     for refusal in log_dir_refusals(target) if isinstance(target, LogDir) else ():
         show_note(f"{target.path}: a start would {refusal_line(refusal)}")
     if any(plan.drops_mark for plan in plans):
-        show_note("the mark of a clean shutdown goes: the next start of a broker scans, too")
+        show_note("the mark of a clean shutdown is removed: the next start of a broker scans again")
 
 
 def _is_found(plan: RecoveryPlan, *, in_place: bool) -> bool:

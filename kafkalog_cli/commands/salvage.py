@@ -16,12 +16,10 @@ def salvage(
     ],
     to: Annotated[
         str,
-        typer.Option(
-            "--to", metavar="DIR", help="The new directory: nothing of that name, or an empty one."
-        ),
+        typer.Option("--to", metavar="DIR", help="The new directory; it must be missing or empty."),
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done; write nothing.")
+        bool, typer.Option("--dry-run", help="Only show the plan; write nothing.")
     ] = False,
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
@@ -29,20 +27,20 @@ def salvage(
     """Copy every sound batch past any damage into a new log, and account for the rest.
 
     The source is only read, and no broker may run on it. DIR/log gets the partitions under their
-    names, with indexes, producer snapshots and leader epochs made anew: a log directory for a
-    broker, or partitions to move into one. DIR/lost+found gets the bytes that are not there,
-    DIR/manifest.ndjson says where each byte of each log went and which offsets are lost. DIR
-    appears when all of it is written, read back and checked. The status is 1 where anything is
-    lost.
+    names, with rebuilt indexes, producer snapshots and leader epochs: a log directory for a broker,
+    or partitions to move into one. DIR/lost+found gets all other bytes. DIR/manifest.ndjson states
+    where each byte of each log went, and which offsets are lost. DIR appears when everything in it
+    is written, read back and checked. The exit status is 1 if anything is lost.
 
-    A directory that awaits its deletion is copied under a name in -stray: brokers leave that alone.
-    If all segments of a partition are .deleted, these are copied; beside live ones they are left
-    out, and counted.
+    A directory that awaits deletion is copied under a name that ends in -stray, which brokers leave
+    alone. If all segments of a partition are .deleted, they are copied; next to live segments they
+    are left out, and counted.
 
-    Batches are copied byte for byte, in the segments they were in. Left out are those whose bytes
-    or records are damaged, and those whose offsets or leader epoch more batches around them
-    contradict. A broker that starts on DIR/log scans it once, as after a crash. If a disk fails
-    while it is read, image it first and salvage the image.
+    Batches are copied byte for byte, into the segments they were in. A batch is left out if its
+    bytes or records are damaged, or if more batches around it contradict its offsets or leader
+    epoch. A broker that starts on DIR/log scans it once, as after a crash. If the disk is failing,
+    image it first and salvage the image.
+
 
     \b
     kafkalog salvage /var/lib/kafka --to rescued
@@ -71,12 +69,12 @@ def salvage(
             for row in read_manifest(to):
                 writer.write(row)
     if summary.left_over_removed:
-        show_note("an earlier run was killed; what it left beside the new directory was removed")
+        show_note("leftovers of a killed run next to the new directory were removed")
     if form == Format.TABLE:
         print_totals(summary)
         for row in writer.unfinished if summary.lost_ranges else ():
             show_note(
-                f"{row['to']}: nothing ends the transaction that begins at offset "
+                f"{row['to']}: no marker ends the transaction that starts at offset "
                 f"{row['first_unstable_offset']}; read_committed consumers stop there"
             )
     outcome.fail_if(summary.has_losses)

@@ -49,7 +49,7 @@ def simulate_retention(
     high_watermark: HighWatermarkOption = None,
     log_start_offset: LogStartOption = None,
     until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="How far ahead the forecast goes.")
+        str, typer.Option("--until", metavar="TIME", help="End of the forecast.")
     ] = "+7d",
     now: NowOption = None,
     form: FormatOption = Format.TABLE,
@@ -57,10 +57,11 @@ def simulate_retention(
     utc: UtcOption = False,
     tz: ZoneOption = "UTC",
 ) -> int:
-    """Say what a broker's retention would delete, why, when, and what is in the way.
+    """Show what a broker's retention would delete, why, when, and what is in the way.
 
-    The policies run in Kafka's order: log start offset, size, time. Each config and each mark is
-    shown with its source. The forecast assumes that nothing is appended. Nothing is written.
+    The policies run in Kafka's order: log start offset, size, time. Each config and offset is shown
+    with its source. The forecast assumes that nothing is appended. Nothing is written.
+
 
     \b
     kafkalog simulate-retention /var/lib/kafka --until +30d
@@ -119,7 +120,7 @@ def _partitions(
             error = UsageError(
                 "This is a file, not a partition or log directory.",
                 path=target.path,
-                hint="Retention looks at the segments of a partition beside each other.",
+                hint="Retention judges all segments of a partition together.",
             )
             outcome.error(error)
             continue

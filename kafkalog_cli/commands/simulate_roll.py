@@ -33,7 +33,7 @@ def simulate_roll(
     topic_first: TopicFirstOption = False,
     metadata_dir: MetadataDirOption = None,
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Of segment.jitter.ms, drawn by chance.")
+        int, typer.Option("--seed", metavar="N", help="Seed of the random segment.jitter.ms.")
     ] = 0,
     form: FormatOption = Format.TABLE,
     exact: ExactOption = False,
@@ -43,8 +43,9 @@ def simulate_roll(
 ) -> int:
     """Replay a partition's batches: where segments would end, why, and which files result.
 
-    With --config or --properties both the present and the proposed configs are tried. Each batch
-    counts as an append of its own. Nothing is written.
+    With --config or --properties, both the present and the proposed configs are replayed. Each
+    batch counts as one append. Nothing is written.
+
 
     \b
     kafkalog simulate-roll orders-0

@@ -31,32 +31,32 @@ def sql(
     replicas: Annotated[
         Replicas | None,
         typer.Option(
-            help="Where several PATHs hold a partition: each copy, or the one that knows most "
-            "(the default for records)."
+            help="If several PATHs hold a partition: all copies, or the most recent one "
+            "(default for records)."
         ),
     ] = None,
     internal: InternalOption = False,
     view: ViewOption = LogView.STARTED,
     text: Annotated[
-        bool, typer.Option("--text", help="Keys and values are text (UTF-8), not bytes.")
+        bool, typer.Option("--text", help="Show keys and values as text (UTF-8) instead of bytes.")
     ] = False,
     master: MasterOption = "local[*]",
     spark_conf: SparkConfOption = None,
     connect_timeout: ConnectTimeoutOption = "30s",
-    form: Annotated[Format, typer.Option("--format", help="How rows are written.")] = Format.TABLE,
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
     bytes_form: BytesOption = BytesFormat.AUTO,
 ) -> int:
-    """Ask questions in Spark SQL about records, batches, indexes, transactions, producers, damage.
+    """Query records, batches, indexes, transactions, producers and damage with Spark SQL.
 
     Each table is a view: records, batches, offset_index, time_index, transactions, segments,
-    producers, defects; `describe batches` lists columns. Those of records are key, value, topic,
-    partition, offset, timestamp, timestampType and headers; where a query names them also
+    producers, defects; `describe batches` lists its columns. Records have key, value, topic,
+    partition, offset, timestamp, timestampType and headers, and if the query names them
     timestamp_ms, sequence, producer_id, producer_epoch, leader_epoch, is_transactional,
     compression, magic, batch_base_offset, batch_position, decoded, path, log_dir and state.
 
-    Filters on topic, partition, offset and timestamp leave what is not wanted unread, as far as
-    indexes tell. Nothing is written. Damage is passed over; the view defects tells it. Needs Java
-    17.
+    Filters on topic, partition, offset and timestamp skip what indexes show to be irrelevant.
+    Nothing is written. Damaged batches are skipped; the view defects lists them. Needs Java 17.
+
 
     \b
     kafkalog sql "select topic, count(*) records from records group by topic" /var/lib/kafka

@@ -24,14 +24,15 @@ def undo(
     form: FormatOption = Format.TABLE,
     exact: ExactOption = False,
 ) -> int:
-    """Bring back what a run with --backup changed: the bytes, owners and times of all files.
+    """Restore what a run with --backup changed: bytes, owners and times of all files.
 
-    Without --in-place it only shows the plan. Each partition must be as the run left it, also where
-    that was interrupted: once a broker has started on it, going back would lose what came since,
-    and nothing is done. The log directory is locked as a broker locks it. A partition is exchanged
-    for its old self at once: killed at any point, it is the new log or the old one, and undo can be
-    run again. The entries of the partition in checkpoints come back too; a mark of a clean shutdown
-    that the run removed does not.
+    Without --in-place only the plan is shown. Each partition must be as the run left it, finished
+    or interrupted: once a broker has started on it, undo would lose newer records, and nothing is
+    changed. The log directory is locked as a broker locks it. Each partition is exchanged in one
+    step: if undo is killed at any point, the partition is the new log or the old one, and undo can
+    be repeated. Entries of the partition in checkpoints are restored too; the mark of a clean
+    shutdown is not.
+
 
     \b
     kafkalog undo /backups/before-compaction
@@ -56,7 +57,7 @@ def undo(
     with UndoWriter(form, outcome.defect, exact=exact) as writer:
         writer.write_all(planned, is_done=is_done)
     if in_place and not yes and planned.partitions:
-        question = f"Bring back {counted(len(planned.partitions), 'partition')}?"
+        question = f"Restore {counted(len(planned.partitions), 'partition')}?"
         is_done = consents(question, yes=yes)
         if is_done and _undo(path, watch, outcome, in_place=True) is None:
             return outcome.of_work(has_changed=True, is_concerned=True)
@@ -77,5 +78,5 @@ def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) ->
         if not watch.has_changed:
             raise
         outcome.error(stop)
-        show_note("a part was brought back; the same command goes on with the rest")
+        show_note("partly restored; repeat the command to continue")
         return None

@@ -56,7 +56,7 @@ def verify(
         Level,
         typer.Option(
             "--level",
-            help="quick: headers and indexes; standard: checksums, too; deep: every record, too.",
+            help="quick: headers and indexes; standard: also checksums; deep: also every record.",
         ),
     ] = Level.STANDARD,
     sample: Annotated[
@@ -64,7 +64,7 @@ def verify(
         typer.Option(
             "--sample",
             metavar="PERCENT",
-            help="This share of the segments (5%) at the level, the others at the level quick.",
+            help="Check this share of the segments (5%) at --level, the others at level quick.",
         ),
     ] = None,
     seed: Annotated[
@@ -72,8 +72,8 @@ def verify(
         typer.Option(
             "--seed",
             metavar="N",
-            help="Of the sample: the same N, the same segments; without it that of the day (UTC), "
-            "such as 20261121. The summary says which.",
+            help="Seed of --sample: the same N selects the same segments. Default: the "
+            "date (UTC), such as 20261121; the summary shows it.",
         ),
     ] = None,
     max_duration: Annotated[
@@ -81,8 +81,8 @@ def verify(
         typer.Option(
             "--max-duration",
             metavar="DURATION",
-            help="Begin nothing more after so long (90s, 10m, 2h); the summary says what was "
-            "put off.",
+            help="Start nothing new after this time (90s, 10m, 2h); the summary counts "
+            "what was deferred.",
         ),
     ] = None,
     state: Annotated[
@@ -90,8 +90,8 @@ def verify(
         typer.Option(
             "--state",
             metavar="FILE",
-            help="Remembers what was checked when: what is longest ago comes first, and a "
-            "partition in which the last run stopped goes on there.",
+            help="Remember what was checked when: start with what was checked longest ago, "
+            "and continue where the last run stopped.",
         ),
     ] = None,
     threads: Annotated[
@@ -100,14 +100,14 @@ def verify(
             "--threads",
             metavar="N",
             min=1,
-            help="How many check beside the one that reads; without it one a processor, up to 8; "
-            "with Spark: in each task, without it 1.",
+            help="Checking threads. Default: one per processor, at most 8; with Spark: per "
+            "task, default 1.",
         ),
     ] = None,
     no_cache: Annotated[
         bool,
         typer.Option(
-            "--no-cache", help="Leave the page cache as it was: beside a broker in production."
+            "--no-cache", help="Leave the page cache as it was, for use next to a running broker."
         ),
     ] = False,
     rate_limit: Annotated[
@@ -115,24 +115,24 @@ def verify(
         typer.Option(
             "--rate-limit",
             metavar="SIZE",
-            help="Read at most so many bytes a second: 50MiB; with Spark: all its tasks together.",
+            help="Read at most SIZE per second (50MiB); with Spark: all tasks together.",
         ),
     ] = None,
     fail_on: Annotated[
-        Severity, typer.Option("--fail-on", help="Exit with 1 from this severity on.")
+        Severity, typer.Option("--fail-on", help="Exit with status 1 from this severity on.")
     ] = Severity.WARNING,
     form: Annotated[
         ReportFormat,
         typer.Option(
-            "--format", help="How findings are written: a listing, or a report at the end of a run."
+            "--format", help="Output format: a listing, or a report at the end of the run."
         ),
     ] = ReportFormat.TABLE,
     engine: Annotated[
         EngineName,
         typer.Option(
             "--engine",
-            help="spark: the partitions are checked by tasks of Spark, wherever they run. Each "
-            "worker reads the log directories itself: under the same paths as here.",
+            help="spark: check partitions in Spark tasks. Each worker reads the log "
+            "directories itself, under the same paths.",
         ),
     ] = EngineName.LOCAL,
     master: MasterOption = "local[*]",
@@ -140,10 +140,11 @@ def verify(
     connect_timeout: ConnectTimeoutOption = "30s",
     quiet: QuietOption = False,
 ) -> int:
-    """Check the invariants of log directories, partitions or files.
+    """Check log directories, partitions or files, each against the others.
 
-    A log that a healthy broker wrote gives no finding above a note. Nothing is written, but the
+    A log that a healthy broker wrote has no finding above a note. Nothing is written except the
     file of --state.
+
 
     \b
     kafkalog verify /var/lib/kafka
@@ -212,8 +213,8 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
     for name, value in options.items():
         if value is not None:
             raise UsageError(
-                f"{name} is for a run without Spark, which begins one segment after the other.",
-                hint="Leave it out, or take --engine local.",
+                f"{name} does not work with --engine spark.",
+                hint="Leave it out, or use --engine local.",
             )
 
 
@@ -287,7 +288,7 @@ def _sample(share: str | None, seed: int | None) -> Sample | None:
 
     if share is None:
         if seed is not None:
-            raise UsageError("--seed is that of --sample, which is missing.")
+            raise UsageError("--seed requires --sample.")
         return None
     if seed is None:
         seed = int(time.strftime("%Y%m%d", time.gmtime()))

@@ -1,4 +1,4 @@
-"""How `audit-compaction` is shown: counter-examples, and what was judged."""
+"""How `audit-compaction` is shown: counterexamples, and what was judged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def finding_view(form: BytesFormat) -> View[Finding]:
-    """One row a counter-example; `form` says how keys are shown."""
+    """One row a counterexample; `form` says how keys are shown."""
     return View(
         (
             Column("OFFSET", lambda one: _dash(one.offset), right=True),
@@ -57,7 +57,7 @@ def _is_void(audit: Audit) -> bool:
 
 
 def finding_row(finding: Finding, form: BytesFormat) -> Row:
-    """The object for a counter-example."""
+    """The object for a counterexample."""
     return {
         "type": "audit_finding",
         "reason": finding.reason,
@@ -93,15 +93,15 @@ def print_audit(audit: Audit) -> None:
     bounds, name = audit.bounds, audit.partition.path
     judged = f"{name}: judged up to offset {bounds.cleaner_offset} ({audit.source})"
     if audit.original is not None:
-        judged += f", beside {audit.original.path}"
+        judged += f", compared with {audit.original.path}"
     keys = f"{audit.keys} distinct key" + ("" if audit.keys == 1 else "s")
     verdict = f"correctly compacted, {keys}"
     if audit.findings:
         verdict = "not correctly compacted"
     elif _is_void(audit):
-        verdict = "no wrong found, but nothing of it counts as compacted"
+        verdict = "nothing wrong found, but no part of it counts as compacted"
     elif audit.original is None:
-        verdict += "; whether a record is missing only --original tells"
+        verdict += "; only --original shows whether a record is missing"
     print_heading([judged, verdict])
 
 
@@ -111,7 +111,7 @@ def print_audits(audits: Sequence[Audit]) -> None:
     line = f"{counted(len(audits), 'partition')} judged, "
     line += f"{wrong} not correctly compacted" if wrong else "each is correctly compacted"
     if not wrong and any(audit.original is None for audit in audits):
-        line += "; whether a record is missing only --original tells"
+        line += "; only --original shows whether a record is missing"
     print_heading([line])
 
 

@@ -198,11 +198,11 @@ def print_compaction_summary(summary: CompactionSummary, *, exact: bool, in_plac
         lines.append(f"dropped: {', '.join(dropped)}")
     if summary.left_overs:
         lines.append(left_overs_text(summary.left_overs, is_done=summary.is_done))
-    lines += [f"a broker's cleaner gives this partition up: {one}" for one in summary.given_up]
+    lines += [f"a broker's cleaner fails on this partition: {one}" for one in summary.given_up]
     if summary.clean_enough:
-        lines.append(f"--all takes {summary.clean_enough} more, clean enough for a broker")
+        lines.append(f"--all adds {summary.clean_enough} more that a broker would skip")
     if summary.compacted and not in_place:
-        lines.append("nothing was changed: --in-place does it")
+        lines.append("nothing was changed; --in-place applies the plan")
     print_heading(lines)
 
 

@@ -77,7 +77,7 @@ def tell_metadata(configs: LogDirConfigs, outcome: Outcome) -> None:
     """Say what there is to know about a log directory's metadata log."""
     if configs.metadata is None:
         where = f"{configs.path} has no __cluster_metadata-0"
-        show_note(f"{where}: what is not given is Kafka's default")
+        show_note(f"{where}: configs not given have Kafka's defaults")
         return
     for defect in configs.metadata.defects:
         outcome.count(defect)
@@ -96,7 +96,7 @@ def tell_shadowed(
             continue
         text = (
             f"topic {topic}: {configs_text([config])} comes before the topic's own "
-            f"{configs_text([own])}; a broker does it the other way round: --topic-first"
+            f"{configs_text([own])}; a broker does the opposite, as does --topic-first"
         )
         if text not in told:
             told.add(text)

@@ -135,7 +135,7 @@ def print_explanation(known: Explanation, *, first: bool) -> None:
     """All there is to say, for people; an empty line before all but the first."""
     kind = f"severity {known.severity}" if known.severity else "an error"
     if known.exit_code is not None:
-        kind += f", exit status {known.exit_code} where it stops the work"
+        kind += f", exit status {known.exit_code} if it stops the work"
     parts = {
         "meaning": known.meaning,
         "arises": known.arises,

@@ -111,9 +111,9 @@ class Export:
             kind = str(target.name.kind)
         if self._kind not in (None, kind):
             raise UsageError(
-                f"One file has rows of one kind: {self._kind} so far, {kind} here.",
+                f"A file holds rows of one kind: {self._kind} so far, {kind} here.",
                 path=target.path,
-                hint="Write each kind into a file of its own.",
+                hint="Write each kind to its own file.",
             )
         if self._exporter is None:
             from kafkalog.columnar.export import Exporter

@@ -161,18 +161,18 @@ def _lines(summary: ExportSummary, *, exact: bool) -> list[str]:
     notes = [*undecoded, *left_out_lines(summary.left_out)]
     if summary.left_out.without_watermark:
         names = some_of(list(summary.left_out.without_watermark))
-        notes.append(f"no high watermark is noted, records end with the log: {names}")
+        notes.append(f"no high watermark is known, so records end at the log end: {names}")
     if summary.was_complete:
-        return [f"{summary.destination}: {what}: all of it was there; nothing was done", *notes]
+        return [f"{summary.destination}: {what}: already complete; nothing was done", *notes]
     lines = [f"{summary.destination}: {what}", *notes]
     there = len(summary.parts) - summary.written
     if there:
-        lines.append(f"{there} of {len(summary.parts)} parts were there from a run before")
+        lines.append(f"{there} of {len(summary.parts)} parts were complete from an earlier run")
     if summary.swept:
-        lines.append(f"left over from a killed run, removed: {counted(summary.swept, 'file')}")
+        lines.append(f"removed leftovers of a killed run: {counted(summary.swept, 'file')}")
     if summary.defect_count:
         found = counted(summary.defect_count, "defect")
-        lines.append(f"{found}: what is damaged, or was deleted meanwhile, is not there")
+        lines.append(f"{found}: batches that are damaged or were deleted meanwhile are left out")
     return lines
 
 

@@ -179,7 +179,7 @@ def _line(defect: Defect, words: str) -> list[str]:
 
 
 def _more(what: str) -> list[str]:
-    text = f"{what}: --format ndjson has them all"
+    text = f"{what}: --format ndjson lists them all"
     return wrapped(text, first=" " * 24, width=terminal_width())
 
 

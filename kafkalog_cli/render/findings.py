@@ -206,7 +206,9 @@ def summary_lines(facts: RunFacts) -> list[str]:
         f"{summary.files} files, {summary.batches} batches, {summary.records} records, "
         f"{size_cell(summary.bytes_checked, exact=False)} checked at level {level}"
     )
-    nothing = "nothing wrong" if not facts.errors else "nothing wrong in that, but not all was read"
+    nothing = "nothing wrong"
+    if facts.errors:
+        nothing += " in what was read, but not everything was read"
     lines = [f"{checked}: {', '.join(found) if found else nothing}"]
     if schedule.sample is not None:
         lines.append(
@@ -215,9 +217,9 @@ def summary_lines(facts: RunFacts) -> list[str]:
         )
     if facts.verification.put_off:
         lines.append(
-            f"put off, the time was up: {size_cell(summary.bytes_deferred, exact=False)} in "
+            f"deferred when time ran out: {size_cell(summary.bytes_deferred, exact=False)} in "
             f"{summary.segments_deferred} segments"
         )
     if found:
-        lines.append("`kafkalog explain REFERENCE` says what a finding means and what to do.")
+        lines.append("`kafkalog explain REFERENCE` explains a finding and what to do.")
     return lines

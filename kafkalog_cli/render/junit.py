@@ -89,7 +89,7 @@ def _add_suite(root: ET.Element, path: str, places: Sequence[Place], facts: RunF
             _add_failure(case, place)
         elif absolute(place.path) in put_off:
             skipped += 1
-            ET.SubElement(case, "skipped", message="The time was up before all was checked.")
+            ET.SubElement(case, "skipped", message="Time ran out before everything was checked.")
         if not fatal:
             below += _lines(place)
     if len(root) == 1:

@@ -71,14 +71,14 @@ def _gauges(facts: RunFacts) -> Iterator[str]:
     for severity in Severity:
         yield _sample("defects", summary.defects[severity], severity=severity)
     values: dict[str, tuple[float, str]] = {
-        "files": (summary.files, "Files that were looked at."),
-        "batches": (summary.batches, "Record batches that were looked at."),
+        "files": (summary.files, "Files checked."),
+        "batches": (summary.batches, "Record batches checked."),
         "records": (summary.records, "Records in them."),
         "bytes_expected": (summary.bytes_expected, "Bytes the run set out to check."),
-        "bytes_checked": (summary.bytes_checked, "Bytes that were checked."),
-        "bytes_deferred": (summary.bytes_deferred, "Bytes put off because the time was up."),
-        "segments_deferred": (summary.segments_deferred, "Segments put off likewise."),
-        "errors": (len(facts.errors), "Paths that could not be read at all."),
+        "bytes_checked": (summary.bytes_checked, "Bytes checked."),
+        "bytes_deferred": (summary.bytes_deferred, "Bytes deferred because time ran out."),
+        "segments_deferred": (summary.segments_deferred, "Segments deferred because time ran out."),
+        "errors": (len(facts.errors), "Paths that could not be read."),
         "exit_status": (facts.status, "Exit status of the run."),
         "duration_seconds": (facts.duration_s, "How long the run took."),
         "last_run_timestamp_seconds": (facts.ended_ms / 1000, "When the run ended."),

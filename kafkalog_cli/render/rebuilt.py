@@ -69,9 +69,9 @@ def index_summary_row(summary: IndexSummary) -> Row:
 
 def print_index_summary(summary: IndexSummary, *, in_place: bool) -> None:
     """The lines below the table."""
-    lines = [f"{summary.indexes} indexes, {summary.to_write} not as the log gives them"]
+    lines = [f"{summary.indexes} indexes, {summary.to_write} missing or different"]
     if summary.written:
         lines.append(f"{summary.written} written")
     elif summary.to_write and not in_place:
-        lines.append("nothing was changed: --in-place does it")
+        lines.append("nothing was changed; --in-place applies the plan")
     print_heading(lines)

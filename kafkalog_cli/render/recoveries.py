@@ -205,21 +205,21 @@ def print_recovery_summary(summary: RecoverySummary, *, exact: bool) -> None:
     elif not summary.unloadable and not summary.strays:
         total += "; no record is lost"
     if summary.strays:
-        total += f"; a start makes a stray of {summary.strays}"
+        total += f"; a start turns {summary.strays} into strays"
     time = _duration(summary.scan_ms / 1000)
     lines = [total]
     if summary.removed:
         size = size_cell(sum(one.bytes_gone for one in summary.removed), exact=exact)
         records = counted(sum(one.records_gone for one in summary.removed), "record")
         lines.append(f"{counted(len(summary.removed), 'file')} go, {size}, with {records} in them")
-    lines.append(f"a broker scans {scan} at such a start: {time} at an assumed {rate} a second")
+    lines.append(f"a broker scans {scan} when it starts: {time} at an assumed {rate} per second")
     if summary.in_place and summary.performed == summary.changed:
         lines.append(f"{summary.performed} recovered")
     elif summary.in_place:
         rest = summary.changed - summary.performed
         lines.append(f"{summary.performed} recovered, {rest} not")
     elif summary.changed:
-        lines.append("nothing was changed: --in-place does it")
+        lines.append("nothing was changed; --in-place applies the plan")
     print_heading(lines)
 
 

@@ -238,9 +238,9 @@ def print_retention_summary(summary: RetentionSummary, zone: tzinfo, *, exact: b
     total = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
     freed = f"{size(summary.bytes_freed)} and {size(summary.side_bytes_freed)} of indexes"
     gone = (
-        "1 segment goes"
+        "1 segment is deleted"
         if summary.segments_deleted == 1
-        else f"{summary.segments_deleted} segments go"
+        else f"{summary.segments_deleted} segments are deleted"
     )
     going = f"at {time(summary.now_ms)} {gone}, {freed}"
     lines = [f"{total}, {size(summary.bytes_total)}; {going}"]

@@ -124,8 +124,8 @@ def trial_lines(trial: Trial, *, exact: bool) -> list[str]:
         lines.append(f"  {trial.replay.refused} batches are larger than segment.bytes: refused")
     if trial.replay.untimed:
         lines.append(
-            f"  {trial.replay.untimed} batches follow one without timestamp: there the broker's "
-            "clock decides, which no log tells"
+            f"  {trial.replay.untimed} batches follow one without a timestamp; there the "
+            f"broker's clock decides, which the log does not record"
         )
     return lines
 

@@ -94,7 +94,7 @@ def print_totals(summary: SalvageSummary) -> None:
     where = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
     lines = [f"{where}: {what}, {verb} to {os.path.join(summary.destination, 'log')}"]
     if not summary.partitions:
-        lines = ["nothing to do: there is no log"]
+        lines = ["nothing to do: no log found"]
     if summary.lost_ranges:
         lines.append(
             f"{counted(summary.lost_ranges, 'range')} of bytes lost, with "

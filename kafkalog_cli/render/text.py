@@ -129,7 +129,8 @@ def left_overs_text(number: int, *, is_done: bool) -> str:
     """What becomes of files that a broker has given up and not removed yet."""
     verb = "removed" if is_done else "would be removed"
     return (
-        f"{counted(number, '.deleted file')} of earlier deletions {verb}, as when a broker starts"
+        f"{counted(number, '.deleted file')} left by earlier deletions {verb}, as when a broker "
+        f"starts"
     )
 
 

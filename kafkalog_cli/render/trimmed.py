@@ -40,11 +40,14 @@ def print_trims(
     plans: Sequence[TrimPlan], done: Sequence[TrimPlan], *, exact: bool, in_place: bool
 ) -> None:
     """The lines below the tables."""
-    lines = [] if plans else ["nothing to do: no segment is looked after by retention"]
+    lines = [] if plans else ["nothing to do: retention applies to no segment"]
     for plan in plans:
         name = plan.partition.path
         if plan.active_stays:
-            lines.append(f"{name}: all would go, but the active segment: a broker rolls it first")
+            lines.append(
+                f"{name}: everything but the active segment would be deleted; a broker "
+                f"rolls that first"
+            )
         if plan.is_empty:
             lines.append(f"{name}: nothing to do, the log starts at {plan.log_start_offset}")
             continue
@@ -56,7 +59,7 @@ def print_trims(
         if plan.left_overs:
             lines.append(f"{name}: {left_overs_text(len(plan.left_overs), is_done=plan in done)}")
     if not in_place and any(not plan.is_empty for plan in plans):
-        lines.append("nothing was changed: --in-place does it")
+        lines.append("nothing was changed; --in-place applies the plan")
     elif plans and not done:
         lines.append("nothing was changed")
     print_heading(lines)

@@ -34,13 +34,13 @@ class UndoWriter(Writer["PartitionUndo"]):
 def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
     """The lines below the table."""
     if not undo.partitions:
-        print_heading([f"nothing to undo: `{undo.command}` changed nothing that is not back"])
+        print_heading(["nothing to undo: everything is already restored"])
         return
     partitions = counted(len(undo.partitions), "partition")
     if is_done:
-        lines = [f"{partitions} brought back to what was there before `{undo.command}`"]
+        lines = [f"{partitions} restored to the state before `{undo.command}`"]
     else:
-        lines = [f"{partitions} would be brought back to what was there before `{undo.command}`"]
+        lines = [f"{partitions} would be restored to the state before `{undo.command}`"]
         lines.append("nothing was changed" + ("" if in_place else ": --in-place does it"))
     print_heading(lines)
 

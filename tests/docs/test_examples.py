@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.console import ROOT
+from docgen.pages import ROOT
 
 EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))

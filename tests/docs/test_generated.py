@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkalog as library
-from docs import command_page, output_page
-from docs.generate import DOCS, PAGES, page
-from docs.output_fields import OBJECT_TYPES
-from docs.spark_page import option_names
+from docgen import commands, output
+from docgen.output_fields import OBJECT_TYPES
+from docgen.pages import BLOCKS, DOCS, ROOT, blocks_in, pages, with_blocks
+from docgen.spark import option_names
 from kafkalog.defects import REFERENCES
 from kafkalog.errors import NOTHING_TO_DO
 from kafkalog.spark.options import NAMES
 from kafkalog_cli.app import command_group
-from tests.docs.console import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,29 +47,38 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_page_is_up_to_date(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make docs` was run after the last change of what the page is made of."""
+TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in pages()}
+
+
+@pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if blocks_in(text)])
+def test_blocks_are_up_to_date(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make docs` was run after the last change of what the page shows."""
     monkeypatch.chdir(ROOT)
-    assert (DOCS / name).read_text(encoding="utf-8") == page(name), "run `make docs`"
+    assert with_blocks(TEXTS[name]) == TEXTS[name], "run `make docs`"
+
+
+def test_every_block_is_on_one_page() -> None:
+    """A marker with a typing error would leave its text as it is, forever."""
+    assert sorted(block for text in TEXTS.values() for block in blocks_in(text)) == sorted(BLOCKS)
+    assert sum(text.count("<!-- generated:") for text in TEXTS.values()) == len(BLOCKS)
 
 
 def test_every_command_is_documented() -> None:
     """A command has a section, a summary for the list of commands, and help for each option."""
     text = (DOCS / "commands.md").read_text()
-    for name, command in command_page.commands().items():
+    for name, command in commands.commands().items():
         assert f"## `kafkalog {name}`" in text
         assert command.short_help
         assert len(command.short_help) <= 60, "the list of commands is cut at 80 columns"
-        for option, meaning, _ in command_page.option_rows(name, command):
+        for option, meaning, _ in commands.option_rows(name, command):
             assert meaning, (name, option)
-        assert command_page.example_lines(command_page.help_of(command)), name
+        assert commands.example_lines(commands.help_of(command)), name
 
 
 def example_commands() -> list[str]:
-    texts = [command_page.help_of(command) for command in command_page.commands().values()]
+    texts = [commands.help_of(command) for command in commands.commands().values()]
     texts.append(inspect.cleandoc(command_group().help).replace("\b\n", ""))
-    return [line for text in texts for line in command_page.example_lines(text)]
+    return [line for text in texts for line in commands.example_lines(text)]
 
 
 def needs_spark(line: str) -> bool:
@@ -149,7 +157,7 @@ def test_real_rows_have_the_documented_fields(corpus_dir: Path, kafkalog: Any) -
     for command in commands:
         for line in kafkalog(*command, "--format", "ndjson").stdout.splitlines():
             row = json.loads(line)
-            assert output_page.mistakes(row) == []
+            assert output.mistakes(row) == []
             seen.add(row["type"])
     assert {"log_dir", "partition", "segment", "file", "record", "defect", "summary"} <= seen
     assert seen <= set(OBJECT_TYPES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.decoders import MEANINGS
 from benchmarks.page import COMMAND, NOTES
 from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, TRENDS, all_rows, datasets
-from tests.docs.console import ROOT
+from docgen.pages import ROOT
 
 
 def test_page_has_every_row() -> None:

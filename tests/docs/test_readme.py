@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests.docs.console import PAGES, ROOT, Command, console_blocks
+from docgen.pages import DOCS, ROOT, Command, console_blocks, pages
+from docgen.terminal import terminal_picture
 
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
 PYTHON = re.compile(r"^```pycon\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+NAMES = [str(page.relative_to(ROOT)) for page in pages()]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -60,10 +61,16 @@ def test_python_examples_give_what_they_show(name: str, monkeypatch: pytest.Monk
     assert not report, "".join(report)
 
 
-def test_the_tour_is_there() -> None:
+def test_pages_show_commands() -> None:
     """An empty list of blocks would pass every test above."""
-    assert sum(map(len, console_blocks((ROOT / "README.md").read_text()))) >= 6
+    shown = [block for page in pages() for block in console_blocks(page.read_text())]
+    assert sum(map(len, shown)) >= 25
     assert PYTHON.search((ROOT / "README.md").read_text())
+
+
+def test_the_picture_shows_what_verify_prints() -> None:
+    """The terminal of the README is drawn by `make docs`."""
+    assert (DOCS / "verify.svg").read_text() == terminal_picture()
 
 
 @pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md", "CHANGELOG.md"])

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.decoders import MEANINGS
 from benchmarks.page import WITHOUT_RATES
 from benchmarks.rows import TRENDS, all_rows
-from tests.docs.console import ROOT
+from docgen.pages import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from docgen.pages import ROOT
 from formats import constants as c
 from kafkalog.check.verify import Verification
 from kafkalog.codecs import compress
@@ -18,7 +19,6 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Level
 from tests.builders import BASE_TIME, batch, message, record
-from tests.docs.console import ROOT
 from tests.kafka.oracle import Oracle
 from tests.kafkalog.compaction.test_edges import write
 
@@ -111,7 +111,7 @@ UNREADABLE = {
         (two(0, 0)[:8], (2_000_000_000).to_bytes(4, "big"), two(0, 0)[12:])
     ),
     "records-count-invalid": batch(0, payload=_RECORDS, count=3, last_delta=1),
-    "records-left-over": batch(0, payload=_RECORDS + b"more", count=2),
+    "records-leftover": batch(0, payload=_RECORDS + b"more", count=2),
     "record-malformed": batch(0, payload=b"\xff" * 16, count=2),
     "unknown-codec": batch(0, payload=_RECORDS, count=2, attributes=5),
     "decompression-failed": batch(0, payload=_RECORDS, count=2, attributes=c.GZIP),
@@ -194,7 +194,7 @@ def test_what_cannot_be_read(oracle: Oracle, tmp_path: Path, reference: str) -> 
     assert "error" in kafkas_passes(oracle, partition)[0]
     with pytest.raises(CorruptDataError) as raised:
         ours(partition, None)
-    assert "A broker's cleaner gives this partition up here." in (raised.value.note or "")
+    assert "A broker's cleaner fails on this partition here." in (raised.value.note or "")
     [warning] = warnings(partition, Level.DEEP)
     assert reference in warning
 

@@ -28,9 +28,9 @@ EPOCHS = "leader-epoch-checkpoint"
 
 
 def damage(partition: Path, rng: random.Random) -> str:
-    """What a crash of a machine may leave: a torn end, lost indexes, left-overs."""
+    """What a crash of a machine may leave: a torn end, lost indexes, leftovers."""
     log = max(partition.glob("*.log"))
-    kind = rng.choice(("torn", "garbage", "index", "left-overs", "snapshots"))
+    kind = rng.choice(("torn", "garbage", "index", "leftovers", "snapshots"))
     if kind == "torn" and log.stat().st_size:
         os.truncate(log, max(0, log.stat().st_size - rng.randrange(1, 40)))
     elif kind == "garbage":
@@ -39,7 +39,7 @@ def damage(partition: Path, rng: random.Random) -> str:
     elif kind == "index":
         for path in partition.glob("*.index"):
             path.unlink()
-    elif kind == "left-overs":
+    elif kind == "leftovers":
         for suffix in (".cleaned", ".deleted"):
             shutil.copy(log, f"{log}{suffix}")
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from docgen.pages import ROOT
 from kafkalog.check.verify import Verification
 from kafkalog.columnar import rule
 from kafkalog.framing import scan_batches
@@ -17,7 +18,6 @@ from kafkalog.model import Batch, Defect, Level
 from kafkalog.reader import EVERYTHING, read_records
 from kafkalog.source import Source
 from tests.bad_disk import SECTOR, BadDisk
-from tests.docs.console import ROOT
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.sweeps import covers
 

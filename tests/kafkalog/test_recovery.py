@@ -184,7 +184,7 @@ def test_a_partition_without_its_log_directory_is_scanned_whole(
         ("crc_active_mid", StartMode.UNCLEAN, "truncate to offset 56, losing 10 records (547 byte"),
         ("torn_keep_1", StartMode.UNCLEAN, "truncate to offset 65, losing 0 records (1 byte)"),
         ("index_missing_old", StartMode.CLEAN, "rebuild the indexes of 1 segment"),
-        ("swap_c_swap_sources_intact", StartMode.CLEAN, "tidy up: remove "),
+        ("swap_c_swap_sources_intact", StartMode.CLEAN, "clean up: remove "),
         ("zeros_100", StartMode.CLEAN, "refuse: CorruptRecordException: Found record size 0 "),
         ("logstart_above_leo", StartMode.CLEAN, "truncate to offset 1000000, losing 66 records "),
     ],

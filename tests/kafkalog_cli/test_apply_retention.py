@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from docs import output_page
+from docgen import output
+from docgen.pages import ROOT
 from kafkalog.runs import undo
 from tests.conftest import Result
-from tests.docs.console import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def files(root: Path) -> dict[str, bytes]:
 def rows(result: Result, kind: str) -> list[dict[str, Any]]:
     found = [json.loads(line) for line in result.stdout.splitlines()]
     for row in found:
-        assert output_page.mistakes(row) == []
+        assert output.mistakes(row) == []
     return [row for row in found if row["type"] == kind]
 
 

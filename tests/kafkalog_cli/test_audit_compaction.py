@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from docs import output_page
+from docgen import output
 from kafkalog.unified_log import UnifiedLog
 from tests.conftest import Result
 
@@ -26,7 +26,7 @@ def test_a_proof(corpus_dir: Path, kafkalog: Run) -> None:
     result = kafkalog(*words, "--format", "ndjson")
     assert (result.status, result.stderr) == (0, "")
     [row] = map(json.loads, result.stdout.splitlines())
-    assert output_page.mistakes(row) == []
+    assert output.mistakes(row) == []
     assert (row["type"], row["proved"], row["findings"]) == ("audit", True, 0)
     table = kafkalog(*words)
     assert table.status == 0
@@ -42,7 +42,7 @@ def test_counter_examples(corpus_dir: Path, kafkalog: Run) -> None:
     assert result.status == 1
     *found, last = map(json.loads, result.stdout.splitlines())
     for row in found:
-        assert output_page.mistakes(row) == []
+        assert output.mistakes(row) == []
         assert row["reason"] == "stale-key"
         assert row["offset"] < row["other_offset"] < end
     assert len(found) == last["findings"] > 2
@@ -73,7 +73,7 @@ def test_a_log_directory(corpus_dir: Path, tmp_path: Path, kafkalog: Run) -> Non
     result = kafkalog(*words)
     assert result.status == 1
     found = [json.loads(line) for line in result.stdout.splitlines()]
-    assert all(output_page.mistakes(row) == [] for row in found)
+    assert all(output.mistakes(row) == [] for row in found)
     assert [row["type"] for row in found] == ["audit", "audit_finding", "audit"]
     assert [row["proved"] for row in found if row["type"] == "audit"] == [True, False]
     table = kafkalog(*words[:-2]).stdout.decode()

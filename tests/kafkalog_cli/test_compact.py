@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from docs import output_page
+from docgen import output
+from docgen.pages import ROOT
 from kafkalog_cli.render import writer
 from tests.conftest import Result
-from tests.docs.console import ROOT
 from tests.kafka.broker_data import fingerprint
 from tests.kafkalog.compaction.oracle import PARTITION, cleanings, segment_files
 
@@ -53,7 +53,7 @@ def many(corpus_dir: Path, tmp_path: Path) -> Path:
 def rows(result: Result) -> list[dict[str, Any]]:
     found = [json.loads(line) for line in result.stdout.splitlines()]
     for row in found:
-        assert output_page.mistakes(row) == []
+        assert output.mistakes(row) == []
     return found
 
 

@@ -43,7 +43,7 @@ def test_whatever_is_raised_is_an_internal_error(
     monkeypatch.setattr(places, "stat", fails(failure, "two\nlines"))
     result = kafkalog("ls", tmp_path)
     assert (result.status, result.stdout) == (70, b"")
-    assert result.stderr.startswith("error: internal-error\n× kafkalog itself failed: ")
+    assert result.stderr.startswith("error: internal-error\n× internal error: ")
     assert result.stderr.count("\n") == 4
 
 

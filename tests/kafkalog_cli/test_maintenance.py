@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from docgen.pages import ROOT
 from kafkalog.storage import Changes
 from kafkalog_cli import confirmation
-from tests.docs.console import ROOT
 from tests.kafkalog.compaction.oracle import segment_files
 from tests.kafkalog.runs.test_undo import everything
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from docs import output_page
+from docgen import output
+from docgen.pages import ROOT
 from kafkalog_cli.render.progress import ByteProgress
-from tests.docs.console import ROOT
 from tests.kafkalog.repair.test_recover import files
 from tests.kafkalog.test_recovery import Scenario, scenarios
 
@@ -44,7 +44,7 @@ def test_a_plan_changes_nothing_and_says_all(damaged: Any, kafkalog: Any) -> Non
     result = kafkalog("recover", partition, *SETTINGS, "--format", "ndjson")
     assert result.status == 1
     recovery, summary = map(json.loads, result.stdout.splitlines())
-    assert not output_page.mistakes(recovery) + output_page.mistakes(summary)
+    assert not output.mistakes(recovery) + output.mistakes(summary)
     assert (recovery["verdict"], recovery["log_end_offset"]) == ("truncate", 56)
     assert (recovery["lost_from"], recovery["records_lost"]) == (56, 10)
     assert recovery["bytes_to_scan"] == (partition / f"{51:020}.log").stat().st_size
@@ -229,7 +229,7 @@ def test_indexes_are_compared_then_written(damaged: Any, kafkalog: Any) -> None:
     result = kafkalog("rebuild-index", partition, *SETTINGS, "--format", "ndjson")
     assert result.status == 1
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert not [mistake for row in rows for mistake in output_page.mistakes(row)]
+    assert not [mistake for row in rows for mistake in output.mistakes(row)]
     assert {row["result"] for row in rows[:-1]} == {"missing", "padded", "same"}
     assert kafkalog("rebuild-index", partition, *IN_PLACE).status == 0
     after = files(partition)
@@ -282,7 +282,7 @@ def test_krafts_own_log_stops_no_recovery_of_the_others(node: Path, kafkalog: An
     before = files(node / METADATA)
     plan = kafkalog("recover", node, *SETTINGS, "--format", "ndjson")
     rows = {row.get("topic"): row for row in map(json.loads, plan.stdout.splitlines())}
-    assert not [mistake for row in rows.values() for mistake in output_page.mistakes(row)]
+    assert not [mistake for row in rows.values() for mistake in output.mistakes(row)]
     assert rows[METADATA[:-2]]["verdict"] == "rebuild"
     assert "at each start" in rows[METADATA[:-2]]["untouched"]
     assert rows[METADATA[:-2]]["files"] == []

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from docs import output_page
+from docgen import output
+from docgen.pages import ROOT
 from kafkalog.log_dir import open_partition, open_path
 from tests.conftest import STATES_43, Result, State, state
-from tests.docs.console import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 def rows(result: Result) -> list[dict[str, Any]]:
     found = [json.loads(line) for line in result.stdout.splitlines()]
     for row in found:
-        assert output_page.mistakes(row) == []
+        assert output.mistakes(row) == []
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.console import ROOT
+from docgen.pages import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from docs import output_page
+from docgen import output
 from tests.crash.commands import PARTITION, Command, swap, swapped
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_in_place_takes_it_back(kafkalog: Callable[..., Result], root: Path) -> 
     swapped(root)
     result = kafkalog("undo", root / "backup", "--in-place", "--yes", "--format", "ndjson")
     (row,) = map(json.loads, result.stdout.splitlines())
-    assert output_page.mistakes(row) == []
+    assert output.mistakes(row) == []
     assert (row["type"], row["performed"], row["partition"]) == ("undo", True, 0)
     assert (row["files_restored"], row["files_removed"]) == (9, 4)
     assert row["offsets"] == [

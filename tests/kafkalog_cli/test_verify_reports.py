@@ -290,7 +290,7 @@ def test_the_table_stays_within_the_terminal(
     assert all(one != other for one, other in pairwise(headings))
     assert sum(line.startswith("  damage") for line in lines) == 20
     assert [line.strip() for line in lines if " more " in line] == [
-        "10 more batch-crc-mismatch: --format ndjson has them all"
+        "10 more batch-crc-mismatch: --format ndjson lists them all"
     ]
     assert "30 damage" in wide
 
@@ -302,7 +302,7 @@ def test_what_is_put_off_is_told_everywhere(
     line = (hurt / "__cluster_metadata-0", hurt / "txn-0", "--max-duration", "0s")
     result = kafkalog("verify", *line)
     assert result.status == 0
-    assert b"put off, the time was up: " in result.stdout
+    assert b"deferred when time ran out: " in result.stdout
     assert b"nothing wrong" in result.stdout
     suites = list(junit(kafkalog, *line))
     assert [suite.attrib["skipped"] for suite in suites] == ["0", "1"]

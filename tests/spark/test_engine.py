@@ -61,7 +61,7 @@ def test_mistake_in_a_task_is_an_internal_error(spark: SparkSession) -> None:
     with pytest.raises(InternalError) as caught:
         list(SparkEngine(spark, 2).run(work.mistaken, numbers(1)))
     assert caught.value.exit_code == 70
-    assert caught.value.message == "kafkalog itself failed: KeyError: 'missing'."
+    assert caught.value.message == "internal error: KeyError: 'missing'."
 
 
 def test_worker_that_dies_is_told(spark: SparkSession) -> None:

@@ -156,7 +156,7 @@ def test_driver_that_dies_is_told(tmp_path: Path) -> None:
     status, stdout, stderr = driver.end()
     [kept] = driver.temporary.iterdir()
     assert (status, stdout) == (3, "")
-    assert stderr.startswith("error: engine-failed\n× Spark's driver has died.\n"), stderr
+    assert stderr.startswith("error: engine-failed\n× The Spark driver died.\n"), stderr
     assert f"Spark's log: {kept}/spark.log" in stderr.replace("\n", "").replace("│", "")
     assert [path.name for path in kept.iterdir()] == ["spark.log"]
     assert "Traceback" not in stderr

@@ -209,7 +209,7 @@ def test_what_is_deleted_after_the_plan_ends_the_query(
         partition.rename(tmp_path / f"orders-0.{'0' * 32}-delete")
     else:
         (partition / f"{0:020}.log").unlink()
-    words = "The partition is not here" if is_directory else "Its log begins at offset 10 now"
+    words = "The partition is not here" if is_directory else "Its log starts at offset 10 now"
     with pytest.raises(PySparkException, match=words):
         frames[0].collect()
     left = [] if is_directory else [*range(10, 20)]

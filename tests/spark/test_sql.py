@@ -59,8 +59,8 @@ def test_records_that_are_left_out_are_told(ask: Any, tmp_path: Path) -> None:
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 7\n")
     found = ask("--format", "ndjson", "select count(*) n from records", tmp_path)
     assert (found.status, found.stdout) == (0, b'{"n":7}\n')
-    told = "note: above the high watermark, left out without --end log: orders-0 from 7\n"
-    assert found.stderr == told
+    left_out = "records above the high watermark left out (--end log includes them)"
+    assert found.stderr == f"note: {left_out}: orders-0 from 7\n"
     rows_of(ask("--format", "ndjson", "select count(*) n from batches", tmp_path))
     query = ("--end", "log", "--format", "ndjson", "select count(*) n from records", tmp_path)
     assert rows_of(ask(*query)) == [{"n": 9}]

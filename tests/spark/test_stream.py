@@ -133,7 +133,7 @@ def test_records_that_were_deleted_unread_are_an_error(spark: SparkSession, tmp_
     logs.append("orders-0", 3)
     logs.append("orders-0", 3, segment=18)
     (logs.log_dir / "orders-0" / f"{0:020}.log").unlink()
-    with pytest.raises(StreamingQueryException, match="begins at offset 18, and 9 was to be"):
+    with pytest.raises(StreamingQueryException, match="starts at offset 18, and 9 was to be"):
         logs.run()
     logs.options["failOnDataLoss"] = "false"
     logs.run()

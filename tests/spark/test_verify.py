@@ -102,4 +102,4 @@ def test_what_is_about_one_process_is_refused(
     found = kafkalog("verify", option, "10m", *ON_SPARK, tmp_path)
     assert found.status == 2
     assert f"{option} is for a run without Spark" in found.stderr
-    assert "hint: Leave it out, or take --engine local." in found.stderr
+    assert "hint: Leave it out, or use --engine local." in found.stderr

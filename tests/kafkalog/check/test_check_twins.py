@@ -146,6 +146,19 @@ def test_what_a_snapshot_alone_knows_of_a_producer(tmp_path: Path):
             assert {one.reference for one in found} >= {"producer-snapshot-wrong"}
 
 
+def test_the_newest_clock_is_that_of_the_log(tmp_path: Path):
+    """Also where it was read before any batch of a producer."""
+    times = [BASE_TIME + 90_000, *[BASE_TIME + n for n in range(6)]]
+    batches = [
+        batch(n, [record(0, b"k", b"v" * 60)], attributes=8, max_time=time)
+        for n, time in enumerate(times)
+    ]
+    last = batch(7, [record(0)], attributes=8 | 16, producer=(9, 0, 0), max_time=BASE_TIME + 9)
+    path = write_log(tmp_path / "t-0", *batches, last)
+    [found] = [one for one in assert_twins(path.parent, small=True) if one.offset == 7]
+    assert "at least 89 seconds before the newest" in found.detail
+
+
 def write_snapshot(path: Path, entry: dict[str, int]) -> None:
     body = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", *entry.values())
     path.write_bytes(struct.pack(">hI", 1, crc32c(body)) + body)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from docgen.pages import ROOT
 from tests.builders import frames
-from tests.docs.console import ROOT
 from tests.kafkalog.check.every_bit import bits_of, changed, findings, flip
 from tests.kafkalog.check.small_log_dirs import SMALL_LOG_DIRS, SmallLogDir, make_small_log_dir
 from tests.kafkalog.check.undetectable import CLASSES, class_of, is_explained

@@ -101,7 +101,7 @@ def is_cluster_id(place: Place, _changed: bytes) -> bool:
 
 
 def _offset(changed: bytes) -> int:
-    """The offset of the only entry of a checkpoint, -1 where it is no number."""
+    """The offset of the only entry of a checkpoint, -1 where it is not a number."""
     words = changed.splitlines()[-1].split()
     return int(words[-1]) if words[-1].isdigit() else -1
 

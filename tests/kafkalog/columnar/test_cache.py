@@ -56,7 +56,7 @@ def test_a_directory_that_others_can_write_is_refused_as_it_is(
     path.chmod(open_to)
     assert cache_directory({"XDG_CACHE_HOME": str(tmp_path)}) is None
     assert mode(path) == open_to
-    assert refused == [f"the compiled core is not kept on disk: others can write to {path}"]
+    assert refused == [f"the compiled decoder cannot be cached: others can write to {path}"]
     assert read_kept(str(path / "x.kernels")) is None
     keep(str(path / "x.kernels"), b"code")
     assert not list(path.iterdir())
@@ -70,7 +70,7 @@ def test_a_file_that_others_can_write_is_not_read(tmp_path: Path, refused: list[
     assert (read_kept(str(path)), mode(path)) == (b"code", 0o600)
     path.chmod(0o666)
     assert read_kept(str(path)) is None
-    assert refused == [f"the compiled core is not kept on disk: others can write to {path}"]
+    assert refused == [f"the compiled decoder cannot be cached: others can write to {path}"]
     other = tmp_path / "other"
     path.rename(other)
     other.chmod(0o600)

@@ -64,9 +64,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], type[KafkaLogError]]] = {
     "a flipped bit": (flipped, CorruptDataError),
     "a log that is a link": (linked, RefusedError),
     "a cut index": (cut_index, RefusedError),
-    "a left-over of a cleaning": (
+    "a leftover of a cleaning": (
         lambda place: (place / f"{FIRST}.log.cleaned").write_bytes(b""), RefusedError),
-    "a left-over of an old release": (
+    "a leftover of an old release": (
         lambda place: (place / f"{FIRST}.index.clean").write_bytes(b""), RefusedError),
     "a half swap": (lambda place: (place / f"{FIRST}.log.swap").write_bytes(b""), RefusedError),
     "a backup by hand": (lambda place: (place / f"{FIRST}.bak").write_bytes(b""), RefusedError),

@@ -64,7 +64,7 @@ def test_an_export_that_is_to_fail_fast_ends(
     result = kafkalog("export", partition.parent, *words)
     assert result.status == 4
     assert "error: changed-since" in result.stderr
-    assert "Its log begins at offset 30 now" in result.stderr
+    assert "Its log starts at offset 30 now" in result.stderr
 
 
 def test_a_profile_counts_what_it_lacks(partition: Path, kafkalog: Kafkalog) -> None:

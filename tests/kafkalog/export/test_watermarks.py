@@ -53,8 +53,9 @@ def test_the_report_names_what_is_left_out(tmp_path: Path, kafkalog: Callable[..
     make_logs(tmp_path / "logs")
     words: list[Any] = ["export", tmp_path / "logs", "--engine", "local", "--to"]
     report = kafkalog(*words, tmp_path / "lake").stdout.decode()
-    assert "above the high watermark, left out without --end log: orders-0 from 20" in report
-    assert "no high watermark is noted, records end with the log: orders-2" in report
+    left_out = "records above the high watermark left out (--end log includes them)"
+    assert f"{left_out}: orders-0 from 20" in report
+    assert "no high watermark is known, so records end at the log end: orders-2" in report
     lifted = kafkalog(*words, tmp_path / "whole", "--end", "log").stdout.decode()
     assert "90 rows" in lifted
     assert "watermark" not in lifted
@@ -72,9 +73,9 @@ def test_an_export_and_a_profile_say_the_same_of_what_they_leave_out(
     (tmp_path / "logs" / "replication-offset-checkpoint").write_text(noted)
     (tmp_path / "logs" / "log-start-offset-checkpoint").write_text("0\n1\norders 2 9\n")
     told = {
-        "above the high watermark, left out without --end log: orders-0 from 20",
-        "of open transactions and after, left out by --read-committed: orders-1 from 30",
-        "below the log start offset, left out: orders-2 up to 9",
+        "records above the high watermark left out (--end log includes them): orders-0 from 20",
+        "records of open transactions and after them left out (--read-committed): orders-1 from 30",
+        "records below the log start offset left out: orders-2 up to 9",
     }
     words: list[Any] = [tmp_path / "logs", "--engine", "local"]
     exported = kafkalog("export", *words, "--read-committed", "--to", tmp_path / "lake")
@@ -85,7 +86,7 @@ def test_an_export_and_a_profile_say_the_same_of_what_they_leave_out(
     assert manifest["above_last_stable"] == {"orders-1": 30}
     assert manifest["below_log_start"] == {"orders-2": 9}
     lifted = kafkalog("profile", *words, "--end", "log")
-    assert lifted.stderr == "note: below the log start offset, left out: orders-2 up to 9\n"
+    assert lifted.stderr == "note: records below the log start offset left out: orders-2 up to 9\n"
 
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 12345\n"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import crc32c as wheel
 import pytest
 
+from docgen.pages import ROOT
 from kafkalog.check.verify import Verification
 from kafkalog.log_dir import open_path
 from kafkalog.model import Level, Record, Severity
@@ -23,7 +24,6 @@ from kafkalog.reader import read_records
 from kafkalog.recovery import StartMode, Verdict, predict_start
 from kafkalog.salvage import SalvageSummary, salvage
 from tests.builders import healthy
-from tests.docs.console import ROOT
 from tests.kafkalog.salvage.hurt_logs import (
     KINDS,
     Damage,

@@ -213,7 +213,7 @@ def test_deleted_and_cut_offsets_are_an_error(tmp_path: Path) -> None:
     bounded = Request(isolation=Isolation.LOG, split_bytes=300)
     splits = plan_splits([str(tmp_path)], bounded)
     (partition / f"{0:020}.log").unlink()
-    with pytest.raises(ChangedSinceError, match="Its log begins at offset 60 now"):
+    with pytest.raises(ChangedSinceError, match="Its log starts at offset 60 now"):
         offsets(splits)
     told: list[Defect] = []
     assert offsets(splits, told.append) == [*range(3 * PER_SEGMENT, 6 * PER_SEGMENT)]
@@ -222,7 +222,7 @@ def test_deleted_and_cut_offsets_are_an_error(tmp_path: Path) -> None:
     assert [(one.reference, one.offset, one.detail) for one in told] == [
         ("deleted-while-reading", one.first_offset,
          (f"Offsets {one.first_offset} to {(one.next_offset or 0) - 1} of orders-0 were deleted "
-         "after they were planned. Its log begins at offset 60 now."))
+         "after they were planned. Its log starts at offset 60 now."))
         for one in of_first
     ]  # fmt: skip
     (partition / f"{3 * PER_SEGMENT:020}.log").write_bytes(b"".join(batches(60, 5)))

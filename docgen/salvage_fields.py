@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.object_types import BOOL, INT, TEXT, ObjectType, maybe
+from docgen.object_types import BOOL, INT, TEXT, ObjectType, maybe
 
 _LOG = (TEXT, "the log of the source")
 _TARGET = "relative to the new directory"
@@ -114,7 +114,7 @@ SALVAGE_TYPES = {
             "records_skipped": (INT, "records in logs that were skipped"),
             "files": ("object", "each fate and the number of its files"),
             "findings": (INT, "what `verify` finds in the result above a note"),
-            "left_over_removed": (BOOL, "whether the left-over of a killed run was removed"),
+            "left_over_removed": (BOOL, "whether the leftover of a killed run was removed"),
         },
     ),
 }

@@ -1,4 +1,4 @@
-"""`docs/exit-codes.md`, `defects.md`, `formats.md`: tables of the code, as pages."""
+"""`docs/exit-codes.md`, `defects.md`, `formats.md`: tables of the code."""
 
 from __future__ import annotations
 
@@ -35,38 +35,22 @@ _EXIT_MEANINGS = {
 }
 
 
-def exit_code_page() -> str:
-    """The text of `exit-codes.md`."""
+def status_table() -> str:
+    """Write a row per exit status."""
     missing = {error.exit_code for error in error_classes()} - set(_EXIT_MEANINGS)
     assert not missing, f"exit statuses without a meaning: {missing}"
     rows = "".join(f"| {code} | {meaning} |\n" for code, meaning in _EXIT_MEANINGS.items())
-    classes = "".join(
+    return f"| status | meaning |\n|---|---|\n{rows}"
+
+
+def error_table() -> str:
+    """Write a row per class of error."""
+    rows = "".join(
         f"| `{error.reference}` | {error.exit_code} | `kafkalog.errors.{error.__name__}` "
         f"| {first_sentence(error)} |\n"
         for error in error_classes()
     )
-    return f"""# Exit status
-
-| status | meaning |
-|---|---|
-{rows}
-With several inputs the work goes on past a bad one; the status is the gravest of all, and that is
-the highest. Status 9 alone is not a grave one: it is given where no input has anything to do, and
-nothing failed.
-A reader of the output that goes away (`| head`) ends the command silently by SIGPIPE, as any Unix
-filter; a shell shows 141.
-
-Defects of severity `note` leave the status at 0. For `verify`, `--fail-on` says from which severity
-on the status is 1.
-
-An error on stderr begins with `error:` and its reference:
-
-| reference | status | class in Python | meaning |
-|---|---|---|---|
-{classes}
-`corrupt-data` stands for many: the reference that is printed says what is wrong, as in
-[defects.md](defects.md).
-"""
+    return f"| reference | status | class in Python | meaning |\n|---|---|---|---|\n{rows}"
 
 
 _SEVERITY_HEADS = {
@@ -76,24 +60,10 @@ _SEVERITY_HEADS = {
     Severity.NOTE: "Worth knowing, no action needed; the exit status stays 0.",
 }
 
-_DEFECTS_HEAD = """# Defects
 
-What the commands call wrong: what it means, what a broker does about it, and what to do.
-
-**Copy the partition before you let a broker recover it.** Recovery cuts the log off at the first
-damage it meets and drops everything behind it, sound batches included. Where there are other
-replicas it is usually better to let the broker fetch the partition anew.
-
-A defect never stops a command: it is reported where it was met, and reading goes on behind it. What
-could not be read at all is an error, see [exit-codes.md](exit-codes.md).
-
-`kafkalog explain REFERENCE` says what is on this page.
-"""
-
-
-def defect_page() -> str:
-    """The text of `defects.md`."""
-    parts = [_DEFECTS_HEAD]
+def defect_sections() -> str:
+    """Write a section per reference of a defect, by severity."""
+    parts = []
     for severity, head in _SEVERITY_HEADS.items():
         parts.append(f"\n## {severity}\n\n{head}\n")
         for reference in REFERENCES.values():
@@ -149,8 +119,8 @@ _INTERNAL_TOPICS = (
 )
 
 
-def format_page() -> str:
-    """The text of `formats.md`."""
+def file_table() -> str:
+    """Write a row per kind of file."""
     undocumented = set(FileKind) - set(_FILES) - {FileKind.UNKNOWN}
     assert not undocumented, f"kinds of files without a description: {undocumented}"
     rows = []
@@ -162,6 +132,11 @@ def format_page() -> str:
         layout = ", ".join(f"`formats.{part}`" for part in schemas.split()) or "empty"
         meaning = f"`kafkalog.{module}`" if module else "listed only"
         rows.append(f"| {name} | `{kind}` | {layout} | {meaning} |\n")
+    return f"| name | kind | layout | read by |\n|---|---|---|---|\n{''.join(rows)}"
+
+
+def payload_table() -> str:
+    """Write a row per family of messages: how many, and with how many schemas."""
     table = messages().values()
     counts = Counter(message.family for message in table)
     schemas_of = Counter[str]()
@@ -169,42 +144,12 @@ def format_page() -> str:
         schemas_of[message.family] += len(message.versions)
     topics = {payload_kind(topic): topic for topic in _INTERNAL_TOPICS}
     assert set(topics) == set(PayloadKind)
-    payloads = "".join(
+    rows = "".join(
         f"| {_family(family, topics)} | {count} | {schemas_of[family]} |\n"
         for family, count in counts.items()
     )
-    return f"""# Formats
-
-What is decoded, and where the code says how. Each module of `formats/` is the layout of one kind of
-bytes and names the class of Kafka it follows; the modules of `kafkalog/` say what the bytes mean.
-
-## Files
-
-| name | kind | layout | read by |
-|---|---|---|---|
-{"".join(rows)}
-Suffixes for states are understood on any file: `.cleaned` and `.clean` (cleaning), `.swap`,
-`.deleted`, `.part`, `.tmp`; on directories `-delete`, `-future` and `-stray`. Cached indexes of
-remote segments (`remote-log-index-cache`) are the same three index formats.
-
-## Batches and records
-
-Magic 2 with all attributes (control batches, transactions, delete horizon), magic 1 and magic 0
-with nested compressed messages. Codecs: gzip, snappy (Kafka's framing and raw), lz4 (with the wrong
-header checksum of magic 0), zstd. Reserved bits and unknown versions are kept and shown as numbers.
-
-## Payloads
-
-Messages of Kafka 4.3, from the table `formats/messages.txt`; each version of a message is a schema
-of its own.
-
-| where | messages | schemas |
-|---|---|---|
-{payloads}| together | {sum(counts.values())} | {sum(schemas_of.values())} |
-
-`kafkalog.payloads` decodes them to JSON by the rules of Kafka's own converters, and to the text of
-`kafka-dump-log.sh`. Unknown types and versions are reported and shown raw, never guessed.
-"""
+    total = f"| together | {sum(counts.values())} | {sum(schemas_of.values())} |\n"
+    return f"| where | messages | schemas |\n|---|---|---|\n{rows}{total}"
 
 
 def _family(family: str, topics: dict[PayloadKind | None, str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.object_types import BOOL, INT, TEXT, ObjectType, maybe
+from docgen.object_types import BOOL, INT, TEXT, ObjectType, maybe
 
 COMPACTION_TYPES = {
     "compaction": ObjectType(

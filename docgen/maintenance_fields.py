@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
+from docgen.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
 
 _PATH = (TEXT, "the directory")
 _TOPIC = (TEXT, "topic, from the directory's name")
@@ -18,7 +18,7 @@ MAINTENANCE_TYPES = {
             "topic": _TOPIC,
             "partition": _PARTITION,
             "performed": (BOOL, "whether it was done; false in a plan"),
-            "segments_deleted": (INT, "how many segments go"),
+            "segments_deleted": (INT, "how many segments are deleted"),
             "bytes_freed": (INT, "bytes of their `.log` files"),
             "side_bytes_freed": (INT, "bytes of their indexes and producer snapshots"),
             "files": ("array", "names of all these files, in the order they go"),
@@ -53,7 +53,7 @@ MAINTENANCE_TYPES = {
     ),
     "audit_finding": ObjectType(
         "`audit-compaction`",
-        "A counter-example: in what the log is not correctly compacted.",
+        "A counterexample: in what the log is not correctly compacted.",
         {
             "reason": (TEXT, ("`stale-key`, `no-key`, `live-key-lost`, "
                        "`tombstone-dropped-too-early`, `marker-dropped-too-early`, `record-lost`, "
@@ -84,7 +84,7 @@ MAINTENANCE_TYPES = {
             "cleaner_offset_source": (TEXT, "where that comes from"),
             "now": (INT, "the clock that was used, milliseconds"),
             "keys": (INT, "distinct keys that were read below the cleaner offset"),
-            "findings": (INT, "counter-examples, as many as were asked for"),
+            "findings": (INT, "counterexamples, as many as were asked for"),
             "proved": (BOOL, "whether there is none"),
         },
     ),

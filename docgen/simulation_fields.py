@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.object_types import BOOL, INT, TEXT, ObjectType, maybe
+from docgen.object_types import BOOL, INT, TEXT, ObjectType, maybe
 
 _TOPIC = (TEXT, "topic, from the directory's name")
 _PARTITION = (maybe(INT), "partition number; null where the directory's name has none")

@@ -1,4 +1,4 @@
-"""`docs/commands.md`: every command with its options, from the command table itself."""
+"""`docs/commands.md`: every command and its options, from the command table itself."""
 
 from __future__ import annotations
 
@@ -10,28 +10,6 @@ from kafkalog_cli.commands.kafka_dump_log import _parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_HEAD = """# Commands
-
-    kafkalog COMMAND [OPTIONS] PATH...
-
-A PATH is a log directory (an entry of `log.dirs`), a partition directory (`orders-0`, also
-`orders-0.<id>-delete`, `-future`, `-stray`) or one file under the name Kafka gave it. What it is
-comes from its name and content; anything else is an error.
-
-All commands but `salvage` and `export` only read, unless `--in-place` or `--to` is given: files
-are opened read-only, nothing is created but the files of `--to` and `--state`. `salvage`, `export`,
-and `compact --to`, write one new directory and only read their source. Commands that know
-`--in-place` take the lock of the log directory, which keeps brokers off, also for their plan. Data
-goes to stdout, words and progress to stderr. Several PATHs: the work goes on past a bad one, and
-the gravest status counts ([exit-codes.md](exit-codes.md)). The formats are described in
-[output.md](output.md).
-
-- TIME: milliseconds (`1704067210000`), ISO 8601 (`2024-01-01T00:00:10Z`, UTC without a zone), or
-  relative to now or `--now` (`-2h`, `-3d`; units `ms s m h d w`).
-- SIZE: bytes, or with a unit (`512MiB`, `64k`; powers of 1024).
-- Bytes: text, or `0x` and hexadecimal digits.
-"""
 
 
 def example_lines(text: str) -> list[str]:
@@ -82,9 +60,9 @@ def _value(parameter: Any) -> str:
     return "|".join(str(choice.value) for choice in parameter.type_descriptor.choices)
 
 
-def command_page() -> str:
-    """The text of the page."""
-    parts = [_HEAD]
+def command_sections() -> str:
+    """Write a section per command."""
+    parts = []
     for name, command in commands().items():
         text = help_of(command)
         examples = example_lines(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docs.object_types import BOOL, INT, TEXT, ObjectType, maybe
+from docgen.object_types import BOOL, INT, TEXT, ObjectType, maybe
 
 EXPORT_TYPES = {
     "export_part": ObjectType(
@@ -40,7 +40,7 @@ EXPORT_TYPES = {
             "defects": (INT, "damage that was passed over, and deletions"),
             "without_watermark": (
                 "array",
-                "partitions of which no high watermark is noted: their records end with the log",
+                "partitions of which no high watermark is known: their records end with the log",
             ),
             "above_watermark": (
                 "object",

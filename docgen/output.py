@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from docs.output_fields import OBJECT_TYPES
+from docgen.output_fields import OBJECT_TYPES
 from kafkalog_cli.main import run
 
 ROOT = Path(__file__).parent.parent
@@ -48,56 +48,6 @@ COMMANDS = (
 # The examples show their first value of these, whenever a working copy was checked out.
 _FIXED = {"mtime_ms": 1704067449000}
 _JSON_TYPES = {int: "integer", str: "string", bool: "boolean", dict: "object", list: "array"}
-
-_HEAD = """# Output
-
-`--format ndjson` prints one object a line; `--format json` the same objects in one array;
-`--format csv` the fields of the same objects as columns, with a heading line (nested values as
-JSON; defects, whose fields differ, go to stderr). `type` comes first and says what the object is.
-Fields may be added, never changed or taken away.
-
-- Numbers are integers of up to 64 bits: read them with a parser that keeps them exact.
-- Times are milliseconds since 1970 (UTC), sizes are bytes. What is absent is `null`.
-- `offset` is a record offset, `position` a byte position in a file.
-- Keys, values and values of headers follow `--bytes`: `auto` gives a string, or
-  `{"base64": "…"}` where the bytes are not UTF-8; `utf8` always a string (bytes that are not UTF-8
-  become U+FFFD), `hex` and `base64` a string in that form. Null is `null`, empty is `""`.
-- Characters that a terminal could act on are escaped as JSON allows: `\\u001b`, `\\u202e`.
-
-Tables, the default, are for people: their columns may change.
-
-`verify` has three more formats, for other programs; they are reports of a whole run:
-
-- `--format junit`: XML for CI. A test suite a target, a test case a partition directory or other
-  file. A case fails from the severity of `--fail-on` on and has its findings as text, at most 20 of
-  one kind (and how many more); what was put off is skipped, what could not be read is an error.
-  Findings below that severity are in `system-out`.
-- `--format sarif`: SARIF 2.1.0 for code hosts and viewers. A rule a reference, a result a finding
-  with the byte region; damage is an `error`, `index` and `warning` are a `warning`. What could not
-  be read is a notification of the invocation. All findings are there, written as they come.
-- `--format prometheus`: gauges for the textfile collector of node_exporter, all beginning with
-  `kafkalog_verify_`: `defects{severity}`, `partition_defects{directory,topic,partition,severity}`
-  of partitions with findings, `files`, `batches`, `records`, `bytes_expected`, `bytes_checked`,
-  `bytes_deferred`, `segments_deferred`, `errors` (paths that could not be read at all),
-  `exit_status`, `duration_seconds`, `last_run_timestamp_seconds`.
-
-JUnit and Prometheus are written when the run has ended, and keep counts and the first findings of
-each partition meanwhile.
-
-`dump-segment --format parquet|arrow --to FILE` writes records, batches (`--batches`) or the entries
-of `.index`, `.timeindex` and `.txnindex` files into one new file, which appears when it is whole.
-Its columns are those of `kafkalog.scan_schema()`: the fields below without `type`, sizes and
-`control_type`; keys and values as bytes, `path` as a dictionary. Defects go to stderr. The metadata
-`kafkalog` of the file says, as JSON, what was selected.
-
-`salvage` prints the objects of its manifest, `DIR/manifest.ndjson`, in the order in which things
-were done: for each log its ranges, in file order, and then the log (`salvage`); the files of its
-partition and the partition; what lies beside the partitions; what `verify` finds in the result
-(`defect`); the totals. CSV has the lost ranges alone.
-
-`export` prints an object a file, in the order of the plan, each with its defects behind it, then
-the totals; CSV has the files alone, a table a row for each partition.
-"""
 
 
 def run_command(line: str) -> tuple[int, str]:
@@ -166,8 +116,8 @@ def mistakes(row: dict[str, Any]) -> list[str]:
     return found
 
 
-def output_page() -> str:
-    """The text of the page."""
+def object_sections() -> str:
+    """Write a section per object, with a row that a command really printed."""
     os.chdir(ROOT)
     samples: dict[str, dict[str, Any]] = {}
     for command in COMMANDS:
@@ -177,7 +127,7 @@ def output_page() -> str:
             samples.setdefault(row["type"], row)
     samples["undo"] = _undo_row()
     samples |= {row["type"]: row for row in _export_rows()}
-    parts = [_HEAD]
+    parts = []
     for name, documented in OBJECT_TYPES.items():
         sample = samples[name] | {key: _FIXED[key] for key in _FIXED if key in samples[name]}
         parts.append(f"\n## `{name}`\n\n{documented.meaning} Printed by {documented.printed_by}.\n")

@@ -1,18 +1,18 @@
 """What each object of NDJSON and JSON output means, field by field; the rows themselves are real.
 
-`docs.output_page` compares this table with what the commands print: a field that is missing here,
+`docgen.output` compares this table with what the commands print: a field that is missing here,
 or here alone, stops it.
 """
 
 from __future__ import annotations
 
-from docs.compaction_fields import COMPACTION_TYPES
-from docs.export_fields import EXPORT_TYPES
-from docs.maintenance_fields import MAINTENANCE_TYPES
-from docs.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
-from docs.repair_fields import REPAIR_TYPES
-from docs.salvage_fields import SALVAGE_TYPES
-from docs.simulation_fields import SIMULATION_TYPES
+from docgen.compaction_fields import COMPACTION_TYPES
+from docgen.export_fields import EXPORT_TYPES
+from docgen.maintenance_fields import MAINTENANCE_TYPES
+from docgen.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
+from docgen.repair_fields import REPAIR_TYPES
+from docgen.salvage_fields import SALVAGE_TYPES
+from docgen.simulation_fields import SIMULATION_TYPES
 
 _PATH = (TEXT, "the file, as it was given or found")
 _TOPIC = (TEXT, "topic, from the directory's name")

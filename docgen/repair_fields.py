@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from docs.object_types import BOOL, INT, TEXT, ObjectType, maybe
+from docgen.object_types import BOOL, INT, TEXT, ObjectType, maybe
 
 _TOPIC = (TEXT, "topic, from the directory's name")
 _PARTITION = (maybe(INT), "partition number; null where the directory's name has none")
 _VERDICT = (
-    "`nothing` (or what each start writes), `tidy` (left-overs), `rebuild` (indexes), `truncate` "
+    "`nothing` (or what each start writes), `tidy` (leftovers), `rebuild` (indexes), `truncate` "
     "(the end is cut off), `stray` (the broker is not to have it), `refuse` (a broker cannot load "
     "the log)"
 )

@@ -1,0 +1,116 @@
+"""The parts of a page that come from the code: marked blocks and console sessions.
+
+A block stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`. A `console` block shows
+commands and exactly what they print, stdout before stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from docgen.commands import command_sections
+from docgen.configs import config_table
+from docgen.library import library_sections
+from docgen.output import object_sections
+from docgen.reference import (
+    defect_sections,
+    error_table,
+    file_table,
+    payload_table,
+    status_table,
+)
+from docgen.spark import option_table, table_sections
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT: Final = Path(__file__).parents[1]
+DOCS: Final = ROOT / "docs"
+BLOCKS: Final[dict[str, Callable[[], str]]] = {
+    "commands": command_sections,
+    "configs": config_table,
+    "defects": defect_sections,
+    "errors": error_table,
+    "files": file_table,
+    "library": library_sections,
+    "objects": object_sections,
+    "options": option_table,
+    "payloads": payload_table,
+    "statuses": status_table,
+    "tables": table_sections,
+}
+_BLOCK: Final = re.compile(
+    r"^<!-- generated: ([a-z-]+) -->\n(?:.*?\n)??<!-- end: \1 -->$", re.MULTILINE | re.DOTALL
+)
+_CONSOLE: Final = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_WIDTH: Final = "80"
+
+
+@dataclass(frozen=True)
+class Command:
+    """One line of a console block, and what it printed: stdout, then stderr."""
+
+    line: str
+    printed: str
+
+
+def pages() -> list[Path]:
+    """List the pages that show commands or code."""
+    return sorted([ROOT / "README.md", ROOT / "examples" / "README.md", *DOCS.rglob("*.md")])
+
+
+def with_blocks(text: str) -> str:
+    """Return a page with its marked blocks written from the code."""
+    return _BLOCK.sub(lambda found: _block(found[1]), text)
+
+
+def blocks_in(text: str) -> list[str]:
+    """Name the marked blocks of a page."""
+    return [found[1] for found in _BLOCK.finditer(text)]
+
+
+def with_sessions(text: str) -> str:
+    """Return a page whose console blocks show what their commands print now."""
+    return _CONSOLE.sub(lambda found: f"```console\n{_session(found[1])}```", text)
+
+
+def console_blocks(text: str) -> list[list[Command]]:
+    """Return the commands of each console block of a page."""
+    return [list(_commands(found[1])) for found in _CONSOLE.finditer(text)]
+
+
+def _block(name: str) -> str:
+    return f"<!-- generated: {name} -->\n\n{BLOCKS[name]().strip()}\n\n<!-- end: {name} -->"
+
+
+def _session(block: str) -> str:
+    parts = []
+    status = 0
+    for command in _commands(block):
+        parts.append(f"$ {command.line}\n")
+        if command.line == "echo $?":
+            parts.append(f"{status}\n")
+            continue
+        program, *words = shlex.split(command.line)
+        python = Path(sys.executable)
+        done = subprocess.run(
+            [python if program == "python" else python.with_name(program), *words],
+            capture_output=True, text=True, check=False, cwd=ROOT,
+            env=os.environ | {"COLUMNS": _WIDTH},
+        )  # fmt: skip
+        status = done.returncode
+        parts.append(done.stdout + done.stderr)
+    return "".join(parts)
+
+
+def _commands(block: str) -> Iterator[Command]:
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        line, _, printed = part.partition("\n")
+        yield Command(line, printed)

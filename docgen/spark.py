@@ -1,0 +1,81 @@
+"""`docs/spark.md`: the data source, its options, and the columns of the tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog.tables.model import TableName
+from kafkalog.tables.schemas import DEFAULT_RECORDS, SCHEMAS
+
+_OPTIONS: Final = {
+    "path": "log directory, partition directory or log; `load(PATH)` sets it",
+    "paths": "several of them, as a JSON array",
+    "table": "`records` (the default) or one of the tables below",
+    "columns": "names, separated by commas; without it the columns of Spark's own Kafka source for "
+    "records, all for other tables",
+    "subscribe": "topics, separated by commas, each of which has to be there; without it all but "
+    "those of the brokers' own",
+    "internal": "`true`: also topics that brokers keep for themselves (`false`)",
+    "isolation": "`read_uncommitted` (the default) or `read_committed`, as of a consumer",
+    "view": "`started` (the default): what the next start of a broker would show; `files`: what "
+    "has a final name; `all`: also leftovers, marked in the column `state`",
+    "end": "`watermark` (the default): records end at the high watermark that "
+    "`replication-offset-checkpoint` notes, at the end of the log where it notes none; `log`: "
+    "always at the end of the log",
+    "decode": "`text`: keys and values are strings, what is no UTF-8 in them is U+FFFD (`bytes`)",
+    "mode": "`permissive` (the default): damage is passed over, and told by the table `defects`; "
+    "`failfast`: it ends the query",
+    "replicas": "where several directories hold a partition: `best` (the default for records): the "
+    "one with the latest leader epoch, then with the largest log end offset; or `all` (the default "
+    "for other tables)",
+    "splitBytes": "about how much of a log a task reads (`128m`)",
+    "filterPushdown": "`true`: Spark's filters decide what is read (`false`)",
+    "maxTimestampDisorderMs": "no record is older than the newest before it by more than this",
+    "startingTimestamp": "milliseconds: begin where a consumer begins that seeks to this time",
+    "endingTimestamp": "milliseconds, of a batch: end where such a consumer would begin",
+    "startingOffsets": "of a stream: `earliest` (the default) or `latest`",
+    "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
+    "failOnDataLoss": "`false`: go on where records were deleted before they were read (`true`)",
+}
+"""Options of the data source; a test compares their names with those that it knows."""
+
+_TABLES: Final = {
+    TableName.RECORDS: "What a consumer is given: no control records, nothing below the log start "
+    "offset, nothing of batches with wrong checksums. The first {usual} columns are those of "
+    "Spark's own Kafka source, the others come where `columns` names them. `timestamp` is null "
+    "where there is no such time; `timestamp_ms` is what is stored. `decoded` is JSON, of Kafka's "
+    "own topics only.",
+    TableName.BATCHES: "The headers of all batches that can be framed, control batches among them.",
+    TableName.OFFSET_INDEX: "The entries of offset indexes.",
+    TableName.TIME_INDEX: "The entries of time indexes.",
+    TableName.TRANSACTIONS: "The aborted transactions that transaction indexes list.",
+    TableName.SEGMENTS: "The segments and the sizes of their files.",
+    TableName.PRODUCERS: "The producers in producer snapshots.",
+    TableName.DEFECTS: "What is damaged in the logs, as far as reading them tells; `verify` checks "
+    "far more. References: [defects.md](defects.md).",
+}
+
+
+def option_table() -> str:
+    """Write a row per option of the data source."""
+    rows = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in _OPTIONS.items())
+    return f"| option | meaning |\n|---|---|\n{rows}"
+
+
+def table_sections() -> str:
+    """Write a section per table, with its columns."""
+    return "\n".join(_table(table) for table in TableName)
+
+
+def option_names() -> list[str]:
+    """The options that the page tells."""
+    return list(_OPTIONS)
+
+
+def _table(table: TableName) -> str:
+    words = _TABLES[table].format(usual=len(DEFAULT_RECORDS))
+    rows = "".join(
+        f"| `{field.name}` | {field.type} | {'yes' if field.nullable else ''} |\n"
+        for field in SCHEMAS[table]
+    )
+    return f"### `{table}`\n\n{words}\n\n| column | type | can be null |\n|---|---|---|\n{rows}"

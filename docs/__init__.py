@@ -1,1 +1,0 @@
-"""The documentation, and the program that writes its generated pages."""

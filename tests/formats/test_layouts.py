@@ -1,0 +1,76 @@
+"""Schema, struct and dtype of a layout read the same fields from real files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from construct import GreedyRange, Struct
+
+from formats import layouts
+from formats.layouts import Layout
+from formats.offset_index import OffsetIndexEntry
+from formats.producer_snapshot import ProducerSnapshotEntry
+from formats.record_batch import Attributes, RecordBatchHeader
+from formats.time_index import TimeIndexEntry
+from formats.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PARTS = [
+    (layouts.OFFSET_INDEX_ENTRY, OffsetIndexEntry, "*.index", 0),
+    (layouts.TIME_INDEX_ENTRY, TimeIndexEntry, "*.timeindex", 0),
+    (layouts.ABORTED_TRANSACTION, AbortedTransaction, "*.txnindex", 0),
+    (layouts.PRODUCER_SNAPSHOT_ENTRY, ProducerSnapshotEntry, "*.snapshot", 10),
+    (layouts.RECORD_BATCH_HEADER, RecordBatchHeader, "*.log", 0),
+]
+
+
+@pytest.mark.parametrize(("layout", "schema", "names", "start"), PARTS)
+def test_schema_struct_and_dtype_agree_on_real_files(
+    layout: Layout, schema: Struct, names: str, start: int, corpus_dir: Path
+) -> None:
+    """Every entry of every file of the kind in the corpus; of logs the first batch."""
+    seen = 0
+    for path in sorted(corpus_dir.rglob(names)):
+        data = path.read_bytes()[start : start + (1 << 16)]
+        if names == "*.log":
+            data = data[: layout.size]
+        whole = data[: len(data) - len(data) % layout.size]
+        parsed = [plain(one) for one in GreedyRange(schema).parse(whole)]
+        assert parsed == [
+            dict(zip(layout.fields, values, strict=True))
+            for values in layout.struct.iter_unpack(whole)
+        ]
+        rows = np.frombuffer(whole, np.dtype(layout.dtype())).tolist()
+        assert [tuple(one.values()) for one in parsed] == rows
+        seen += len(parsed)
+    assert seen > 20
+
+
+def plain(entry: Any) -> dict[str, int]:
+    """An entry as numbers: attributes are a schema of bits."""
+    fields = {name: value for name, value in entry.items() if name != "_io"}
+    if "attributes" in fields:
+        bits = Attributes.build(fields["attributes"])
+        fields["attributes"] = int.from_bytes(bits, "big", signed=True)
+    return fields
+
+
+LAYOUTS = {name: one for name, one in vars(layouts).items() if isinstance(one, Layout)}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_part_of_a_layout_reads_what_the_whole_reads(name: str) -> None:
+    """Any first and last field, with those in between skipped."""
+    layout = LAYOUTS[name]
+    data = bytes(range(1, layout.size + 1))
+    values = dict(zip(layout.fields, layout.struct.unpack(data), strict=True))
+    names = list(layout.fields)
+    for first in range(len(names)):
+        for last in range(first, len(names)):
+            chosen = dict.fromkeys((names[first], names[last]))
+            found = layout.part(*chosen).unpack_from(data, layout.positions[names[first]])
+            assert found == tuple(values[one] for one in chosen)
