@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_PIECE_SIZE: Final = 1 << 18
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _DECODED_AT_ONCE: Final = 8192  # chars, the buffer of a BufferedReader
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -36,6 +37,21 @@ def java_text(data: bytes) -> str:
     Python differs from Java in encoded surrogates only: one U+FFFD there, several here.
     """
     return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
+
+
+def java_utf8(data: bytes) -> Iterator[bytes]:
+    """The same in UTF-8, in pieces: of a large value no text of its own is in memory."""
+    start = 0
+    while start < len(data):
+        end = start + _PIECE_SIZE
+        # No sequence is longer than four bytes: a cut before a first byte, or after three that are
+        # none, parts none.
+        for _ in range(3):
+            if data[end : end + 1] < b"\x80" or data[end : end + 1] >= b"\xc0":
+                break
+            end += 1
+        yield java_text(data[start:end]).encode()
+        start = end
 
 
 def java_lines(data: bytes) -> Iterator[str]:

@@ -90,7 +90,6 @@ class LivingWalk:
     def __init__(self, plan: ReadPlan) -> None:
         self.plan = plan
         self.next_offset: int | None = None
-        self._again = plan.again
         self._left = list(plan.segments)
         # What is appended to later segments was not there when the reading was planned.
         self._last_base = max((segment.base_offset for segment in plan.segments), default=0)
@@ -137,10 +136,10 @@ class LivingWalk:
             if self.next_offset != self._reached:
                 self._tries, self._reached = 0, self.next_offset
             self._tries += 1
-            if self._again is None or self._tries > TRIES_MAX:
+            if self.plan.again is None or self._tries > TRIES_MAX:
                 raise self._told(error)
             try:
-                plan = self._again(self.next_offset)
+                plan = self.plan.again(self.next_offset)
             except CHANGES as changed:  # between two looks
                 error = changed
                 continue
@@ -160,7 +159,8 @@ class LivingWalk:
         for producer_id, transactions in self.plan.aborted.items():
             known = aborted.get(producer_id, [])
             aborted[producer_id] = known + [one for one in transactions if one not in known]
-        self.plan = replace(plan, selection=selection, aborted=aborted)
+        again = self.plan.again
+        self.plan = replace(plan, selection=selection, aborted=aborted, again=again)
         self._left = [
             segment
             for segment in self.plan.wanted(plan.segments)

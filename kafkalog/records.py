@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 RECORDS_HELD_MAX: Final = 1 << 21
 """How many records of one batch are held at a time, where that is needed."""
 _MESSAGES_KEPT_MAX: Final = 1 << 20  # bytes; of a larger set each message is parsed twice
+_READ_WHOLE_MAX: Final = 1 << 20  # bytes; a larger batch that is not compressed is read bit by bit
 
 
 def require_few_records(count: int) -> None:
@@ -90,15 +91,21 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
         return
     from formats.record import Record as RecordSchema
 
-    body = source.read(
-        batch.position + c.RECORD_BATCH_OVERHEAD, batch.size_bytes - c.RECORD_BATCH_OVERHEAD
-    )
+    start, size = batch.position + c.RECORD_BATCH_OVERHEAD, batch.size_bytes
+    size -= c.RECORD_BATCH_OVERHEAD
+    stream: io.BytesIO | _Stretch
     if batch.compression:
-        body = _decompress(batch, body, size_max)
+        _require_room(size, size_max)
+        body = _decompress(batch, source.read(start, size), size_max)
+        stream, size = io.BytesIO(body), len(body)
+        del body
+    elif size > _READ_WHOLE_MAX:
+        stream = _Stretch(source, start, start + size)
+    else:
+        stream = io.BytesIO(source.read(start, size))
     append_time = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
-    stream = io.BytesIO(body)
     for ordinal in range(batch.count):
-        if stream.tell() == len(body):
+        if stream.tell() == size:
             raise _corrupt(
                 "records-count-invalid",
                 batch,
@@ -121,7 +128,8 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
             headers=tuple(Header(header.key, header.value) for header in fields.headers),
             sequence=sequence,
         )
-    left = len(body) - stream.tell()
+        del fields  # not while the next one is parsed
+    left = size - stream.tell()
     if left:
         raise _corrupt(
             "records-leftover",
@@ -133,16 +141,20 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
 def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
     from formats.message_set import Message
 
+    if batch.compression:
+        _require_room(batch.size_bytes, size_max)
     body = source.read(batch.position, batch.size_bytes)
     wrapper = _parse(Message, io.BytesIO(body), batch, "The message")
     if not batch.compression:
-        wrapper.computed_crc = crc32(body[c.MAGIC_POSITION :])
+        wrapper.computed_crc = crc32(memoryview(body)[c.MAGIC_POSITION :])
+        del body
         yield _message_record(batch, wrapper, batch.last_offset)
         return
     if batch.compression == 4:
         raise _corrupt("unknown-codec", batch, f"Magic {batch.magic} has no zstd.")
     if wrapper.value is None:
         raise _corrupt("message-set-invalid", batch, "A compressed message has no value.")
+    del body
     body = _decompress(batch, wrapper.value, size_max)
     wrapper = None
     found = _inner_messages(batch, body)
@@ -167,6 +179,33 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
         yield _message_record(batch, message, wrap_int64(base + message.offset))
 
 
+def _require_room(size: int, size_max: int) -> None:
+    """Raise `LimitExceededError` if what is compressed is larger than what it may become."""
+    if size > size_max:
+        raise LimitExceededError(
+            f"The batch has {size} compressed bytes, more than the limit of {size_max}."
+        )
+
+
+class _Stretch:
+    """A stretch of a file as a stream: of a large batch one record at a time is in memory."""
+
+    def __init__(self, source: Readable, start: int, end: int) -> None:
+        self._source = source
+        self._start = self._position = start
+        self._end = end
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, fewer at the end."""
+        data = self._source.read(self._position, min(size, self._end - self._position))
+        self._position += len(data)
+        return data
+
+    def tell(self) -> int:
+        """How many bytes were read."""
+        return self._position - self._start
+
+
 def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
     """The messages of a decompressed set; an incomplete last one is dropped, as by Kafka."""
     from formats.message_set import Message
@@ -179,11 +218,13 @@ def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
         end = position + c.LOG_OVERHEAD + size
         if end > len(body):
             break
-        message = _parse(Message, io.BytesIO(body[position:end]), batch, "An inner message")
+        view = memoryview(body)[position:end]
+        message = _parse(Message, io.BytesIO(view), batch, "An inner message")
         if message.attributes.compression:
             raise _corrupt("message-set-invalid", batch, "An inner message is compressed.")
-        message.computed_crc = crc32(body[position + c.MAGIC_POSITION : end])
+        message.computed_crc = crc32(view[c.MAGIC_POSITION :])
         yield message
+        del message
         count += 1
         position = end
     if not count:
@@ -216,7 +257,7 @@ def _decompress(batch: Batch, body: bytes, size_max: int) -> bytes:
         raise _corrupt(error.reference, batch, error.message) from error
 
 
-def _parse(schema: Any, stream: io.BytesIO, batch: Batch, what: str) -> Any:
+def _parse(schema: Any, stream: io.BytesIO | _Stretch, batch: Batch, what: str) -> Any:
     from construct import ConstructError
 
     try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from formats.constants import INT32_MAX
 from kafkalog.columnar import rule
+from kafkalog.columnar.claims import size_to_decode
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.framing import crc_valid, read_batch
@@ -89,7 +90,8 @@ class KafkaDump:
         text.put_line(text.heading(parse_file_name(os.path.basename(path))))
         with Source(path) as source:
             limit = min(source.size_bytes, self.options.max_bytes)
-            if self._is_fast(min(limit, source.stored_bytes)):
+            stored = min(limit, source.stored_bytes)
+            if self._is_fast(size_to_decode(source, 0, limit) if self.options.deep else stored):
                 self._fast_log(source, limit)
                 return
             previous, position = -1, 0

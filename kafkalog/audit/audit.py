@@ -13,6 +13,7 @@ from kafkalog.audit.log_walk import Transactions
 from kafkalog.audit.model import Bounds
 from kafkalog.audit.stale import find_stale
 from kafkalog.columnar import rule
+from kafkalog.columnar.claims import logs_to_decode
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.unified_log import END, UnifiedLog
 
@@ -118,6 +119,8 @@ def audit_compaction(
 def _proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) -> int | None:
     """The distinct keys of a log that is worth the kernels, and is proved by them at once."""
     size = sum(segment.log.size_bytes for segment in log.segments)
+    if size < rule.FAST_SIZE_MIN:
+        size = logs_to_decode(segment.log.path for segment in log.segments)
     if not rule.is_worth_it(size):
         return None
     try:

@@ -18,6 +18,7 @@ import numpy as np
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar import record_facts, rule
 from kafkalog.columnar.budget import IN_FLIGHT_MAX
+from kafkalog.columnar.claims import size_to_decode
 from kafkalog.crew import Crew
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.framing import Frames, read_batch, scan_batches
@@ -135,7 +136,10 @@ def header_stretches(
         and what `look` made of a quarter of a million records.
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
-    is_worth_it = rule.is_worth_it(min(source.stored_bytes, end - position))
+    size = min(source.stored_bytes, end - position)
+    is_worth_it = rule.is_worth_it(
+        size_to_decode(source, position, end) if level == Level.DEEP else size
+    )
     if is_worth_it and (level != Level.QUICK or _is_dense(source, position, end)):
         return _by_chunks(source, level, threads or rule.default_threads(), position, end, look)
     return _by_reference(source, level, position, end)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.columnar import rule
 from kafkalog.columnar.budget import SIZE_AT_ONCE, record_size
+from kafkalog.columnar.claims import logs_to_decode
 from kafkalog.errors import UsageError
 from kafkalog.model import Defect, Record
 from kafkalog.reader import (
@@ -71,7 +72,10 @@ def scan(
     done = progress or (lambda _: None)
     for difference in untold_differences(path, plan):
         told(difference)
-    if not rule.is_worth_it(sum(segment.log.size_bytes for segment in plan.segments)):
+    size = sum(segment.log.size_bytes for segment in plan.segments)
+    if not batches and size < rule.FAST_SIZE_MIN:
+        size = logs_to_decode(segment.log.path for segment in plan.segments)
+    if not rule.is_worth_it(size):
         read = read_batches if batches else read_records
         return _by_reference(read(plan, progress=done), plan, schema, batch_rows, told)
     from kafkalog.columnar.assembly import Columns

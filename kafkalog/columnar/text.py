@@ -52,7 +52,7 @@ class KafkaText(TextFormat):
         *,
         content: bool,
         metadata: bool,
-        line_of: Callable[[Record], str],
+        line_of: Callable[[Record], bytes],
         batch_line_of: Callable[[Batch], str],
     ) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class KafkaText(TextFormat):
         lines = []
         try:
             for record in records:
-                lines.append(head + _encoded(self._line_of(record)))
+                lines.append(head + self._line_of(record) + b"\n")
                 head = b""
         except KafkaLogError:
             # The line of the batch is there before the first of its records turns out to have none.
@@ -125,7 +125,7 @@ class KafkaText(TextFormat):
             return why
 
         def line(row: int) -> bytes:
-            return _encoded(self._line_of(record_of(rows, judged, row)))
+            return self._line_of(record_of(rows, judged, row)) + b"\n"
 
         yield from self._fill(0, count, kernel, line, (first,))
 
@@ -184,7 +184,7 @@ def dump_lines(
     deep: bool,
     content: bool,
     metadata: bool,
-    line_of: Callable[[Record], str],
+    line_of: Callable[[Record], bytes],
     threads: int,
 ) -> Iterator[Lines | Batch | Defect]:
     """The log's text up to `end` in order, until something cannot be framed: that defect is last.

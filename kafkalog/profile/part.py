@@ -225,12 +225,14 @@ def _count(part: Part, splits: Iterable[Split]) -> None:
     for split in splits:
         found: list[Defect] = []
         lost: list[Defect] = []  # of either pass: the other one may have come in time
-        for batch in _read(split, _OF_RECORDS, [], lost):
+        for batch in _read(split, _OF_RECORDS, found, lost):
             part.add_records(batch)
         of_batches = replace(split, table=TableName.BATCHES, from_offset=None, committed=False)
         for batch in _read(of_batches, _OF_BATCHES, found, lost):
             part.add_batches(batch)
-        part.counts["defects"] += len(found) + bool(lost)
+        # What is wrong with a batch is found twice, what is wrong with its records once.
+        told = {(one.reference, one.path, one.position) for one in found}
+        part.counts["defects"] += len(told) + bool(lost)
 
 
 def _read(

@@ -7,10 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.columnar import rule
+from kafkalog.columnar.claims import logs_to_decode
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import FileEntry
 from kafkalog.reader import size_to_read
-from kafkalog_cli.render.writer import Format, row_text
+from kafkalog_cli.render.writer import Format, row_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,9 +33,12 @@ _FEW_ROWS = 500
 def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
     """Whether so much is to be read that the kernels are worth loading."""
     logs = [target] if isinstance(target, FileEntry) else [one.log for one in target.segments]
-    if not rule.is_worth_it(sum(log.size_bytes for log in logs)):
-        return False
     if selection.limit is not None and selection.limit <= _FEW_ROWS and not _searches(selection):
+        return False
+    size = sum(log.size_bytes for log in logs)
+    if size < rule.FAST_SIZE_MIN:
+        return rule.is_worth_it(logs_to_decode(log.path for log in logs))
+    if not rule.is_worth_it(size):
         return False
     with suppress(KafkaLogError):  # which is met again, and told, where it is read
         return rule.is_worth_it(size_to_read(target, selection))
@@ -82,7 +86,7 @@ def read_rows(
 
     def line(value: Any) -> bytes:
         row: Row = view.row(value)
-        return row_text(row, form).encode()
+        return b"".join(row_pieces(row, form))
 
     template, lines = (batch_template, BatchLines) if batches else (record_template, RecordLines)
     made = lines(partial(_of_path, template, form, style), line)
@@ -111,7 +115,7 @@ def read_kafka_text(
 
     from kafkalog.columnar.text import KafkaText
 
-    def record_line(record: Record) -> str:
+    def record_line(record: Record) -> bytes:
         return kafka_text.record_line(record, text)
 
     made = KafkaText(

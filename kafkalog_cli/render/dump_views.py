@@ -9,6 +9,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch
 from kafkalog.names import FileKind
 from kafkalog.view import state_of
+from kafkalog_cli.render.row_text import dumps
 from kafkalog_cli.render.rows import (
     BATCH_FIELDS,
     RECORD_FIELDS,
@@ -21,7 +22,7 @@ from kafkalog_cli.render.rows import (
     record_row,
 )
 from kafkalog_cli.render.text import bytes_cell, size_cell, time_cell
-from kafkalog_cli.render.writer import Column, View, dumps
+from kafkalog_cli.render.writer import Column, View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.java_text import java_text
+from kafkalog.java_text import java_text, java_utf8
 from kafkalog.places import is_object
 from kafkalog_cli.render.rows import compression_name
 
@@ -71,8 +71,8 @@ def batch_line(batch: Batch) -> str:
     )
 
 
-def record_line(record: Record, what: RecordText) -> str:
-    """The line of a record.
+def record_line(record: Record, what: RecordText) -> bytes:
+    """The line of a record, without its end.
 
     Raises:
         CorruptDataError: a control record or a coordinator's record cannot be decoded.
@@ -80,9 +80,9 @@ def record_line(record: Record, what: RecordText) -> str:
     if not what.metadata:
         # Kafka prints an empty line for a record of which nothing is shown.
         if record.batch.is_control or not what.content:
-            return ""
+            return b""
         content = _content(record, what)
-        return f"|{content}" if content else ""
+        return b"".join((b"|", *content)) if content else b""
     line = (
         f"| offset: {record.offset} {record.timestamp_type}: {record.timestamp} "
         f"keySize: {_size(record.key)} valueSize: {_size(record.value)}"
@@ -95,24 +95,26 @@ def record_line(record: Record, what: RecordText) -> str:
         if record.batch.is_control:
             from kafkalog.control_records import control_text
 
-            return line + control_text(record)
-    return line + _content(record, what) if what.content else line
+            return _encoded(line + control_text(record))
+    return b"".join((_encoded(line), *(_content(record, what) if what.content else ())))
 
 
-def _content(record: Record, what: RecordText) -> str:
+def _content(record: Record, what: RecordText) -> list[bytes]:
     if what.decoder is not None:
         from kafkalog.payloads import kafka_text
 
-        return kafka_text(what.decoder, record)
-    text = ""
+        text = kafka_text(what.decoder, record)
+        return [_encoded(text)] if text else []
+    pieces: list[bytes] = []
     for word, data, width in (
-        (" key: ", record.key, what.numbers[0]),
-        (" payload: ", record.value, what.numbers[1]),
+        (b" key: ", record.key, what.numbers[0]),
+        (b" payload: ", record.value, what.numbers[1]),
     ):
         if data is not None:
-            number = str(int.from_bytes(data[:width], "big", signed=True)) if width else None
-            text += word + (java_text(data) if number is None else number)
-    return text
+            number = int.from_bytes(data[:width], "big", signed=True)
+            pieces.append(word)
+            pieces += [b"%d" % number] if width else java_utf8(data)
+    return pieces
 
 
 def put_offset_entries(entries: list[tuple[int, int]]) -> None:
@@ -153,13 +155,20 @@ def producer_line(state: ProducerState) -> str:
     )
 
 
-def put_line(text: str) -> None:
+def put_line(text: str | bytes) -> None:
     """Print one line of Kafka's text: raw, except on a terminal, which gets no raw escapes."""
     if sys.stdout.isatty():
         from kafkalog_cli.render.text import printable
 
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "surrogateescape")
         text = printable(text)
-    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape") + b"\n")
+    sys.stdout.buffer.write(_encoded(text) if isinstance(text, str) else text)
+    sys.stdout.buffer.write(b"\n")
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def java_path(path: str) -> str:

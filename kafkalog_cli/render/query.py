@@ -8,8 +8,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import UsageError
+from kafkalog_cli.render.row_text import dumps
 from kafkalog_cli.render.text import BytesFormat, bytes_cell, bytes_value
-from kafkalog_cli.render.writer import Column, Format, View, dumps
+from kafkalog_cli.render.writer import Column, Format, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable

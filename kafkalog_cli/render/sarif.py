@@ -13,7 +13,7 @@ from kafkalog.defects import REFERENCES
 from kafkalog.errors import INTERNAL_ERROR
 from kafkalog.model import Severity
 from kafkalog_cli.render.findings import summary_row
-from kafkalog_cli.render.writer import dumps
+from kafkalog_cli.render.row_text import dumps
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -6,13 +6,12 @@ of `writer` cannot have different fields.
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING
 
 from kafkalog.columnar.objects import Template
+from kafkalog_cli.render.row_text import csv_text, dumps
 from kafkalog_cli.render.rows import batch_row, probe, record_row
-from kafkalog_cli.render.writer import Format, csv_cell, dumps
+from kafkalog_cli.render.writer import Format
 
 if TYPE_CHECKING:
     from kafkalog_cli.render.rows import Row
@@ -45,7 +44,7 @@ def _template(row: Row, form: Format, bytes_form: BytesFormat) -> Template:
         text += "," if i else ""
         text += "" if is_csv else f"{dumps(name)}:"
         if name in _CONSTANTS:
-            text += _csv_text(value) if is_csv else dumps(value)
+            text += csv_text(value) if is_csv else dumps(value)
         else:
             parts.append((text.encode(), name))
             text = ""
@@ -57,10 +56,3 @@ def _template(row: Row, form: Format, bytes_form: BytesFormat) -> Template:
         bytes_form=bytes_form,
         csv=is_csv,
     )
-
-
-def _csv_text(value: object) -> str:
-    """A value as the second cell of a line: an empty one that stands alone would be quoted."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(("", csv_cell(value)))
-    return text.getvalue()[1:]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kafkalog import places
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import tzinfo
 
 # Control characters (C0, DEL, C1), bidirectional and invisible formatting, line and paragraph
@@ -21,6 +22,7 @@ UNSAFE = re.compile(
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
 
+_PIECE_SIZE = 1 << 16  # characters
 _LEGIBLE_WIDTH = 16  # of text beside which not even that much is left, lines are too long
 
 
@@ -35,7 +37,19 @@ class BytesFormat(StrEnum):
 
 def printable(text: str) -> str:
     r"""The text with everything a terminal could act on written as \xNN or \uNNNN."""
+    if is_long(text):  # what is replaced is a list of strings meanwhile
+        return "".join(map(printable, in_pieces(text)))
     return UNSAFE.sub(_escape, text)
+
+
+def is_long(text: str) -> bool:
+    """Whether a text is so long that it is to be treated in pieces."""
+    return len(text) > _PIECE_SIZE
+
+
+def in_pieces(text: str) -> Iterator[str]:
+    """The text in pieces that are not long."""
+    return (text[at : at + _PIECE_SIZE] for at in range(0, len(text), _PIECE_SIZE))
 
 
 def _escape(match: re.Match[str]) -> str:

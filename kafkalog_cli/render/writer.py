@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import sys
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from kafkalog.errors import KafkaLogError
+from kafkalog_cli.render.row_text import csv_line, csv_pieces, json_pieces
 from kafkalog_cli.render.rows import Row, defect_row
-from kafkalog_cli.render.text import UNSAFE, json_escape, printable, wrapped
+from kafkalog_cli.render.text import is_long, printable, wrapped
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
     from kafkalog.model import Defect
 
 T = TypeVar("T")
 _TABLE_CHUNK = 500
+_TABLE_CHUNK_SIZE = 1 << 20  # characters
 _BELOW = " " * 4
 _FOLDED_WIDTH = 8  # a cell that folds needs that much to be legible
 _WIDE = 64  # a wider cell does not make the other rows as wide
@@ -70,7 +69,7 @@ class View(Generic[T]):
 
 
 class Block(Protocol):
-    """Text of some objects, one after the other, as `row_text` makes it."""
+    """Text of some objects, one after the other, as `row_pieces` makes it."""
 
     @property
     def view(self) -> memoryview:
@@ -93,6 +92,7 @@ class Writer(Generic[T]):
     form: Format
     on_defect: Callable[[Defect], None]
     _pending: list[list[str]] = field(default_factory=list)
+    _pending_size: int = 0
     _widths: list[int] = field(default_factory=list)
     _rows: int = 0
 
@@ -117,31 +117,31 @@ class Writer(Generic[T]):
     def write(self, value: T) -> None:
         """Write one value."""
         if self.form == Format.TABLE:
-            self._pending.append(
-                [printable(str(column.cell(value))) for column in self.view.columns]
-            )
-            if len(self._pending) >= _TABLE_CHUNK:
+            cells = [printable(str(column.cell(value))) for column in self.view.columns]
+            self._pending.append(cells)
+            self._pending_size += sum(map(len, cells))
+            if len(self._pending) >= _TABLE_CHUNK or self._pending_size >= _TABLE_CHUNK_SIZE:
                 self.flush()
         else:
             self.write_row(self.view.row(value))
 
     def write_row(self, row: Row) -> None:
         """Write one object, whatever its type; not for tables."""
-        text = row_text(row, self.form)
+        if not self._rows and self.form == Format.CSV:
+            _put(csv_line(row))
+        pieces = row_pieces(row, self.form)
         if not self._rows and self.form == Format.JSON:
-            text = text[1:]
-        elif not self._rows and self.form == Format.CSV:
-            _put(_csv_line(row))
-        _put(text)
+            pieces = chain([next(pieces)[1:]], pieces)
+        sys.stdout.buffer.writelines(pieces)
         self._rows += 1
 
     def write_text(self, block: Block) -> None:
-        """Write what `row_text` makes of some objects of the view's kind."""
+        """Write what `row_pieces` makes of some objects of the view's kind."""
         text = block.view
         if not self._rows and self.form == Format.JSON:
             text = text[1:]
         elif not self._rows and self.form == Format.CSV:
-            _put(_csv_line(self.view.names))
+            _put(csv_line(self.view.names))
         sys.stdout.buffer.write(text)
         self._rows += block.rows
 
@@ -183,7 +183,7 @@ class Writer(Generic[T]):
                 _put("".join(f"{words}\n" for words in _words_below(line[upper:], terminal)))
         else:
             self._print_folded(self._pending, terminal, first=first)
-        self._pending = []
+        self._pending, self._pending_size = [], 0
 
     def _width(self, columns: int) -> int:
         """Of a row of the first columns."""
@@ -237,47 +237,16 @@ def _words_below(cells: list[str], width: int) -> list[str]:
     return wrapped("  ".join(cells), first=_BELOW, width=width)
 
 
-def row_text(row: Row, form: Format) -> str:
+def row_pieces(row: Row, form: Format) -> Iterator[bytes]:
     """An object as it is written behind others."""
     if form == Format.CSV:
-        return _csv_line([csv_cell(value) for value in row.values()])
-    return f",\n{dumps(row)}" if form == Format.JSON else f"{dumps(row)}\n"
-
-
-def _csv_line(cells: Iterable[object]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue()
-
-
-def dumps(value: object) -> str:
-    """JSON on one line, with what a terminal could act on escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if text.isascii() and "\x7f" not in text else UNSAFE.sub(json_escape, text)
-
-
-# Control characters as in JSON; a quoted field may hold line ends and tabs.
-_CSV_ESCAPES: Final = {
-    code: f"\\u{code:04x}" for code in (*range(0x20), 0x7F) if chr(code) not in "\n\t"
-}
-
-
-def csv_cell(value: object) -> object:
-    """A value as the `csv` module shall write it."""
-    if isinstance(value, str):
-        if value.isascii():  # a value of control characters only is no rarity
-            return value.translate(_CSV_ESCAPES)
-        return UNSAFE.sub(_csv_escape, value)
-    if isinstance(value, list | dict):
-        return dumps(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value
-
-
-def _csv_escape(match: re.Match[str]) -> str:
-    """As in JSON; a quoted field may hold line ends and tabs."""
-    return match[0] if match[0] in "\n\t" else json_escape(match)
+        yield from csv_pieces(row.values())
+        return
+    if form == Format.JSON:
+        yield b",\n"
+    yield from json_pieces(row)
+    if form == Format.NDJSON:
+        yield b"\n"
 
 
 def _put(text: str) -> None:
@@ -285,7 +254,7 @@ def _put(text: str) -> None:
 
 
 def _width(cell: str) -> int:
-    if cell.isascii():
+    if cell.isascii() or is_long(cell):  # nothing is aligned with a cell that is so long
         return len(cell)
     from rich.cells import cell_len
 

@@ -201,3 +201,25 @@ def test_lies_about_sizes_take_no_memory(tmp_path: Path):
         assert seconds < 10, line
         assert b"Traceback" not in text, line
     assert peak < 300 * MIB, peak >> 20
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_few_bytes_with_many_records_are_decoded_fast(tmp_path: Path, magic: int):
+    """The size of a file says nothing of how long the reference decoder would take: minutes."""
+    count = 300_000
+    if magic == 2:
+        packed = compress(record() * count, ZSTD)
+        one = batch(0, payload=packed, count=count, last_delta=count - 1, attributes=ZSTD)
+    else:
+        packed = compress(message(0, None, b"", magic=1) * count, GZIP, magic=1)
+        one = message(count - 1, None, packed, magic=1, attributes=GZIP)
+    log = write_log(tmp_path / "t-0", one)
+    assert log.stat().st_size < 1 << 16
+    lines = [["dump-segment", "--format", "ndjson", str(log.parent)]]
+    if magic == 2:
+        lines.append(["verify", "--level", "deep", str(log.parent)])
+    found, _ = run_all(tmp_path, lines)
+    for line, (status, seconds, output) in zip(lines, found, strict=True):
+        assert status in {0, 1}, (line, output[-500:])
+        assert seconds < 20, (line, seconds)
+    assert found[0][2].count(b"\n") >= count

@@ -18,10 +18,10 @@ from kafkalog.check import moments
 from kafkalog.columnar import rule
 from kafkalog.errors import NotFoundError
 from kafkalog.indexes import OffsetIndex, TimeIndex
-from kafkalog.living import TRIES_MAX
+from kafkalog.living import TRIES_MAX, LivingWalk
 from kafkalog.log_dir import PartitionDir, list_partition, open_partition
 from kafkalog.model import Defect, Isolation, Level, Record, Severity, Special
-from kafkalog.reader import Selection
+from kafkalog.reader import Selection, plan_reading
 from kafkalog.segment import OpenSegment
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
@@ -148,6 +148,20 @@ def test_a_reading_goes_on_as_often_as_files_go_away(tmp_path: Path) -> None:
         following = tmp_path / "t-0" / f"{one.offset + 1:020}.log"
         following.unlink(missing_ok=True)
     assert found == [offset for offset in rows if offset % 2 == 0]
+
+
+def test_a_plan_that_was_made_again_can_be_made_again(tmp_path: Path) -> None:
+    """Whoever reads a walk's plan by himself is told each time that files went away."""
+    rows = segments_of(tmp_path / "t-0", 4)
+    walk = LivingWalk(plan_reading(tmp_path / "t-0", Selection()))
+    for offset in list(rows)[:3]:
+        (tmp_path / "t-0" / f"{offset:020}.log").unlink()
+        walk.check(offset + 1)
+        walk.go_on(NotFoundError("gone"))
+        assert walk.plan.again is not None
+    left = walk.take()
+    assert left is not None
+    assert (left.base_offset, walk.take()) == (3, None)
 
 
 def test_a_listing_that_is_outdated_at_once_is_made_again(
