@@ -65,7 +65,7 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
     for line in lines:
         result = kafkalog(*line)
         assert result.status == 70, (line, result)
-        assert result.stderr.startswith("error: internal-error\n× kafkalog itself failed"), line
+        assert result.stderr.startswith("error: internal-error\n× internal error: "), line
         assert "Traceback" not in result.stderr, line
         assert b"nothing" not in result.stdout, line
 
