@@ -21,6 +21,7 @@ from benchmarks.datasets import Partition, provide
 from benchmarks.decoders import MEANINGS
 from benchmarks.page import Results, page
 from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, Row, all_rows, datasets
+from kafkalog.errors import NOTHING_TO_DO
 from tests.kafka import broker_data
 
 KAFKALOG = Path(sys.executable).with_name("kafkalog")
@@ -114,7 +115,7 @@ def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) 
     places = partition.places()
     places |= {"kafkalog": str(KAFKALOG), "to": str(scratch / "to.out")}
     places["copy"] = str(work / partition.directory.name)
-    commands = [_command(words, places) for words in (row.ours, row.theirs) if words]
+    commands = [command_line(words, places) for words in (row.ours, row.theirs) if words]
     try:
         return processes.measure(
             commands,
@@ -123,6 +124,7 @@ def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) 
             compare=row.compare,
             prepare=(lambda: partition.copy(work)) if row.is_changing else None,
             tells_seconds=row.tells_seconds,
+            statuses=(0, NOTHING_TO_DO) if row.may_be_done else (0,),
         )
     except processes.FailedError as failed:
         raise SystemExit(f"{row.title}\n{failed}") from failed
@@ -130,7 +132,8 @@ def _pair(row: Row, partition: Partition, data: Path, scratch: Path, runs: int) 
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _command(words: tuple[str, ...], places: dict[str, str]) -> list[str]:
+def command_line(words: tuple[str, ...], places: dict[str, str]) -> list[str]:
+    """Return the command of a row, with its places filled in."""
     program, *rest = words
     if program == "sh":
         quoted = {name: shlex.quote(place) for name, place in places.items()}

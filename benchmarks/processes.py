@@ -17,10 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kafkalog.errors import NOTHING_TO_DO
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 SMALL_OUTPUT_BYTES = 1_000_000
 SHORT_SECONDS = 5.0
@@ -40,6 +38,7 @@ class Run:
     wall_s: float
     cpu_s: float
     peak_mb: float
+    status: int
     inside_s: float | None = None
     """What the process itself says that its work took; None: it was not asked."""
 
@@ -75,17 +74,24 @@ def _on_cpus(count: int) -> Iterator[None]:
         os.sched_setaffinity(0, every)
 
 
-def run(command: list[str], cpus: int, read: Callable[[bytes], object] | None = None) -> Run:
-    """A command from start to end.
+def run(
+    command: list[str],
+    cpus: int,
+    read: Callable[[bytes], object] | None = None,
+    *,
+    statuses: Collection[int] | None = (0,),
+) -> Run:
+    """Run a command from start to end.
 
     Args:
         command: what to run.
         cpus: on how many processors.
         read: is given what the command prints, which slows the command down where that is much;
             None: the output is thrown away.
+        statuses: those of success; None for any.
 
     Raises:
-        FailedError: the command failed.
+        FailedError: the command ended with another status.
     """
     stdout = subprocess.PIPE if read else subprocess.DEVNULL
     with tempfile.TemporaryFile() as errors:
@@ -99,11 +105,12 @@ def run(command: list[str], cpus: int, read: Callable[[bytes], object] | None = 
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in (0, NOTHING_TO_DO):  # indexes of little data are right
+        if statuses is not None and process.returncode not in statuses:
             errors.seek(0)
             said = errors.read().decode(errors="replace")
             raise FailedError(f"{' '.join(command)}\nstatus {process.returncode}: {said}")
-    return Run(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6)
+    cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6
+    return Run(wall, cpu, peak, process.returncode)
 
 
 def measure(
@@ -114,6 +121,7 @@ def measure(
     compare: bool,
     prepare: Callable[[], None] | None = None,
     tells_seconds: bool = False,
+    statuses: Collection[int] = (0,),
 ) -> Pair:
     """One or two commands in turn: a first run each, then as many as are worth the time.
 
@@ -124,18 +132,19 @@ def measure(
         compare: whether the first run is also for comparing what the two print.
         prepare: called before each run.
         tells_seconds: whether the commands print JSON with the `seconds` that their work took.
+        statuses: those of success.
 
     Raises:
-        FailedError: a command ended with a status that is not 0.
+        FailedError: a command ended with another status.
     """
 
     def once(command: list[str], read: Callable[[bytes], object] | None = None) -> Run:
         if prepare is not None:
             prepare()
         if not tells_seconds:
-            return run(command, cpus, read)
+            return run(command, cpus, read, statuses=statuses)
         said: list[bytes] = []
-        done = run(command, cpus, said.append)
+        done = run(command, cpus, said.append, statuses=statuses)
         return replace(done, inside_s=json.loads(b"".join(said))["seconds"])
 
     digests = [hashlib.sha256() for _ in commands]

@@ -78,6 +78,7 @@ class Row:
     Attributes:
         is_changing: the commands change what they are about: each run gets a copy.
         tells_seconds: the commands print the seconds that their work took in the process.
+        may_be_done: little data needs no work, and the command says so by its status.
     """
 
     table: str
@@ -90,6 +91,7 @@ class Row:
     wanted: tuple[Wanted, ...] = ()
     is_changing: bool = False
     tells_seconds: bool = False
+    may_be_done: bool = False
 
     @property
     def title(self) -> str:
@@ -303,6 +305,7 @@ def maintenance_rows() -> list[Row]:
         Row(
             table, "rebuild-index, 300 MB", data, ("kafkalog", "rebuild-index", *in_place),
             ("CleanerTimes", "recover", "{copy}"), wanted=(times(3),), is_changing=True,
+            may_be_done=True,
         ),
     ]  # fmt: skip
 

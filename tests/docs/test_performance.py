@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.decoders import MEANINGS
+from benchmarks.extremes import extremes
 from benchmarks.page import COMMAND, NOTES
 from benchmarks.rows import DECODERS_DATASET, REHEARSAL_DATASET, TRENDS, all_rows, datasets
 from docgen.pages import ROOT
@@ -18,6 +19,14 @@ def test_page_has_every_row() -> None:
     for row in all_rows():
         for wanted in row.wanted:
             assert f"| {row.name} | {wanted.text()} |" in text, "run `make bench`"
+
+
+def test_page_of_extremes_has_every_row() -> None:
+    """In full size: the names of the logs and their commands."""
+    text = (ROOT / "docs" / "extremes.md").read_text(encoding="utf-8")
+    assert "decompresses to 256 MiB of" in text
+    for one in extremes():
+        assert text.count(f"| {one.name} |") == len(one.commands)
 
 
 def test_make_bench_is_the_command() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.decoders import MEANINGS
+from benchmarks.extremes import extremes
 from benchmarks.page import WITHOUT_RATES
 from benchmarks.rows import TRENDS, all_rows
 from docgen.pages import ROOT
@@ -72,6 +73,19 @@ def test_trends_and_decoders_are_shown(quick_page: str) -> None:
     lines = lines_of(quick_page)
     assert [trend.name for trend in TRENDS if trend.name not in lines] == []
     assert [name for name in MEANINGS if name not in lines] == []
+
+
+def test_every_extreme_is_measured(tmp_path: Path) -> None:
+    """Small bombs, a small huge value, few partitions: each command, with its status."""
+    page = tmp_path / "extremes.md"
+    command = [sys.executable, "-m", "benchmarks.extremes", "--scale", "0.0002", "--to", str(page)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.strip("|").split("|") for line in page.read_text().splitlines() if "`" in line]
+    rows = [[cell.strip() for cell in row] for row in rows if len(row) == 8]
+    assert len(rows) == sum(len(one.commands) for one in extremes())
+    assert {row[4] for row in rows} == {"0", "1"}
+    assert all(row[7] == "0" for row in rows if row[1] == "`kafka-dump-log`")
 
 
 def test_data_is_the_same_each_time(tmp_path: Path) -> None:

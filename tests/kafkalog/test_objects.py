@@ -129,7 +129,7 @@ def test_no_export_into_its_source(
     assert log_dir
     found = kafkalog("export", store.uri("codecs"), "--to", store.uri("codecs/lake"))
     assert found.status == UsageError.exit_code
-    assert "inside what it is made from" in found.stderr
+    assert "lies inside the source" in found.stderr
 
 
 def test_profiles_are_the_same(log_dir: Path, store: Store, kafkalog: Callable[..., Any]) -> None:

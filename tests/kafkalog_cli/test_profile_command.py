@@ -63,4 +63,4 @@ def test_a_file_of_parquet(kafkalog: Callable[..., Any], tmp_path: Path) -> None
     again = kafkalog("profile", "--format", "parquet", "--to", target, tmp_path / "orders-0")
     assert again.status == 4
     alone = kafkalog("profile", "--format", "parquet", tmp_path / "orders-0")
-    assert (alone.status, "belong together" in alone.stderr) == (2, True)
+    assert (alone.status, "require each other" in alone.stderr) == (2, True)

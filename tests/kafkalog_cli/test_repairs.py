@@ -100,7 +100,7 @@ def test_what_is_below_the_high_watermark_is_not_cut_off(damaged: Any, kafkalog:
     refused = kafkalog("recover", partition, *IN_PLACE)
     assert refused.status == 4
     assert "Offsets 56 to 59" in refused.stderr
-    assert "replicate it anew" in " ".join(refused.stderr.split())
+    assert "replicate it again" in " ".join(refused.stderr.split())
     assert files(partition) == before
     assert kafkalog("recover", partition, *IN_PLACE, "--force").status == 1
     again = kafkalog("recover", partition, *SETTINGS)

@@ -66,7 +66,7 @@ def test_mistake_in_a_task_is_an_internal_error(spark: SparkSession) -> None:
 
 def test_worker_that_dies_is_told(spark: SparkSession) -> None:
     """As when the kernel ends what takes too much memory; the session goes on."""
-    with pytest.raises(EngineError, match="Workers of Spark's were lost"):
+    with pytest.raises(EngineError, match="Spark workers were lost"):
         list(SparkEngine(spark, 2).run(work.crash, numbers(1)))
     assert dict(SparkEngine(spark, 2).run(work.doubled, numbers(1))) == {0: {"doubled": 0}}
 

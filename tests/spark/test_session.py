@@ -85,7 +85,7 @@ def test_missing_client_of_connect_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("master", ["", "local[0]", "mesos://x", "spark://", "loca1", "yarn "])
 def test_master_that_is_none_is_usage(master: str) -> None:
-    with pytest.raises(UsageError, match="no master"), spark_session(master):
+    with pytest.raises(UsageError, match="not a Spark master"), spark_session(master):
         pass
 
 
@@ -94,7 +94,7 @@ def test_master_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("kafkalog.spark.session._open_already", lambda _: None)
     began = time.monotonic()
     master = f"spark://127.0.0.1:{free_port()}"
-    with pytest.raises(EngineError, match="No master"), spark_session(master):
+    with pytest.raises(EngineError, match="No Spark master"), spark_session(master):
         pass
     assert time.monotonic() - began < 10
 

@@ -115,7 +115,7 @@ def test_columns_are_there_where_a_query_names_them(ask: Any, corpus_dir: Path) 
         (("selct 1", "LOG"), 2, "Syntax error"),
         (("select 1 from elsewhere", "LOG"), 2, "elsewhere"),
         (("select 1 a, 2 a", "LOG", "--format", "ndjson"), 2, "Two columns have the name 'a'"),
-        (("select 1", "/no/such/place"), 3, "no such file"),
+        (("select 1", "/no/such/place"), 3, "No such file"),
         (("select raise_error('ab' || 'cd')", "LOG"), 3, "abcd"),
     ],
 )

@@ -160,5 +160,7 @@ def test_a_stream_has_no_end(spark: SparkSession, tmp_path: Path) -> None:
 def test_only_what_is_in_order_can_be_followed(spark: SparkSession, tmp_path: Path) -> None:
     logs = Growing(spark, tmp_path, table="segments")
     logs.append("orders-0", 1)
-    with pytest.raises(StreamingQueryException, match="cannot be followed: only records, batches"):
+    with pytest.raises(
+        StreamingQueryException, match="cannot be streamed; only records and batches can"
+    ):
         logs.run()

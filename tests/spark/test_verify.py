@@ -101,5 +101,5 @@ def test_what_is_about_one_process_is_refused(
     """Before anything starts."""
     found = kafkalog("verify", option, "10m", *ON_SPARK, tmp_path)
     assert found.status == 2
-    assert f"{option} is for a run without Spark" in found.stderr
+    assert f"{option} does not work with --engine spark" in found.stderr
     assert "hint: Leave it out, or use --engine local." in found.stderr

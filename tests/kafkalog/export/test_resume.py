@@ -165,7 +165,7 @@ def test_another_export_is_refused(tmp_path: Path, source: list[Path]) -> None:
     export(source, tmp_path / "done")
     for name in ("begun", "done"):
         before = files_of(tmp_path / name)
-        with pytest.raises(DestinationExistsError, match="other table"):
+        with pytest.raises(DestinationExistsError, match="with other table"):
             export(source, tmp_path / name, Request(TableName.BATCHES))
         with pytest.raises(DestinationExistsError, match="other writing"):
             export(source, tmp_path / name, writing=Writing(FileFormat.CSV))
@@ -178,12 +178,12 @@ def test_something_else_is_refused(tmp_path: Path, source: list[Path]) -> None:
     """A directory with a file of somebody's, a file, a directory in the source."""
     (tmp_path / "to").mkdir()
     (tmp_path / "to" / "mine").write_text("mine")
-    with pytest.raises(DestinationExistsError, match="no export"):
+    with pytest.raises(DestinationExistsError, match="not an export"):
         export(source, tmp_path / "to")
     assert files_of(tmp_path / "to") == {"mine": b"mine"}
     with pytest.raises(UsageError, match="inside"):
         export([tmp_path / "logs"], tmp_path / "logs" / "to")
-    with pytest.raises(UsageError, match="meant twice"):
+    with pytest.raises(UsageError, match="given twice"):
         export([source[0], source[0]], tmp_path / "twice")
 
 

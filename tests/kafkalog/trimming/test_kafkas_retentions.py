@@ -210,7 +210,7 @@ def test_what_a_crash_left_is_refused(corpus_dir: Path, tmp_path: Path) -> None:
     for suffix in (".cleaned", ".swap"):
         left = case.partition / f"{0:020}.log{suffix}"
         left.touch()
-        fails(case, "did not end")
+        fails(case, "unfinished cleaning")
         left.unlink()
     index = case.partition / f"{8:020}.index"
     index.unlink()
@@ -272,7 +272,7 @@ def test_topics_whose_records_are_not_ours_to_take_are_refused(
     fails(case, "compacted only", log_start_offset=9)
     stray = case.root / f"orders-0.{'a' * 32}-stray"
     case.partition = case.partition.rename(stray)
-    fails(case, "no live partition")
+    fails(case, "not a live partition")
 
 
 def test_a_copy_with_no_log_directory_around_is_fine(corpus_dir: Path, tmp_path: Path) -> None:
@@ -287,4 +287,4 @@ def test_a_copy_with_no_log_directory_around_is_fine(corpus_dir: Path, tmp_path:
         perform_trim(run, plan)
     assert case.files() == contents(case.after)
     assert os.listdir(alone) == ["orders-0"]
-    fails(case, "No log directory", log_start_offset=plan.log_start_offset + 1)
+    fails(case, "not in a log directory", log_start_offset=plan.log_start_offset + 1)
