@@ -24,7 +24,7 @@ class SparkSaidError(Exception):
 @pytest.mark.parametrize(
     ("text", "reference", "status", "said"),
     [
-        (f"{WORKER}ModuleNotFoundError: No module named 'kafkalog'", "unsupported", 5, "not installed"),
+        (f"{WORKER}ModuleNotFoundError: No module named 'kafkalog'", "unsupported", 5, "install"),
         ("[PYTHON_VERSION_MISMATCH] Python in worker has 3.9", "unsupported", 5, "version"),
         ("x\n: java.lang.OutOfMemoryError: Java heap space", "limit-exceeded", 7, "memory"),
         (f"{WORKER}MemoryError\n", "limit-exceeded", 7, "memory"),

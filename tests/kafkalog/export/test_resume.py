@@ -167,7 +167,7 @@ def test_another_export_is_refused(tmp_path: Path, source: list[Path]) -> None:
         before = files_of(tmp_path / name)
         with pytest.raises(DestinationExistsError, match="with other table"):
             export(source, tmp_path / name, Request(TableName.BATCHES))
-        with pytest.raises(DestinationExistsError, match="other writing"):
+        with pytest.raises(DestinationExistsError, match="with other writing"):
             export(source, tmp_path / name, writing=Writing(FileFormat.CSV))
         with pytest.raises(DestinationExistsError, match="other paths"):
             export(source[:1], tmp_path / name)
