@@ -24,7 +24,7 @@ ENDS_READING: Final = frozenset(
         "magic-unknown",
         "record-malformed",
         "records-count-invalid",
-        "records-leftover",
+        "records-left-over",
         "torn-tail",
         "unknown-codec",
         "zero-tail",

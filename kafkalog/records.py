@@ -132,7 +132,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
     left = size - stream.tell()
     if left:
         raise _corrupt(
-            "records-leftover",
+            "records-left-over",
             batch,
             f"{left} bytes are left after the {batch.count} records of the batch.",
         )

@@ -39,7 +39,7 @@ PRODUCER_ID, PRODUCER_EPOCH, HEADER_FIELDS = h.PRODUCER_ID, h.PRODUCER_EPOCH, h.
 SCAN_END, SCAN_NEEDS_MORE, SCAN_FULL, SCAN_ODD = range(4)
 # What became of a batch; references of the reference decoder in CODES.
 OK, COUNT_INVALID, MALFORMED, LEFT_OVER, PENDING = range(5)
-CODES = ("", "records-count-invalid", "record-malformed", "records-leftover")
+CODES = ("", "records-count-invalid", "record-malformed", "records-left-over")
 # Fields of the state a decoding goes on from.
 STATE_BATCH, STATE_POSITION, STATE_ORDINAL, STATE_SIZE = range(4)
 

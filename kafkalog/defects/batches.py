@@ -66,7 +66,7 @@ REFERENCES: Final = (
               "header.", _SERVED, _SALVAGE,
               arises="A producer or a tool that rewrites logs wrote a wrong header; bytes "
                      "changed before the checksum was computed."),
-    Reference("records-leftover", _D, "Bytes are left after the last record of a batch.",
+    Reference("records-left-over", _D, "Bytes are left after the last record of a batch.",
               _SERVED, _SALVAGE,
               arises="A producer or a tool that rewrites logs wrote a wrong header or a wrong "
                      "length."),

@@ -21,7 +21,7 @@ EXAMPLES: Final[dict[str, str]] = {
     "record-malformed": "Record 0 of the batch cannot be parsed: variable-length integer is longer "
     "than 5 bytes.",
     "records-count-invalid": "The header says 2147483647 records; the batch holds 2.",
-    "records-leftover": "8 bytes are left after the 1 records of the batch.",
+    "records-left-over": "8 bytes are left after the 1 records of the batch.",
     "message-set-invalid": "A compressed message has no value.",
     "batch-offset-not-increasing": "The batch has offsets 123 to 124, after 125.",
     "batch-offset-displaced": "The batch has base offset 1099511627776; between its neighbours 126 "

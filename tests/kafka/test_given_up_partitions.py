@@ -111,7 +111,7 @@ UNREADABLE = {
         (two(0, 0)[:8], (2_000_000_000).to_bytes(4, "big"), two(0, 0)[12:])
     ),
     "records-count-invalid": batch(0, payload=_RECORDS, count=3, last_delta=1),
-    "records-leftover": batch(0, payload=_RECORDS + b"more", count=2),
+    "records-left-over": batch(0, payload=_RECORDS + b"more", count=2),
     "record-malformed": batch(0, payload=b"\xff" * 16, count=2),
     "unknown-codec": batch(0, payload=_RECORDS, count=2, attributes=5),
     "decompression-failed": batch(0, payload=_RECORDS, count=2, attributes=c.GZIP),

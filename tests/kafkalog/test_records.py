@@ -272,7 +272,7 @@ def test_counts_must_be_right(tmp_path: Path):
     """§2.3: fewer, more, negative, absurd."""
     data = batch(0, [record(0)], count=2)
     assert refusal(tmp_path, data) == "records-count-invalid"
-    assert refusal(tmp_path, batch(0, [record(0)] * 2, count=1)) == "records-leftover"
+    assert refusal(tmp_path, batch(0, [record(0)] * 2, count=1)) == "records-left-over"
     for count in (-1, -(2**31)):
         data = batch(0, [record(0)], count=count)
         assert refusal(tmp_path, data) == "records-count-invalid"
