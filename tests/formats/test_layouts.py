@@ -32,10 +32,10 @@ PARTS = [
 def test_schema_struct_and_dtype_agree_on_real_files(
     layout: Layout, schema: Struct, names: str, start: int, corpus_dir: Path
 ) -> None:
-    """Every entry of every file of the kind in the corpus; of logs the first batch."""
+    """The first entries of every file of the kind in the corpus; of logs the first batch."""
     seen = 0
     for path in sorted(corpus_dir.rglob(names)):
-        data = path.read_bytes()[start : start + (1 << 16)]
+        data = path.read_bytes()[start : start + (1 << 12)]
         if names == "*.log":
             data = data[: layout.size]
         whole = data[: len(data) - len(data) % layout.size]

@@ -39,9 +39,10 @@ def test_files_that_go_away_are_listed_again(
         write_log(partition, *batches[base : base + PER_SEGMENT], name=f"{base:020}")
     put_line = kafka_text.put_line
 
-    def clean_before(text: str) -> None:
+    def clean_before(text: str | bytes) -> None:
         put_line(text)
-        if text.startswith("Dumping") and f"{number * PER_SEGMENT:020}.log" in text:
+        line = text if isinstance(text, str) else text.decode()
+        if line.startswith("Dumping") and f"{number * PER_SEGMENT:020}.log" in line:
             monkeypatch.setattr(kafka_text, "put_line", put_line)
             for log in partition.glob("*.log"):
                 log.unlink()

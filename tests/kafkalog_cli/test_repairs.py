@@ -59,7 +59,7 @@ def test_the_time_is_that_of_a_rate_that_is_assumed(damaged: Any, kafkalog: Any)
     words = ("recover", partition, *SETTINGS, "--scan-rate", "1k")
     summary = json.loads(kafkalog(*words, "--format", "ndjson").stdout.splitlines()[-1])
     assert (summary["scan_rate"], summary["scan_ms"]) == (1024, size * 1000 // 1024)
-    assert b"at an assumed 1.0K a second" in kafkalog(*words).stdout
+    assert b"at an assumed 1.0K per second" in kafkalog(*words).stdout
 
 
 @pytest.mark.parametrize(
