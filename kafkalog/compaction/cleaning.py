@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from formats.constants import INT32_MAX
 from kafkalog.cleaner_verdict import EMPTY_BATCH, why_not_rewritten
 from kafkalog.compaction.cleanable import segments_between
-from kafkalog.compaction.model import Dropped, Tally
+from kafkalog.compaction.model import Dropped, Tally, read_otherwise
 from kafkalog.compaction.offset_map import OffsetMap, build_map
 from kafkalog.compaction.rewriting import emptied, rewritten
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
@@ -107,7 +107,8 @@ class Pass:
             keep_legacy = segment.log.mtime_ms > self._legacy_horizon_ms
             with self._log.open_segment(segment) as opened:
                 for batch in opened.scan_from(segment.base_offset):
-                    assert isinstance(batch, Batch), "the log was checked"
+                    if not isinstance(batch, Batch):
+                        raise read_otherwise(batch.path, batch)
                     data = self._cleaned(opened, batch, keep_legacy)
                     self.tally.bytes_read += batch.size_bytes
                     self.tally.bytes_written += len(data)

@@ -21,7 +21,7 @@ from kafkalog.columnar.rule import default_threads
 from kafkalog.compaction.cleanable import segments_between
 from kafkalog.compaction.cleaning import group_segments
 from kafkalog.compaction.map_building import MapBuilding, discardable_among
-from kafkalog.compaction.model import Dropped, Tally
+from kafkalog.compaction.model import Dropped, Tally, read_otherwise
 from kafkalog.compaction.superseded import SupersededByMap
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.crew import Crew
@@ -136,7 +136,8 @@ class ColumnPass:
                     self.tally.bytes_read += size
                     if self._progress is not None:
                         self._progress(size)
-                assert conveyor.reader.position == source.size_bytes, "the log was checked"
+                if conveyor.reader.position != source.size_bytes:
+                    raise read_otherwise(source.path)
             finally:
                 conveyor.stop()
 

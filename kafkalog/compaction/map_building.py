@@ -18,7 +18,7 @@ from kafkalog.columnar.chunks import ChunkReader, Rows, Workspace
 from kafkalog.columnar.headers import Stretch, header_stretches
 from kafkalog.columnar.key_map import KeyMap
 from kafkalog.compaction.cleanable import segments_between
-from kafkalog.compaction.model import MapOutgrownError
+from kafkalog.compaction.model import MapOutgrownError, read_otherwise
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.model import Level
 from kafkalog.source import Source
@@ -147,7 +147,8 @@ class DirtyKeys:
         for path in (*sorted(self._clean), *self._paths):
             with Source(path) as source:
                 for found in header_stretches(source, Level.DEEP, look=self.look):
-                    assert isinstance(found, Stretch), "the log was checked"
+                    if not isinstance(found, Stretch):
+                        raise read_otherwise(path, found)
                     self.take(path, found)
                     if progress is not None:
                         progress(found.size_bytes)
@@ -158,7 +159,8 @@ class DirtyKeys:
             reader = ChunkReader(source, position, end)
             while reader.position < reader.end:
                 chunk = reader.read(space)
-                assert chunk is not None, "the log was checked"
+                if chunk is None:
+                    raise read_otherwise(path)
                 headers = chunk.headers
                 discardable = None
                 if path not in self._clean:

@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog.errors import CorruptDataError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.configs import ConfigValue
     from kafkalog.log_dir import PartitionDir
     from kafkalog.marks import Mark
+    from kafkalog.model import Defect
 
 MAP_SLOT_SIZE: Final = 24
 """Bytes that Kafka's offset map takes for a slot: an MD5 digest and an offset."""
@@ -240,3 +243,25 @@ class Compaction:
         if cleanable is None or self.next_dirty_offset is None:
             return True
         return self.next_dirty_offset >= cleanable.first_uncleanable_offset
+
+
+def read_otherwise(path: str, defect: Defect | None = None) -> CorruptDataError:
+    """Return the error of a log that was sound when it was judged, and now reads otherwise.
+
+    Args:
+        path: the log.
+        defect: what is met now, if the reference reader says it.
+    """
+    if defect is None:
+        return CorruptDataError(
+            "It was sound when it was judged, and is not any more, or cannot be read.",
+            reference="bytes-unreadable",
+            path=path,
+        )
+    return CorruptDataError(
+        defect.detail,
+        reference=defect.reference,
+        path=defect.path,
+        position=defect.position,
+        note="The log was sound when it was judged.",
+    )

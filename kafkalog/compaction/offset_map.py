@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog.compaction.model import read_otherwise
 from kafkalog.model import Batch
 from kafkalog.records import decode_records
 
@@ -76,7 +77,8 @@ def build_map(
     for segment, following in zip(segments, [*segments, None][1:], strict=True):
         with log.open_segment(segment) as opened:
             for batch in opened.scan_from(first):
-                assert isinstance(batch, Batch), "the log was checked"
+                if not isinstance(batch, Batch):
+                    raise read_otherwise(batch.path, batch)
                 if progress is not None:
                     progress(batch.size_bytes)
                 is_discardable = transactions.is_discardable(opened.source, batch)
