@@ -210,7 +210,7 @@ def contained(path: str, failed: Callable[[KafkaLogError], None]) -> Iterator[No
             exception that was not raised on purpose.
 
     Raises:
-        MemoryError: there is none left for other things either.
+        MemoryError: passed on, since the rest would run out of memory as well.
     """
     try:
         yield
@@ -218,5 +218,5 @@ def contained(path: str, failed: Callable[[KafkaLogError], None]) -> Iterator[No
         raise
     except KafkaLogError as error:
         failed(error)
-    except Exception as raised:  # noqa: BLE001 # whatever it is, it is about this alone
+    except Exception as raised:  # noqa: BLE001 # any failure costs this part only
         failed(as_internal_error(raised, path))

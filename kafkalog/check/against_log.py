@@ -208,8 +208,8 @@ class _IndexCheck(ABC):
 
         Args:
             highest: the last offset that was seen.
-            unread: the positions from which on the disk gives no batch; None: the log was read up
-                to its end.
+            unread: the positions at the end that could not be read; None if the log was read to
+                its end.
         """
 
     def _tell(self, reference: str, entry: int, offset: int, detail: str) -> Iterator[Defect]:

@@ -45,7 +45,7 @@ def contained(
         return (yield from checks)
     except (KafkaLogError, MemoryError):
         raise
-    except Exception as error:  # noqa: BLE001 # whatever it is, it is about this alone
+    except Exception as error:  # noqa: BLE001 # any failure costs this part only
         yield check_failed(path, what, error)
         return failed
 
@@ -90,7 +90,7 @@ class ContainedCheck(PartitionCheck):
                 self._check.begin(log)
             except (KafkaLogError, MemoryError):
                 raise
-            except Exception as error:  # noqa: BLE001 # it is about this check alone
+            except Exception as error:  # noqa: BLE001 # a bug costs this check only
                 self._give_up(error)
 
     def damage(self, defect: Defect) -> None:
@@ -100,7 +100,7 @@ class ContainedCheck(PartitionCheck):
                 self._check.damage(defect)
             except (KafkaLogError, MemoryError):
                 raise
-            except Exception as error:  # noqa: BLE001 # it is about this check alone
+            except Exception as error:  # noqa: BLE001 # a bug costs this check only
                 self._give_up(error)
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
@@ -111,7 +111,7 @@ class ContainedCheck(PartitionCheck):
             yield from self._check.stretch(stretch)
         except (KafkaLogError, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001 # it is about this check alone
+        except Exception as error:  # noqa: BLE001 # a bug costs this check only
             self._give_up(error)
 
     def end(self) -> Iterator[Defect]:

@@ -87,7 +87,7 @@ class PartitionStart(PartitionCheck):
             self._start = None  # what cannot be read, the walk over the files tells
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 # it is about the prediction alone
+        except Exception as error:  # noqa: BLE001 # a bug costs the prediction only
             self._start = None
             what = "The prediction of the next start"
             self._failure = check_failed(self.partition.directory.path, what, error)

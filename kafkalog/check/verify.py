@@ -226,7 +226,7 @@ class Verification:
     ) -> Generator[Defect, None, CheckedPartition]:
         """As `_partition`; what fails in it costs nothing else.
 
-        What a watch raises is its own way to end the run: it goes to whoever gave the watch.
+        An exception of the watch ends the run: it is passed on to the caller.
         """
         from kafkalog.check.batch_checks import CheckedPartition
         from kafkalog.check.contained import FAILED, contained

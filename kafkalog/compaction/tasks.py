@@ -105,7 +105,7 @@ def _answer(
 ) -> dict[str, Any]:
     try:
         return work(task)
-    except Exception as raised:  # noqa: BLE001 # whatever it is, it is about this alone
+    except Exception as raised:  # noqa: BLE001 # any failure costs this part only
         return {"error": told(of_task(raised))}
 
 
