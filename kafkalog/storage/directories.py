@@ -60,8 +60,12 @@ class NewDirectory:
             self.left_over_removed = _remove_left_over(self.building)
             os.mkdir(self.building)
             self._lock = lock_directory(self.building)
-            self._around = os.stat(like) if like is not None else os.fstat(self._lock)
-            take_after_directory(self._lock, self._around)
+            try:
+                self._around = os.stat(like) if like is not None else os.fstat(self._lock)
+                take_after_directory(self._lock, self._around)
+            except OSError:
+                self._discard()
+                raise
         except (OSError, ValueError) as error:
             raise unwritable(error, path) from error
 
@@ -131,8 +135,12 @@ class NewDirectory:
         except OSError as failure:
             raise unwritable(failure, self.path) from failure
         finally:
-            shutil.rmtree(self.building, ignore_errors=True)
-            os.close(self._lock)
+            self._discard()
+
+    def _discard(self) -> None:
+        """Remove what has not got its name, and unlock it."""
+        shutil.rmtree(self.building, ignore_errors=True)
+        os.close(self._lock)
 
     def _publish(self) -> None:
         require_vacant(self.path)
