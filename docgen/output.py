@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from docgen.output_fields import OBJECT_TYPES
+from kafkalog.salvage import FailedPartition, manifest_object
 from kafkalog_cli.main import run
 
 ROOT = Path(__file__).parent.parent
@@ -94,6 +95,16 @@ def _export_rows() -> list[dict[str, Any]]:
     return [row | {name: known[name] for name in known if name in row} for row in rows]
 
 
+def _failed_partition() -> dict[str, Any]:
+    """What a manifest says of a partition on which the work failed; no example does."""
+    row = manifest_object(
+        FailedPartition("/var/lib/kafka/orders-0", "unreadable", "Input/output error")
+    )
+    if problems := mistakes(row):
+        raise AssertionError("; ".join(problems))
+    return row
+
+
 def mistakes(row: dict[str, Any]) -> list[str]:
     """How a real row differs from what is documented."""
     names = list(row)
@@ -126,6 +137,7 @@ def object_sections() -> str:
                 raise AssertionError("; ".join(problems))
             samples.setdefault(row["type"], row)
     samples["undo"] = _undo_row()
+    samples["failed_partition"] = _failed_partition()
     samples |= {row["type"]: row for row in _export_rows()}
     parts = []
     for name, documented in OBJECT_TYPES.items():

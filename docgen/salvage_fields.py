@@ -96,6 +96,15 @@ SALVAGE_TYPES = {
             ),
         },
     ),
+    "failed_partition": ObjectType(
+        "`salvage`",
+        "A partition of which nothing was copied, since the work on it failed.",
+        {
+            "path": (TEXT, "the directory of the source"),
+            "reference": (TEXT, "kind of the error, as on stderr"),
+            "detail": (TEXT, "what happened, in words; not for programs"),
+        },
+    ),
     "salvage_summary": ObjectType(
         "`salvage`",
         "The last object: totals.",
@@ -114,6 +123,7 @@ SALVAGE_TYPES = {
             "records_skipped": (INT, "records in logs that were skipped"),
             "files": ("object", "each fate and the number of its files"),
             "findings": (INT, "what `verify` finds in the result above a note"),
+            "partitions_failed": (INT, "partitions that were not copied, since the work failed"),
             "left_over_removed": (BOOL, "whether the leftover of a killed run was removed"),
         },
     ),

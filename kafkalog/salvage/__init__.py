@@ -3,6 +3,7 @@
 from kafkalog.salvage.manifest import MANIFEST, manifest_object
 from kafkalog.salvage.model import (
     CopiedRange,
+    FailedPartition,
     Fate,
     LostRange,
     SalvagedFile,
@@ -15,6 +16,7 @@ from kafkalog.salvage.run import salvage
 __all__ = [
     "MANIFEST",
     "CopiedRange",
+    "FailedPartition",
     "Fate",
     "LostRange",
     "SalvageSummary",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkalog.model import Defect
 from kafkalog.salvage.model import (
     CopiedRange,
+    FailedPartition,
     Fate,
     LostRange,
     SalvagedFile,
@@ -27,6 +28,7 @@ _TYPES: dict[type, str] = {
     SalvagedSegment: "salvage",
     SalvagedFile: "salvaged_file",
     SalvagedPartition: "salvaged_partition",
+    FailedPartition: "failed_partition",
     SalvageSummary: "salvage_summary",
     Defect: "defect",
 }

@@ -138,6 +138,18 @@ class SalvagedPartition:
     first_unstable_offset: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class FailedPartition:
+    """A partition of which nothing is in the result, since the work on it failed.
+
+    `reference` is the kind of the error that ended it, `detail` its message.
+    """
+
+    path: str
+    reference: str
+    detail: str
+
+
 @dataclass
 class SalvageSummary:
     """Totals of a run.
@@ -164,6 +176,7 @@ class SalvageSummary:
     records_skipped: int = 0
     files: Counter[Fate] = field(default_factory=Counter)
     findings: int = 0
+    partitions_failed: int = 0
     left_over_removed: bool = False
 
     def count(self, row: Row) -> None:
@@ -185,6 +198,8 @@ class SalvageSummary:
             case SalvagedFile():
                 self.files[row.fate] += 1
                 self.records_skipped += row.records
+            case FailedPartition():
+                self.partitions_failed += 1
             case Defect():
                 self.findings += 1
 
@@ -192,7 +207,13 @@ class SalvageSummary:
     def has_losses(self) -> bool:
         """Whether anything is not in the new log that was in the old one, or is still odd there."""
         is_all_skipped = self.records_skipped > 0 and not self.records
-        return bool(self.lost_ranges or self.files[Fate.LOST] or self.findings or is_all_skipped)
+        return bool(
+            self.lost_ranges
+            or self.files[Fate.LOST]
+            or self.findings
+            or self.partitions_failed
+            or is_all_skipped
+        )
 
 
 Row = (
@@ -201,6 +222,7 @@ Row = (
     | SalvagedSegment
     | SalvagedFile
     | SalvagedPartition
+    | FailedPartition
     | SalvageSummary
     | Defect
 )

@@ -138,6 +138,16 @@ class PartitionCopy:
             unstable,
         )
 
+    def wrote(self, name: str) -> bool:
+        """Whether a file of the result is one of its logs."""
+        return name.startswith(f"{self._place.log}/")
+
+    def discard(self) -> None:
+        """Remove what was written of it."""
+        if self._directory is not None:
+            self._directory.remove_tree(self._place.log)
+            self._directory.remove_tree(self._place.lost)
+
     def _copy_logs(self, logs: list[SourceLog], epochs: EpochsInLog) -> tuple[int, int]:
         """Copy the logs; the base offset of the first, and the offset behind the last batch.
 

@@ -7,14 +7,22 @@ it; and the manifest, which accounts for every byte of every log.
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from kafkalog.errors import KafkaLogError, UnreadableError, UnwritableError, contained
 from kafkalog.log_dir import LogDir
 from kafkalog.salvage.log_dir_files import Checkpoints, copy_top_files
 from kafkalog.salvage.manifest import MANIFEST, manifest_line
-from kafkalog.salvage.model import Fate, SalvagedFile, SalvagedSegment, SalvageSummary
+from kafkalog.salvage.model import (
+    FailedPartition,
+    Fate,
+    SalvagedFile,
+    SalvagedSegment,
+    SalvageSummary,
+)
 from kafkalog.salvage.partition import LOG_ROOT, PartitionCopy
 from kafkalog.salvage.recheck import check_copies, check_partition, findings
 from kafkalog.salvage.sources import log_dir_of, logs_of, partitions_of
@@ -42,6 +50,7 @@ def salvage(
     *,
     dry_run: bool = False,
     tell: Callable[[Row], None] | None = None,
+    failed: Callable[[KafkaLogError], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> SalvageSummary:
     """Copy every sound batch of some logs into a new directory, and account for the rest.
@@ -54,6 +63,8 @@ def salvage(
         destination: the new directory: nothing of that name, or an empty directory.
         dry_run: only say what would be done; nothing is written, and nothing locked.
         tell: called with each row of the manifest.
+        failed: called with the error that ended the work on one partition. Nothing of that one is
+            in the result, and the manifest says so.
         progress: called with the number of bytes done since the last call; a byte counts when it
             was read, and again when its copy was checked.
 
@@ -62,10 +73,10 @@ def salvage(
 
     Raises:
         UsageError: the target is a file but no log, or the destination lies inside the source.
-        UnreadableError: the source cannot be read; the rest of a failing disk can be, from an image
-            in which what is unreadable is filled up.
+        UnreadableError: nothing of the source can be read.
         DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
         CorruptDataError: the result would not be what it should; it was not kept.
+        KafkaLogError: each partition failed; the first error.
 
     Cost:
         The source is read once, the copy once; memory does not grow with the logs, but for some
@@ -88,10 +99,10 @@ def salvage(
             manifest = held.enter_context(directory.create(MANIFEST))
             summary.left_over_removed = directory.left_over_removed
         run = _Run(directory, manifest, summary, tell, progress)
-        run.copy(target, partitions)
+        run.copy(target, partitions, failed or (lambda _: None))
         run.check(is_log_dir=isinstance(target, LogDir))
-        run.row(summary)
-    return summary
+        run.row(run.summary)
+    return run.summary
 
 
 def _home_of(target: Target) -> str:
@@ -111,7 +122,7 @@ def _size_to_copy(partitions: Sequence[PartitionDir]) -> int:
     size = 0
     for partition in partitions:
         for log in logs_of(partition):
-            with Source(log.path) as source:
+            with suppress(UnreadableError), Source(log.path) as source:
                 size += min(source.size_bytes, source.stored_bytes)
     return size
 
@@ -135,22 +146,59 @@ class _Run:
         self._checksums: dict[str, int] = {}  # of the new logs
         self._places: list[str] = []  # of the new partitions
 
-    def copy(self, target: Target, partitions: Sequence[PartitionDir]) -> None:
-        """Copy all partitions, then what lies beside them."""
+    def copy(
+        self,
+        target: Target,
+        partitions: Sequence[PartitionDir],
+        failed: Callable[[KafkaLogError], None],
+    ) -> None:
+        """Copy all partitions, then what lies beside them; raises as `salvage`."""
         checkpoints = Checkpoints()
+        errors: list[KafkaLogError] = []
         for partition in partitions:
-            if not logs_of(partition):
+            if logs_of(partition):
+                errors += self._copy_partition(partition, checkpoints)
+            else:
                 self.row(SalvagedFile(partition.path, None, Fate.SKIPPED, "It contains no log."))
-                continue
-            copy = PartitionCopy(partition, self._directory, self.row, self._progress)
-            new = copy.run()
-            self.row(new)
-            self._places.append(new.target)
-            checkpoints.add(copy, new)
+        if errors and not self._places:
+            raise errors[0]
+        for error in errors:
+            failed(error)
         if isinstance(target, LogDir):
             copy_top_files(target, self._directory, self.row)
         if self._directory is not None:
             checkpoints.write(self._directory, self.row)
+
+    def _copy_partition(
+        self, partition: PartitionDir, checkpoints: Checkpoints
+    ) -> list[KafkaLogError]:
+        """Copy one; the error that ended it, if one did: then nothing of it stays but a row.
+
+        Raises:
+            UnwritableError: the others could not be written either.
+        """
+        errors: list[KafkaLogError] = []
+        copy = PartitionCopy(partition, self._directory, self.row, self._progress)
+        summary = deepcopy(self.summary)
+        position = self._manifest.tell() if self._manifest else 0
+        with contained(partition.path, errors.append):
+            new = copy.run()
+            self.row(new)
+            self._places.append(new.target)
+            checkpoints.add(copy, new)
+        for error in errors:
+            if isinstance(error, UnwritableError):
+                raise error
+            copy.discard()
+            self.summary = summary
+            self._checksums = {
+                name: crc for name, crc in self._checksums.items() if not copy.wrote(name)
+            }
+            if self._manifest is not None:
+                self._manifest.seek(position)
+                self._manifest.truncate()
+            self.row(FailedPartition(partition.path, error.reference, error.message))
+        return errors
 
     def check(self, *, is_log_dir: bool) -> None:
         """Read back what was written.

@@ -123,6 +123,14 @@ class NewDirectory:
         except OSError as error:
             raise unwritable(error, self._final(name)) from error
 
+    def remove_tree(self, name: str) -> None:
+        """Take a directory away with all in it, where there is one."""
+        try:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.place(name))
+        except OSError as error:
+            raise unwritable(error, self._final(name)) from error
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

@@ -38,8 +38,9 @@ def salvage(
 
     Batches are copied byte for byte, into the segments they were in. A batch is left out if its
     bytes or records are damaged, or if more batches around it contradict its offsets or leader
-    epoch. A broker that starts on DIR/log scans it once, as after a crash. If the disk is failing,
-    image it first and salvage the image.
+    epoch. A broker that starts on DIR/log scans it once, as after a crash. A partition on which the
+    work fails is left out; the others are copied, and the exit status says so. If the disk is
+    failing, image it first and salvage the image.
 
 
     \b
@@ -64,7 +65,9 @@ def salvage(
     with SalvageWriter(form, outcome.defect) as writer:
         with byte_progress([target] * passes, enabled=not quiet) as progress:
             tell = writer.tell if dry_run else None
-            summary = run_salvage(target, to, dry_run=dry_run, tell=tell, progress=progress)
+            summary = run_salvage(
+                target, to, dry_run=dry_run, tell=tell, failed=outcome.error, progress=progress
+            )
         if not dry_run and summary.partitions:
             for row in read_manifest(to):
                 writer.write(row)

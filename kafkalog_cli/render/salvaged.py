@@ -100,8 +100,10 @@ def print_totals(summary: SalvageSummary) -> None:
             f"{counted(summary.lost_ranges, 'range')} of bytes lost, with "
             f"{counted(summary.offsets_lost, 'offset')}"
         )
-    elif summary.partitions:
+    elif summary.partitions and not summary.partitions_failed:
         lines.append("no record is lost")
+    if failed := summary.partitions_failed:
+        lines.append(f"not copied, since the work failed: {counted(failed, 'partition')}")
     if skipped := summary.files[Fate.SKIPPED]:
         records = counted(summary.records_skipped, "record")
         lines.append(f"left out: {counted(skipped, 'file')} or directories, with {records}")

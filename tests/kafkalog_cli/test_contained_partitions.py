@@ -139,3 +139,50 @@ def test_an_export_goes_on_after_a_partition_that_fails(
     assert kafkalog(*words, tmp_path / "to").status == 0
     for path in files:
         assert (tmp_path / "to" / path).read_bytes() == (tmp_path / "whole" / path).read_bytes()
+
+
+def test_a_salvage_goes_on_after_a_partition_that_fails(
+    log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+):
+    """Nothing of it is in the result but the row that says so; the others are as without it."""
+    words = ("salvage", log_dir, "--format", "ndjson", "--to")
+    whole = kafkalog(*words, tmp_path / "whole")
+    assert whole.status in (0, 1)
+    with monkeypatch.context() as patch:
+        # its logs are copied by then
+        fail_in(patch, "kafkalog.salvage.partition.rebuild", "orders-0")
+        done = kafkalog(*words, tmp_path / "to")
+    assert_told(done, log_dir / "orders-0")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    [failed] = [row for row in rows if row["type"] == "failed_partition"]
+    assert failed["path"] == str(log_dir / "orders-0")
+    assert rows[-1]["partitions_failed"] == 1
+    before = [json.loads(line) for line in whole.stdout.splitlines()]
+    assert rows[-1]["partitions"] == before[-1]["partitions"] - 1
+
+    def of_others(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            row for row in rows
+            if not {"orders-0", "log"} & set(str(row.get("path")).split("/"))
+            and row["type"] not in ("salvage_summary", "failed_partition")
+            and row.get("fate") != "rebuilt"
+        ]  # fmt: skip
+
+    assert of_others(rows) == of_others(before)
+    made = {path: path.read_bytes() for path in (tmp_path / "to").rglob("*") if path.is_file()}
+    names = {path.relative_to(tmp_path / "to") for path in made}
+    assert not [name for name in names if "orders-0" in name.parts]
+    kept = {name for name in names if name.parts[0] == "log" and "orders-1" in name.parts}
+    assert kept
+    for name in kept:
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "to" / name).read_bytes()
+
+
+def test_a_salvage_of_which_each_partition_fails_leaves_nothing(
+    log_dir: Path, tmp_path: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
+):
+    """There is no result then, nor anything half done."""
+    fail_in(monkeypatch, "kafkalog.salvage.partition.rebuild", "")
+    done = kafkalog("salvage", log_dir, "--to", tmp_path / "to")
+    assert_told(done, log_dir)
+    assert not list(tmp_path.glob("to*"))
