@@ -45,6 +45,7 @@ class OpenTransactions:
         headers = passage.part.headers
         tells = (headers[h.ATTRIBUTES] & c.TIMESTAMP_TYPE_MASK != 0) & (headers[h.MAGIC] == 2)
         tells |= passage.part.markers[MARKER_TYPE] >= 0
+        tells &= headers[h.MAX_TIMESTAMP] >= 0
         table = self._states.table
         if not tells.any():
             return

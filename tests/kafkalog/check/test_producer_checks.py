@@ -239,3 +239,11 @@ def test_clocks_of_producers_tell_nothing(tmp_path: Path):
     assert opened(tmp_path, txn(0, 0), later, now).reference == "transaction-open"
     before = [marker(0, producer=9, time=BASE_TIME), marker(1, producer=9, time=BASE_TIME + DAY_MS)]
     assert opened(tmp_path, *before, txn(2, 0), later[:0]).reference == "transaction-open"
+
+
+def test_a_marker_without_a_time_is_no_clock(tmp_path: Path):
+    """The next one is, whether both are looked at together or not."""
+    rest = [marker(1, producer=8, time=-1), marker(2, producer=9, time=BASE_TIME)]
+    rest.append(marker(3, producer=8, time=BASE_TIME + 7000))
+    found = opened(tmp_path, txn(0, 0), *rest)
+    assert "at least 7 seconds before the newest" in found.detail
