@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 INT, TEXT, BOOL = "integer", "string", "boolean"
 BYTES = "string, object or null"
@@ -21,3 +22,16 @@ class ObjectType:
     meaning: str
     fields: dict[str, tuple[str, str]]
     optional: frozenset[str] = field(default=frozenset())
+
+
+def documented(*types: Any) -> dict[str, ObjectType]:
+    """Describe types that the command line declares."""
+    return {
+        one.name: ObjectType(
+            one.printed_by,
+            one.meaning,
+            {name: (field.kind.name, field.meaning) for name, field in one.fields.items()},
+            frozenset(name for name, field in one.fields.items() if field.is_optional),
+        )
+        for one in types
+    }

@@ -9,10 +9,12 @@ from __future__ import annotations
 from docgen.compaction_fields import COMPACTION_TYPES
 from docgen.export_fields import EXPORT_TYPES
 from docgen.maintenance_fields import MAINTENANCE_TYPES
-from docgen.object_types import BOOL, BYTES, INT, TEXT, ObjectType, maybe
+from docgen.object_types import BOOL, BYTES, INT, TEXT, ObjectType, documented, maybe
 from docgen.repair_fields import REPAIR_TYPES
 from docgen.salvage_fields import SALVAGE_TYPES
 from docgen.simulation_fields import SIMULATION_TYPES
+from kafkalog_cli.output import listing
+from kafkalog_cli.output.objects import DEFECT
 
 _PATH = (TEXT, "the file, as it was given or found")
 _TOPIC = (TEXT, "topic, from the directory's name")
@@ -39,75 +41,7 @@ _TIMESTAMP_TYPE = (TEXT, "`CreateTime`, `LogAppendTime` or `NoTimestampType` (ma
 _CODEC = (TEXT, "`none`, `gzip`, `snappy`, `lz4`, `zstd`, or `unknown(N)`")
 
 OBJECT_TYPES = {
-    "log_dir": ObjectType(
-        "`ls`",
-        "A log directory, an entry of `log.dirs`. Comes before the rows of what is in it.",
-        {
-            "path": (TEXT, "the directory, as it was given"),
-            "node_id": (maybe(INT), "`node.id` (or `broker.id`) of `meta.properties`"),
-            "cluster_id": (maybe(TEXT), "`cluster.id` of `meta.properties`"),
-            "directory_id": (maybe(TEXT), "`directory.id` of `meta.properties`"),
-            "clean_shutdown": (BOOL, "whether `.kafka_cleanshutdown` is there"),
-            "partitions": (INT, "number of partition directories, in any state"),
-            "size": (INT, "bytes of all files; of an index without preallocated room"),
-            "checkpoints": ("object", ("name of each offset checkpoint and its number of entries, "
-                            "null where the file is malformed")),
-            "other_directories": ("array", "names of directories that are no partitions"),
-        },
-    ),
-    "partition": ObjectType(
-        "`ls`",
-        "A partition directory.",
-        {
-            "path": (TEXT, "the directory"),
-            "topic": _TOPIC,
-            "partition": _PARTITION,
-            "state": (TEXT, "`live`, `delete`, `future` or `stray`"),
-            "topic_id": (maybe(TEXT), "id in `partition.metadata`"),
-            "segment_count": (INT, "segments of the view"),
-            "size": (INT, "bytes of all files; of an index without preallocated room"),
-            "mtime_ms": (INT, "when its newest file was modified, milliseconds"),
-            "log_start_offset": (maybe(INT), ("first readable offset: first segment or "
-                                 "`log-start-offset-checkpoint`, the larger")),
-            "log_end_offset": (maybe(INT), "offset the next record would get"),
-            "high_watermark": (maybe(INT), "entry of `replication-offset-checkpoint`"),
-            "cleaner_offset": (maybe(INT), "entry of `cleaner-offset-checkpoint`"),
-            "odd_files": ("object", "states of files that are not live, and how many there are"),
-        },
-    ),
-    "segment": ObjectType(
-        "`ls --segments`",
-        "A segment of the view.",
-        {
-            "path": (TEXT, "its `.log`"),
-            "state": (TEXT, ("where that lives: `live`, `swap`, `cleaned`, `deleted`, or `delete`, "
-                      "`future` or `stray` by its directory")),
-            "topic": _TOPIC,
-            "partition": _PARTITION,
-            "base_offset": (INT, "offset in the file's name"),
-            "next_base_offset": (maybe(INT), "that of the next segment; null for the active one"),
-            "size": (INT, "bytes of the `.log`"),
-            "mtime_ms": _MTIME,
-            "largest_timestamp": (maybe(INT), "as a broker knows it: time index, else the records"),
-            "index_size": (maybe(INT), "bytes of the `.index`; null without one"),
-            "timeindex_size": (maybe(INT), "bytes of the `.timeindex`; null without one"),
-            "txnindex_size": (maybe(INT), "bytes of the `.txnindex`; null without one"),
-            "is_active": (BOOL, "whether a broker would append to it"),
-        },
-    ),
-    "file": ObjectType(
-        "`ls --files`",
-        "A file.",
-        {
-            "path": _PATH,
-            "kind": (TEXT, "what its name says it is; [formats.md](formats.md) lists the kinds"),
-            "state": (TEXT, "`live`, `cleaned`, `swap`, `deleted`, `part` or `temporary`"),
-            "offset": (maybe(INT), "offset in the name"),
-            "size": _SIZE,
-            "mtime_ms": _MTIME,
-            "error": (maybe(TEXT), "why nothing more is known about it"),
-        },
-    ),
+    **documented(listing.LOG_DIR, listing.PARTITION, listing.SEGMENT, listing.FILE),
     "batch": ObjectType(
         "`dump-segment --batches`",
         "A record batch; for magic 0 and 1 a top-level message.",
@@ -276,20 +210,7 @@ OBJECT_TYPES = {
                        "(exclusive) and the fields of the entry between them")),
         },
     ),
-    "defect": ObjectType(
-        "every command",
-        "Something that is wrong, where it was met; [defects.md](defects.md) explains each kind.",
-        {
-            "reference": (TEXT, "kind of defect"),
-            "severity": (TEXT, "`damage`, `index`, `warning` or `note`"),
-            "path": _PATH,
-            "position": (maybe(INT), "byte position; null where the whole file is meant"),
-            "offset": (maybe(INT), "record offset; null without one"),
-            "size": (maybe(INT), "bytes the defect covers; null where that makes no sense"),
-            "detail": (TEXT, "what was found, in words; not for programs"),
-            "hint": (maybe(TEXT), "what to do"),
-        },
-    ),
+    **documented(DEFECT),
     "next_start": ObjectType(
         "`verify`",
         "What the next start of a broker would do with a partition, or why it would stop at a log "

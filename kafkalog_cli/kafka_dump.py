@@ -29,9 +29,9 @@ from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import crc_defects, defect_of
 from kafkalog.records import decode_records
 from kafkalog.source import Source
-from kafkalog_cli.render import kafka_text as text
-from kafkalog_cli.render.diagnostics import show_note
-from kafkalog_cli.render.text import printable
+from kafkalog_cli.output import kafka_text as text
+from kafkalog_cli.output.diagnostics import show_note
+from kafkalog_cli.output.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

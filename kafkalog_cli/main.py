@@ -19,7 +19,7 @@ def main() -> None:
     The reader of a pipe that goes away ends the process silently, as for any Unix filter.
     """
     from kafkalog.columnar.cache import on_compile, on_refused, on_unusable
-    from kafkalog_cli.render.diagnostics import show_error, show_note
+    from kafkalog_cli.output.diagnostics import show_error, show_note
     from kafkalog_cli.standard_streams import close_streams, open_streams
 
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _say_compiling() -> None:
-    from kafkalog_cli.render.diagnostics import show_note
+    from kafkalog_cli.output.diagnostics import show_note
 
     show_note("compiling the fast decoder for this machine, once; about 10 seconds")
 
@@ -49,7 +49,7 @@ def run(argv: list[str]) -> int:
     """
     from kafkalog.errors import NOTHING_TO_DO, KafkaLogError, UnwritableError, as_internal_error
     from kafkalog_cli.outcome import failures_shown, unread_places
-    from kafkalog_cli.render import diagnostics
+    from kafkalog_cli.output import diagnostics
     from kafkalog_cli.standard_streams import OutputError
 
     diagnostics.shows_tracebacks = "--debug" in argv
@@ -88,7 +88,7 @@ def _run_command(argv: list[str]) -> int:
     from typer.exceptions import TyperException
 
     from kafkalog_cli.app import command_group
-    from kafkalog_cli.render.diagnostics import show_words
+    from kafkalog_cli.output.diagnostics import show_words
 
     try:
         group = command_group(argv[0] if argv else None)

@@ -18,8 +18,8 @@ from kafkalog.runs.requirements import (
     require_own_checkpoints,
 )
 from kafkalog.storage import LogDirLock
-from kafkalog_cli.render.configs import tell_metadata
-from kafkalog_cli.render.diagnostics import show_note
+from kafkalog_cli.output.configs import tell_metadata
+from kafkalog_cli.output.diagnostics import show_note
 from kafkalog_cli.standard_streams import put_work_first
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from formats.constants import INT64_MAX
 from kafkalog.errors import UsageError
 from kafkalog.model import LogView
 from kafkalog.tables.model import End, Replicas
-from kafkalog_cli.render.text import BytesFormat
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from datetime import tzinfo

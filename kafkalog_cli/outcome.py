@@ -20,14 +20,14 @@ from kafkalog.errors import (
 )
 from kafkalog.model import Defect, Severity
 from kafkalog.source import on_unreadable
-from kafkalog_cli.render.diagnostics import (
+from kafkalog_cli.output.diagnostics import (
     show_defect,
     show_error,
     show_note,
     show_traceback,
     show_warning,
 )
-from kafkalog_cli.render.text import counted
+from kafkalog_cli.output.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -158,7 +158,7 @@ class Outcome:
     def leaves_out(self, ends: Iterable[PartitionEnd]) -> None:
         """Say which records of the logs are not in the answer; that is no failure."""
         from kafkalog.tables.model import LeftOut
-        from kafkalog_cli.render.left_out import left_out_lines
+        from kafkalog_cli.output.left_out import left_out_lines
 
         for line in left_out_lines(LeftOut.by(ends)):
             show_note(line)

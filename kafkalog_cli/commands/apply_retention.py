@@ -26,7 +26,7 @@ from kafkalog_cli.options import (
     parse_time,
     parse_zone,
 )
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkalog.trimming import TrimPlan
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.retention import RetentionWriter
+    from kafkalog_cli.output.retention import RetentionWriter
 
 
 def apply_retention(
@@ -88,8 +88,8 @@ def apply_retention(
     from kafkalog_cli.confirmation import consents, require_consent
     from kafkalog_cli.maintenance import maintenance
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.retention import RetentionSummary, RetentionWriter
-    from kafkalog_cli.render.trimmed import print_trims
+    from kafkalog_cli.output.retention import RetentionSummary, RetentionWriter
+    from kafkalog_cli.output.trimmed import print_trims
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     zone = parse_zone("UTC" if utc else tz)
@@ -140,7 +140,7 @@ def _plans(
     from kafkalog.log_dir import LogDir
     from kafkalog.runs.requirements import require_live
     from kafkalog_cli.maintenance import configs_at
-    from kafkalog_cli.render.diagnostics import show_note
+    from kafkalog_cli.output.diagnostics import show_note
 
     found = []
     around = configs_at(held.target, sources, outcome)
@@ -172,7 +172,7 @@ def _perform(run: Run, plans: Iterable[TrimPlan], outcome: Outcome) -> list[Trim
 
 
 def _tell(writer: RetentionWriter, plans: list[TrimPlan], done: list[TrimPlan]) -> None:
-    from kafkalog_cli.render.trimmed import trim_row
+    from kafkalog_cli.output.trimmed import trim_row
 
     for plan in plans:
         writer.row(trim_row(plan, is_done=plan in done))

@@ -10,8 +10,8 @@ import typer
 from formats import file_names
 from kafkalog.errors import UsageError
 from kafkalog_cli.options import BytesOption, FormatOption, NowOption, parse_duration, parse_time
-from kafkalog_cli.render.text import BytesFormat
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,9 +88,9 @@ def audit_compaction(
     from kafkalog.log_dir import LogDir, open_partition, open_path
     from kafkalog.unified_log import UnifiedLog
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render import audited as show
-    from kafkalog_cli.render.diagnostics import show_note
-    from kafkalog_cli.render.writer import Writer
+    from kafkalog_cli.output import audited as show
+    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.output.writer import Writer
 
     outcome = Outcome()
     judge = partial(

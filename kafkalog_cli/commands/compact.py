@@ -34,7 +34,7 @@ from kafkalog_cli.options import (
     parse_size,
     parse_time,
 )
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from kafkalog.runs import Run
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.compactions import Shown
-    from kafkalog_cli.render.progress import ByteProgress
-    from kafkalog_cli.render.writer import Writer
+    from kafkalog_cli.output.compactions import Shown
+    from kafkalog_cli.output.progress import ByteProgress
+    from kafkalog_cli.output.writer import Writer
 
 
 def compact(
@@ -216,7 +216,7 @@ def _opening(held: ExitStack, choice: EngineChoice) -> Callable[[], Engine] | No
 def _clock_to_go_on_with(target: LogDir | PartitionDir, now_ms: int) -> int:
     """That of a run that was killed, else the one that is given."""
     from kafkalog.compaction import clock_of_stopped_run
-    from kafkalog_cli.render.diagnostics import show_note
+    from kafkalog_cli.output.diagnostics import show_note
 
     stopped = clock_of_stopped_run(target, now_ms)
     if stopped is None:
@@ -250,9 +250,9 @@ class _Command:
     def run(self, held: Maintenance, configs: LogDirConfigs, *, yes: bool) -> None:
         """Plan or compact, and show it; where somebody is asked, first the one, then the other."""
         from kafkalog_cli.confirmation import consents
-        from kafkalog_cli.render.compactions import compaction_view
-        from kafkalog_cli.render.text import counted
-        from kafkalog_cli.render.writer import Writer
+        from kafkalog_cli.output.compactions import compaction_view
+        from kafkalog_cli.output.text import counted
+        from kafkalog_cli.output.writer import Writer
 
         failures: list[Shown] = []
         candidates = self._candidates(held, configs, failures)
@@ -271,7 +271,7 @@ class _Command:
     ) -> list[Candidate]:
         from kafkalog.compaction import find_candidates, named_candidate
         from kafkalog.log_dir import LogDir
-        from kafkalog_cli.render.compactions import Shown
+        from kafkalog_cli.output.compactions import Shown
 
         partitions = held.partitions(self._outcome)
         if not isinstance(held.target, LogDir):
@@ -293,7 +293,7 @@ class _Command:
     ) -> None:  # fmt: skip
         """What comes of each partition, planned or done, and of all of them."""
         from kafkalog.log_dir import PartitionDir
-        from kafkalog_cli.render import compactions as show
+        from kafkalog_cli.output import compactions as show
 
         is_one = isinstance(held.target, PartitionDir)
         if is_one and self._form == Format.TABLE:
@@ -319,8 +319,8 @@ class _Command:
     ) -> Iterator[Shown]:
         """Yield each partition; one that was named raises its error, unless something changed."""
         from kafkalog.errors import KafkaLogError
-        from kafkalog_cli.render.compactions import Shown
-        from kafkalog_cli.render.progress import byte_progress
+        from kafkalog_cli.output.compactions import Shown
+        from kafkalog_cli.output.progress import byte_progress
 
         read = [one.partition for one in candidates if one.skip is None] * 3
         with byte_progress(read, enabled=not self._quiet) as progress:

@@ -29,13 +29,13 @@ from kafkalog_cli.options import (
     parse_time,
     parse_zone,
 )
-from kafkalog_cli.render.text import BytesFormat
+from kafkalog_cli.output.text import BytesFormat
 
 if TYPE_CHECKING:
     from kafkalog.reader import Selection
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.dump import DumpStyle
-    from kafkalog_cli.render.export import Export
+    from kafkalog_cli.output.dump import DumpStyle
+    from kafkalog_cli.output.export import Export
 
 
 class DumpFormat(StrEnum):
@@ -141,7 +141,7 @@ def dump_segment(
     """
     from kafkalog.reader import Selection
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.dump import Dump, DumpStyle, labels_of
+    from kafkalog_cli.output.dump import Dump, DumpStyle, labels_of
 
     _require_pair(form, to)
     zone = parse_zone("UTC" if utc else tz)
@@ -199,6 +199,6 @@ def _require_pair(form: DumpFormat, to: str | None) -> None:
 
 
 def _export(to: str, selection: Selection, style: DumpStyle, outcome: Outcome) -> Export:
-    from kafkalog_cli.render.export import Export
+    from kafkalog_cli.output.export import Export
 
     return Export(to, selection, style, outcome)

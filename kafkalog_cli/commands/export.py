@@ -38,7 +38,7 @@ from kafkalog_cli.options import (
     parse_size,
     parse_time,
 )
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from kafkalog.export import ExportRequest, ExportSummary
@@ -278,7 +278,7 @@ def _run(
 
 
 def _tell(summary: ExportSummary, form: Format, outcome: Outcome, *, exact: bool) -> int:
-    from kafkalog_cli.render.exported import ExportWriter
+    from kafkalog_cli.output.exported import ExportWriter
 
     with ExportWriter(form, outcome.defect, exact=exact) as writer:
         writer.write(summary)

@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name-defined] # noqa: F821
     from kafkalog_cli.kafka_dump import DumpOptions
-    from kafkalog_cli.render.kafka_text import RecordText
+    from kafkalog_cli.output.kafka_text import RecordText
 
     chosen = [
         name

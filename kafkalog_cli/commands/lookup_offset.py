@@ -21,8 +21,8 @@ from kafkalog_cli.options import (
     parse_time,
     parse_zone,
 )
-from kafkalog_cli.render.text import BytesFormat
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,9 +112,9 @@ def lookup_offset(
     from kafkalog.log_dir import open_partition
     from kafkalog.unified_log import UnifiedLog
     from kafkalog_cli.outcome import Outcome, unread_places
-    from kafkalog_cli.render.lookups import explain_rows, lookup_view, print_steps, show_record
-    from kafkalog_cli.render.rows import record_row
-    from kafkalog_cli.render.writer import Writer
+    from kafkalog_cli.output.lookups import explain_rows, lookup_view, print_steps, show_record
+    from kafkalog_cli.output.rows import record_row
+    from kafkalog_cli.output.writer import Writer
 
     if not (offsets or timestamp or special):
         raise UsageError("Nothing to look up.", hint="Give offsets, --timestamp or --special.")

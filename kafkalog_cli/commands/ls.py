@@ -19,7 +19,8 @@ from kafkalog_cli.options import (
     ZoneOption,
     parse_zone,
 )
-from kafkalog_cli.render.writer import Column, Format
+from kafkalog_cli.output.objects import Column
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
     from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.writer import View
+    from kafkalog_cli.output.objects import View
 
 
 class SortKey(StrEnum):
@@ -68,44 +69,38 @@ def ls(
     )
     from kafkalog.log_dir import FileEntry
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.listing import (
-        directory_of,
-        file_view,
-        log_dir_heading,
-        log_dir_row,
-        partition_view,
-        segment_view,
-    )
-    from kafkalog_cli.render.text import printable
-    from kafkalog_cli.render.writer import Writer
+    from kafkalog_cli.output import listing as show
+    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.text import printable
+    from kafkalog_cli.output.writer import Writer
 
-    zone = parse_zone("UTC" if utc else tz)
+    style = Style(exact=exact, zone=parse_zone("UTC" if utc else tz))
     outcome = Outcome()
     targets = outcome.open_all(paths)
     differences: list[Difference] = []
-    columns: View[Any] = partition_view(exact=exact)
+    columns: View[Any] = show.partition_view(style)
     each = partial(_by_partition, targets, view, differences.append, outcome)
     rows: Iterable[Any] = each(list_partitions)
     if files or any(isinstance(target, FileEntry) for target in targets):
-        columns, rows = file_view(zone, exact=exact), list_files(targets)
+        columns, rows = show.file_view(style), list_files(targets)
     elif segments:
-        columns = segment_view(zone, exact=exact, states=view == LogView.ALL)
+        columns = show.segment_view(style, states=view == LogView.ALL)
         rows = each(list_segments)
     if sort != SortKey.NAME:
         fact = attrgetter("size_bytes" if sort == SortKey.SIZE else "mtime_ms")
         rows = sorted(rows, key=fact, reverse=True)
-    if not files and len({directory_of(one.path) for one in partitions_of(targets)}) > 1:
+    if not files and len({show.directory_of(one.path) for one in partitions_of(targets)}) > 1:
         depth = 2 if segments else 1
         columns = columns.preceded(
-            Column("DIRECTORY", lambda row: directory_of(row.path, depth), fold=True)
+            Column("DIRECTORY", lambda row: show.directory_of(row.path, depth), fold=True)
         )
     with Writer(columns, form, outcome.defect) as writer:
         for log_dir in list_log_dirs(targets):
             if form == Format.TABLE:
-                for line in log_dir_heading(log_dir):
+                for line in show.log_dir_heading(log_dir):
                     typer.echo(printable(line))
             elif form != Format.CSV:
-                writer.write_row(log_dir_row(log_dir))
+                writer.write_row(show.LOG_DIR.row(log_dir))
             for defect in log_dir.defects:
                 outcome.count(defect)
                 writer.defect(defect)

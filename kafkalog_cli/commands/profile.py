@@ -33,8 +33,8 @@ from kafkalog_cli.options import (
     parse_duration,
     parse_zone,
 )
-from kafkalog_cli.render.text import BytesFormat
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,8 +111,8 @@ def profile(
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.profiles import profile_view
-    from kafkalog_cli.render.writer import Writer
+    from kafkalog_cli.output.profiles import profile_view
+    from kafkalog_cli.output.writer import Writer
 
     rule.require_arrow()
     if (to is None) == (form == ProfileFormat.PARQUET):

@@ -21,7 +21,7 @@ from kafkalog_cli.options import (
     parse_configs,
     parse_time,
 )
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -74,9 +74,9 @@ def rebuild_index(
     from kafkalog_cli.confirmation import consents, require_consent
     from kafkalog_cli.maintenance import maintenance, segment_at
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render import rebuilt as show
-    from kafkalog_cli.render.text import counted
-    from kafkalog_cli.render.writer import Writer
+    from kafkalog_cli.output import rebuilt as show
+    from kafkalog_cli.output.text import counted
+    from kafkalog_cli.output.writer import Writer
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if check and in_place:
@@ -148,7 +148,7 @@ def _scanned(
 ) -> list[tuple[PartitionDir, StartConfig, tuple[IndexComparison, ...]]]:
     """The indexes of each partition, compared; with a run they are made anew, too."""
     from kafkalog.repair import compare_indexes, rebuild_indexes
-    from kafkalog_cli.render.progress import byte_progress, share_of
+    from kafkalog_cli.output.progress import byte_progress, share_of
 
     found = []
     partitions = [partition for partition, _ in wanted]

@@ -23,7 +23,7 @@ from kafkalog_cli.options import (
     parse_rate,
     parse_time,
 )
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue, LogDirConfigs
@@ -108,10 +108,10 @@ def recover(
     from kafkalog_cli.confirmation import consents, require_consent
     from kafkalog_cli.maintenance import configs_at, hosting_at, maintenance
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render import recoveries as show
-    from kafkalog_cli.render.diagnostics import show_note
-    from kafkalog_cli.render.text import counted
-    from kafkalog_cli.render.writer import Writer
+    from kafkalog_cli.output import recoveries as show
+    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.output.text import counted
+    from kafkalog_cli.output.writer import Writer
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if force and not in_place:
@@ -177,7 +177,7 @@ def _plans(
     """The plan of each partition, and the configs it depends on."""
     from kafkalog.recovery import start_config
     from kafkalog.repair import plan_recovery
-    from kafkalog_cli.render.progress import byte_progress, share_of
+    from kafkalog_cli.output.progress import byte_progress, share_of
 
     found = []
     partitions = list(held.partitions(outcome))
@@ -221,8 +221,8 @@ def _perform(
     """Do what the plans say; return those with changes that went through, by path."""
     from kafkalog.recovery import start_line
     from kafkalog.repair import recover as run_recovery
-    from kafkalog_cli.render.diagnostics import show_note
-    from kafkalog_cli.render.progress import byte_progress, share_of
+    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.output.progress import byte_progress, share_of
 
     done = {}
     wanted = [plan for plan in plans if plan.changes]
@@ -245,8 +245,8 @@ def _tell_notes(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> Non
     from kafkalog.log_dir import LogDir
     from kafkalog.recovery import log_dir_refusals
     from kafkalog.recovery.words import refusal_line
-    from kafkalog_cli.render.diagnostics import show_note
-    from kafkalog_cli.render.text import counted
+    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.output.text import counted
 
     places: dict[str, list[str]] = {}
     for plan in plans:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kafkalog_cli.options import FormatOption, QuietOption
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.writer import Format
 
 
 def salvage(
@@ -51,9 +51,9 @@ def salvage(
     from kafkalog.places import require_local
     from kafkalog.salvage import salvage as run_salvage
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.diagnostics import show_note
-    from kafkalog_cli.render.progress import byte_progress
-    from kafkalog_cli.render.salvaged import SalvageWriter, print_totals, read_manifest
+    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.output.progress import byte_progress
+    from kafkalog_cli.output.salvaged import SalvageWriter, print_totals, read_manifest
     from kafkalog_cli.standard_streams import put_work_first
 
     outcome = Outcome()

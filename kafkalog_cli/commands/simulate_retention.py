@@ -25,7 +25,7 @@ from kafkalog_cli.options import (
     parse_time,
     parse_zone,
 )
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def simulate_retention(
     from kafkalog.configs import ConfigSources
     from kafkalog.retention import simulate_retention as simulate
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.retention import (
+    from kafkalog_cli.output.retention import (
         RetentionSummary,
         RetentionWriter,
         print_retention_summary,
@@ -110,7 +110,7 @@ def _partitions(
     """Every partition with a log, and the configs of its topic."""
     from kafkalog.errors import UsageError
     from kafkalog.log_dir import FileEntry, LogDir
-    from kafkalog_cli.render.configs import tell_metadata
+    from kafkalog_cli.output.configs import tell_metadata
 
     log_dirs: dict[str, LogDirConfigs] = {}
     for target in targets:

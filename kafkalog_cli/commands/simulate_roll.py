@@ -21,7 +21,7 @@ from kafkalog_cli.options import (
     parse_configs,
     parse_zone,
 )
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.writer import Format
 
 
 def simulate_roll(
@@ -56,10 +56,10 @@ def simulate_roll(
     from kafkalog.roll import roll_settings
     from kafkalog.roll import simulate_roll as simulate
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.configs import print_heading, tell_metadata, tell_shadowed
-    from kafkalog_cli.render.progress import byte_progress
-    from kafkalog_cli.render.rolls import Trial, segment_view, trial_lines, trial_row
-    from kafkalog_cli.render.writer import Writer
+    from kafkalog_cli.output.configs import print_heading, tell_metadata, tell_shadowed
+    from kafkalog_cli.output.progress import byte_progress
+    from kafkalog_cli.output.rolls import Trial, segment_view, trial_lines, trial_row
+    from kafkalog_cli.output.writer import Writer
 
     zone = parse_zone("UTC" if utc else tz)
     given = ConfigSources(

@@ -19,8 +19,8 @@ from kafkalog_cli.options import (
     ReadCommittedOption,
     ViewOption,
 )
-from kafkalog_cli.render.text import BytesFormat
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.text import BytesFormat
+from kafkalog_cli.output.writer import Format
 
 
 def sql(
@@ -68,8 +68,8 @@ def sql(
     from kafkalog.tables.ends import partition_ends
     from kafkalog.tables.planning import find_targets
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.query import query_view, require_names
-    from kafkalog_cli.render.writer import Writer
+    from kafkalog_cli.output.query import query_view, require_names
+    from kafkalog_cli.output.writer import Writer
 
     options = {
         "isolation": "read_committed" if read_committed else "read_uncommitted",

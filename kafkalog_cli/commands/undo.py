@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkalog_cli.options import ExactOption, FormatOption, InPlaceOption, YesOption
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from kafkalog.runs import Undo
@@ -41,8 +41,8 @@ def undo(
     from kafkalog.storage import ChangeWatch
     from kafkalog_cli.confirmation import consents, require_consent
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.text import counted
-    from kafkalog_cli.render.undone import UndoWriter, print_totals
+    from kafkalog_cli.output.text import counted
+    from kafkalog_cli.output.undone import UndoWriter, print_totals
     from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes)
@@ -70,7 +70,7 @@ def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) ->
     """Plan or perform it; None if it failed after something was changed, which is reported."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.runs import undo as run_undo
-    from kafkalog_cli.render.diagnostics import show_note
+    from kafkalog_cli.output.diagnostics import show_note
 
     try:
         return run_undo(path, in_place=in_place, observe=watch)

@@ -26,7 +26,7 @@ from kafkalog_cli.options import (
     parse_rate,
     parse_share,
 )
-from kafkalog_cli.render.writer import Format
+from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from kafkalog.check.elsewhere import Elsewhere
     from kafkalog.check.schedule import Sample, Schedule
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.findings import Report, RunFacts, Target
-    from kafkalog_cli.render.progress import ByteProgress
+    from kafkalog_cli.output.findings import Report, RunFacts, Target
+    from kafkalog_cli.output.progress import ByteProgress
 
 
 class ReportFormat(StrEnum):
@@ -160,8 +160,8 @@ def verify(
     from kafkalog.source import reading
     from kafkalog_cli.check_state import read_history, write_history
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.render.findings import RunFacts
-    from kafkalog_cli.render.progress import byte_progress
+    from kafkalog_cli.output.findings import RunFacts
+    from kafkalog_cli.output.progress import byte_progress
 
     if engine == EngineName.SPARK:
         _refuse_one_process({"--state": state, "--max-duration": max_duration})
@@ -263,22 +263,22 @@ def _make_report(
     progress: ByteProgress | None,
     outcome: Outcome,
 ) -> Report:
-    from kafkalog_cli.render.finding_table import FindingTable
-    from kafkalog_cli.render.findings import Listing
+    from kafkalog_cli.output.finding_table import FindingTable
+    from kafkalog_cli.output.findings import Listing
 
     hidden = nullcontext if progress is None else progress.hidden
     if form == ReportFormat.TABLE:
         return FindingTable(hidden)
     if form == ReportFormat.JUNIT:
-        from kafkalog_cli.render.junit import JunitReport
+        from kafkalog_cli.output.junit import JunitReport
 
         return JunitReport(targets)
     if form == ReportFormat.SARIF:
-        from kafkalog_cli.render.sarif import SarifReport
+        from kafkalog_cli.output.sarif import SarifReport
 
         return SarifReport()
     if form == ReportFormat.PROMETHEUS:
-        from kafkalog_cli.render.prometheus import PrometheusReport
+        from kafkalog_cli.output.prometheus import PrometheusReport
 
         return PrometheusReport(targets)
     return Listing(Format(form.value), outcome.defect, hidden)

@@ -12,7 +12,7 @@ import pytest
 
 from docgen import output
 from docgen.pages import ROOT
-from kafkalog_cli.render import writer
+from kafkalog_cli.output import writer
 from tests.conftest import Result
 from tests.kafka.broker_data import fingerprint
 from tests.kafkalog.compaction.oracle import PARTITION, cleanings, segment_files

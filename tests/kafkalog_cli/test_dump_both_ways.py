@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalog.columnar import objects, restored, rule, text
 from kafkalog_cli.main import run
-from kafkalog_cli.render import bulk
+from kafkalog_cli.output import bulk
 from tests.builders import BASE_TIME, batch, flip, frames, record, write_log
 from tests.kafkalog.columnar.test_twins import logs
 

@@ -13,7 +13,7 @@ from kafkalog.defects import REFERENCES, batches, indexes
 from kafkalog.defects.examples import EXAMPLES
 from kafkalog.model import Level, Severity
 from kafkalog_cli.app import command_group
-from kafkalog_cli.render import explanations
+from kafkalog_cli.output import explanations
 from tests.builders import copy_tree
 from tests.kafkalog.check.test_checks import DAMAGE, LOG, UNDECODABLE, change
 

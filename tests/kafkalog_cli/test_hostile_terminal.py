@@ -30,7 +30,7 @@ OF_RICH = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[2K|\x1b\[\?25[lh]|\x1b\[1A|\r")
 SCRIPT = """
 import json, os, sys
 from kafkalog_cli.main import run
-from kafkalog_cli.render import progress
+from kafkalog_cli.output import progress
 progress._DELAY_S = -1.0
 with open(sys.argv[1]) as file:
     lines = json.load(file)

@@ -146,7 +146,7 @@ def test_an_array_that_was_not_finished_is_no_json(
 ):
     """A closed bracket would say that these are all."""
     partition = small_log(corpus_dir, tmp_path)
-    monkeypatch.setattr("kafkalog_cli.render.dump.read_records", fails(KeyError, "x"))
+    monkeypatch.setattr("kafkalog_cli.output.dump.read_records", fails(KeyError, "x"))
     result = kafkalog("dump-segment", partition, "--format", "json", "--limit", "3")
     assert result.status == 70
     with pytest.raises(json.JSONDecodeError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.columnar import rule
-from kafkalog_cli.render import kafka_text
+from kafkalog_cli.output import kafka_text
 from tests.builders import batch, record, write_log
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog_cli.render import configs, writer
+from kafkalog_cli.output import configs, writer
 
 COMMANDS = [
     ("dump-segment", "orders-0", "--limit", "3"),

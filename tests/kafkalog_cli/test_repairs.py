@@ -14,7 +14,7 @@ import pytest
 
 from docgen import output
 from docgen.pages import ROOT
-from kafkalog_cli.render.progress import ByteProgress
+from kafkalog_cli.output.progress import ByteProgress
 from tests.kafkalog.repair.test_recover import files
 from tests.kafkalog.test_recovery import Scenario, scenarios
 
@@ -83,7 +83,7 @@ def test_progress_is_counted_to_its_end(
         bars.append(ByteProgress(sum(target.size_bytes for target in targets)))
         yield bars[-1] if enabled else None
 
-    monkeypatch.setattr("kafkalog_cli.render.progress.byte_progress", counting)
+    monkeypatch.setattr("kafkalog_cli.output.progress.byte_progress", counting)
     kafkalog(words[0], partition, *SETTINGS, *words[1:])
     assert bars
     assert all(bar.done == bar.total > 0 for bar in bars)

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkalog.defects import REFERENCES
 from kafkalog.model import Severity
-from kafkalog_cli.render import finding_table
+from kafkalog_cli.output import finding_table
 from tests.builders import copy_tree, flip, frames
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from kafkalog.recovery import (
     start_line,
 )
 from kafkalog_cli.main import run
-from kafkalog_cli.render import bulk
+from kafkalog_cli.output import bulk
 from tests.kafkalog_cli.test_terminal_safety import is_safe
 from tests.soak import generated, real
 from tests.soak.mutations import mutated, number

@@ -1,0 +1,135 @@
+"""Large logs in `dump-segment`: read by the columnar core, in the form that is shown."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.columnar import rule
+from kafkalog.columnar.claims import logs_to_decode
+from kafkalog.errors import KafkaLogError
+from kafkalog.log_dir import FileEntry
+from kafkalog.reader import size_to_read
+from kafkalog_cli.output.writer import Format, row_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog.model import Record
+    from kafkalog.reader import ReadPlan, Selection
+    from kafkalog.view import Shown
+    from kafkalog_cli.output.dump import DumpStyle
+    from kafkalog_cli.output.kafka_text import RecordText
+    from kafkalog_cli.output.objects import Row, View
+
+    Progress = Callable[[int], None] | None
+
+# So many rows are read faster than the kernels are loaded, if they are the first ones met.
+_FEW_ROWS = 500
+
+
+def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
+    """Whether so much is to be read that the kernels are worth loading."""
+    logs = [target] if isinstance(target, FileEntry) else [one.log for one in target.segments]
+    if selection.limit is not None and selection.limit <= _FEW_ROWS and not _searches(selection):
+        return False
+    size = sum(log.size_bytes for log in logs)
+    if size < rule.FAST_SIZE_MIN:
+        return rule.is_worth_it(logs_to_decode(log.path for log in logs))
+    if not rule.is_worth_it(size):
+        return False
+    with suppress(KafkaLogError):  # which is met again, and told, where it is read
+        return rule.is_worth_it(size_to_read(target, selection))
+    return False
+
+
+def _searches(selection: Selection) -> bool:
+    """Whether any number of rows may lie before the first that is wanted."""
+    wanted = (
+        selection.key,
+        selection.key_regex,
+        selection.value_regex,
+        selection.header,
+        selection.producer_id,
+        selection.leader_epoch,
+        selection.to_time,
+    )
+    return selection.control or any(value is not None for value in wanted)
+
+
+def read_rows(
+    target: Shown | FileEntry,
+    selection: Selection,
+    view: View[Any],
+    style: DumpStyle,
+    progress: Progress,
+    *,
+    batches: bool,
+) -> Iterator[Any]:
+    """Lists of rows, blocks of text and defects, in order.
+
+    Text is made where the objects are those of `rows`, nothing decoded in them; it has to be used
+    before the next piece is asked for.
+    """
+    from kafkalog.columnar.pipeline import read_contents
+    from kafkalog.columnar.restored import Restored
+
+    if style.form == Format.TABLE or not view.names:
+        return read_contents(target, selection, Restored(), progress, batches=batches)
+
+    from kafkalog.columnar.objects import BatchLines, RecordLines
+    from kafkalog_cli.output.templates import batch_template, record_template
+
+    form = Format(style.form)
+
+    def line(value: Any) -> bytes:
+        row: Row = view.row(value)
+        return b"".join(row_pieces(row, form))
+
+    template, lines = (batch_template, BatchLines) if batches else (record_template, RecordLines)
+    made = lines(partial(_of_path, template, form, style), line)
+    return read_contents(target, selection, made, progress, batches=batches)
+
+
+def _of_path(template: Callable[..., Any], form: Format, style: DumpStyle, path: str) -> Any:
+    return template(path, form, style.bytes_form)
+
+
+def read_kafka_text(
+    plan: ReadPlan,
+    text: RecordText,
+    progress: Progress,
+    *,
+    batches: bool,
+) -> Iterator[Any]:
+    """As `read_rows`, for Kafka's text; lists where records are decoded."""
+    from kafkalog.columnar.pipeline import read_contents
+    from kafkalog_cli.output import kafka_text
+
+    if text.decoder is not None and not batches:
+        from kafkalog.columnar.restored import Restored
+
+        return read_contents(plan, plan.selection, Restored(), progress, batches=batches)
+
+    from kafkalog.columnar.text import KafkaText
+
+    def record_line(record: Record) -> bytes:
+        return kafka_text.record_line(record, text)
+
+    made = KafkaText(
+        content=text.content,
+        metadata=text.metadata,
+        line_of=record_line,
+        batch_line_of=kafka_text.batch_line,
+    )
+    return read_contents(plan, plan.selection, made, progress, batches=batches)
+
+
+def rows_of(found: Iterator[Any]) -> Iterator[Any]:
+    """The values of lists one by one; text and defects as they are."""
+    for content in found:
+        if isinstance(content, list):
+            yield from content
+        else:
+            yield content

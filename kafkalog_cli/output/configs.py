@@ -1,0 +1,103 @@
+"""How configs and marks are shown: value and source, and what is said about them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from kafkalog_cli.output.diagnostics import show_note
+from kafkalog_cli.output.text import printable, wrapped
+from kafkalog_cli.output.writer import terminal_width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog.configs import ConfigValue, LogDirConfigs, TopicConfigs
+    from kafkalog.configs.definitions import Value
+    from kafkalog.marks import Mark
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Row
+
+
+def configs_text(configs: Iterable[ConfigValue]) -> str:
+    """`retention.ms=1000 (--config), ...`"""
+    return ", ".join(
+        f"{config.name}={_text(config.value)} ({_source(config)})" for config in configs
+    )
+
+
+def marks_text(marks: Iterable[Mark]) -> str:
+    """`high watermark 1000 (replication-offset-checkpoint), ...`"""
+    return ", ".join(
+        f"{mark.name} {'-' if mark.value is None else mark.value} ({mark.source})" for mark in marks
+    )
+
+
+def config_rows(configs: Iterable[ConfigValue]) -> list[Row]:
+    """Objects for configs; a list is joined by commas, as Kafka writes it."""
+    return [
+        {
+            "name": config.name,
+            "value": ",".join(config.value) if isinstance(config.value, tuple) else config.value,
+            "source": config.source,
+            "set_as": config.set_as,
+        }
+        for config in configs
+    ]
+
+
+def mark_rows(marks: Iterable[Mark]) -> list[Row]:
+    """Objects for marks."""
+    return [{"name": mark.name, "value": mark.value, "source": mark.source} for mark in marks]
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _source(config: ConfigValue) -> str:
+    if config.set_as is None or config.set_as == config.name:
+        return config.source
+    return f"{config.source}, {config.set_as}"
+
+
+def print_heading(lines: list[str]) -> None:
+    """Lines above or below a table; what a terminal is too narrow for goes on in lines below."""
+    width = terminal_width()
+    text = ""
+    for line in map(printable, lines):
+        blanks = " " * (len(line) - len(line.lstrip(" ")))
+        text += "\n".join(wrapped(line.lstrip(" "), first=blanks, width=width, hanging=2)) + "\n"
+    sys.stdout.buffer.write(text.encode("utf-8"))
+
+
+def tell_metadata(configs: LogDirConfigs, outcome: Outcome) -> None:
+    """Say what there is to know about a log directory's metadata log."""
+    if configs.metadata is None:
+        where = f"{configs.path} has no __cluster_metadata-0"
+        show_note(f"{where}: configs not given have Kafka's defaults")
+        return
+    for defect in configs.metadata.defects:
+        outcome.count(defect)
+        outcome.defect(defect)
+    if configs.metadata.unknown:
+        show_note(f"{configs.metadata.unknown} metadata records are of an unknown version")
+
+
+def tell_shadowed(
+    topic: str, used: Iterable[ConfigValue], configs: TopicConfigs, told: set[str]
+) -> None:
+    """Say, once, where the properties file came before what a broker would have gone by."""
+    for config in used:
+        own = configs.shadowed(config.name)
+        if own is None or config.source == "--config":
+            continue
+        text = (
+            f"topic {topic}: {configs_text([config])} comes before the topic's own "
+            f"{configs_text([own])}; a broker does the opposite, as does --topic-first"
+        )
+        if text not in told:
+            told.add(text)
+            show_note(text)

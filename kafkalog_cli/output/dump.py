@@ -1,0 +1,276 @@
+"""How `dump-segment` shows each kind of file, in each format."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from kafkalog import places
+from kafkalog.errors import KafkaLogError
+from kafkalog.living import LivingWalk
+from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
+from kafkalog.model import Batch, Defect, LogView, Record
+from kafkalog.names import FileKind, parse_directory_name
+from kafkalog.reader import plan_reading, read_batches, read_records
+from kafkalog.view import Shown
+from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
+from kafkalog_cli.output.dump_views import (
+    batch_view,
+    marked,
+    record_view,
+    selected_entries,
+    side_file_content,
+)
+from kafkalog_cli.output.objects import Column, View
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.writer import Format, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import tzinfo
+    from types import TracebackType
+
+    from kafkalog.log_dir import Segment
+    from kafkalog.payloads import PayloadKind
+    from kafkalog.reader import ReadPlan, Selection
+    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.kafka_text import RecordText
+    from kafkalog_cli.output.text import BytesFormat
+
+    Progress = Callable[[int], None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class DumpStyle:
+    """How a dump is written.
+
+    `records` is None where format and file decide between records and batches. `labels` says by
+    the path of a target what tables call it, where they show several.
+    """
+
+    form: str
+    records: bool | None
+    bytes_form: BytesFormat
+    zone: tzinfo
+    exact: bool
+    decode: bool
+    progress: bool
+    labels: Mapping[str, str]
+
+
+class Dump:
+    """Shows targets one after the other; use it as a context manager."""
+
+    def __init__(self, selection: Selection, style: DumpStyle, outcome: Outcome) -> None:
+        self.selection = selection
+        self.style = style
+        self.outcome = outcome
+        self._writers = ExitStack()
+        self._writer: Writer[Any] | None = None
+        self._view_name = ""
+        self._label: str | None = None
+        self._rows = 0  # of Kafka's text, for the limit
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._writers.__exit__(kind, error, traceback)
+
+    def show(self, target: LogDir | PartitionDir | FileEntry) -> None:
+        """Show one target; what is wrong with it is reported, not raised."""
+        try:
+            target = one_log(target)
+            self._label = self.style.labels.get(target.path)
+            logs = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
+            if isinstance(target, FileEntry) and target.name.kind not in logs:
+                self._side_file(target)
+            else:
+                view = self.selection.view
+                what = target if isinstance(target, FileEntry) else self.outcome.shown(target, view)
+                # On a terminal the rows themselves are the progress.
+                shown = self.style.progress and not sys.stdout.isatty()
+                with byte_progress([target], enabled=shown) as progress:
+                    dump = self._as_kafka if self.style.form == "kafka" else self._log
+                    dump(target, what, progress)
+        except KafkaLogError as error:
+            self.outcome.error(error)
+
+    def _log(
+        self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
+    ) -> None:
+        table_of_file = self.style.form == Format.TABLE and isinstance(target, FileEntry)
+        records = not table_of_file if self.style.records is None else self.style.records
+        view: View[Any] = batch_view(self.style)
+        if records:
+            kind = _payload_kind(target.path, is_file=isinstance(target, FileEntry))
+            view = record_view(self.style, kind if self.style.decode else None)
+        if self.selection.view == LogView.ALL:
+            view = marked(view)
+        name = "records" if records else "batches"
+        if is_bulk(what, self.selection):
+            found = read_rows(what, self.selection, view, self.style, progress, batches=not records)
+            self._write_bulk(name, view, found)
+        elif records:
+            self._write(name, view, read_records(what, self.selection, progress))
+        else:
+            self._write(name, view, read_batches(what, self.selection, progress))
+
+    def _as_kafka(
+        self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
+    ) -> None:
+        """Kafka's text, with our selections."""
+        from kafkalog_cli.output import kafka_text
+
+        kind = _payload_kind(target.path, is_file=isinstance(target, FileEntry))
+        text = kafka_text.RecordText(content=True, decoder=kind if self.style.decode else None)
+        batches = self.style.records is False
+        bulk = not sys.stdout.isatty() and is_bulk(what, self.selection)
+        walk = LivingWalk(plan_reading(what, self.selection))
+        every = what.segments if isinstance(what, Shown) else walk.plan.segments
+        unread = [segment for segment in every if segment not in walk.plan.segments]
+        limit, self._rows = self.selection.limit, 0
+        while limit is None or self._rows < limit:
+            segment = walk.take()
+            while unread and (segment is None or unread[0].base_offset < segment.base_offset):
+                _put_heading(unread.pop(0))
+            if segment is None:
+                return
+            _put_heading(segment)
+            left = None if limit is None else limit - self._rows
+            one = replace(
+                walk.plan,
+                segments=(segment,),
+                selection=replace(walk.plan.selection, limit=left),
+                again=None if walk.plan.again is None else _give_up,
+                reached=walk.check,
+            )
+            found: Iterator[Any]
+            if bulk:
+                found = rows_of(read_kafka_text(one, text, progress, batches=batches))
+            elif batches:
+                found = read_batches(one, progress=progress)
+            else:
+                found = read_records(one, progress=progress)
+            try:
+                self._kafka_lines(found, text)
+            except _WentAwayError as gone:
+                walk.go_on(gone.error)
+
+    def _kafka_lines(self, found: Iterator[Any], text: RecordText) -> None:
+        """Print what was found in a log, and count the rows."""
+        from kafkalog_cli.output import kafka_text
+
+        shown = None
+        for row in found:
+            if isinstance(row, Defect):
+                self.outcome.count(row)
+                self.outcome.defect(row)
+                continue
+            if not isinstance(row, Batch | Record):
+                sys.stdout.buffer.write(row.view)
+                self._rows += row.rows
+                continue
+            self._rows += 1
+            batch = row if isinstance(row, Batch) else row.batch
+            if batch != shown:
+                kafka_text.put_line(kafka_text.batch_line(batch))
+                shown = batch
+            if isinstance(row, Record):
+                kafka_text.put_line(kafka_text.record_line(row, text))
+
+    def _side_file(self, entry: FileEntry) -> None:
+        if self.style.form == "kafka":
+            from kafkalog_cli.kafka_dump import DumpOptions, KafkaDump
+
+            dump = KafkaDump(DumpOptions(), self.outcome)
+            dump.dump(entry.path)
+            dump.finish()
+            return
+        name, view, values = side_file_content(entry, self.style)
+        self._write(name, view, selected_entries(values, self.selection))
+
+    def _write(self, name: str, view: View[Any], values: Iterable[Any]) -> None:
+        """Write values and defects."""
+        writer = self._open(name, view)
+        for value in values:
+            if isinstance(value, Defect):
+                self.outcome.count(value)
+                writer.defect(value)
+            else:
+                writer.write(value)
+
+    def _write_bulk(self, name: str, view: View[Any], found: Iterable[Any]) -> None:
+        """Write lists of values, blocks of text and defects."""
+        writer = self._open(name, view)
+        for content in found:
+            if isinstance(content, Defect):
+                self.outcome.count(content)
+                writer.defect(content)
+            elif isinstance(content, list):
+                for value in content:
+                    writer.write(value)
+            else:
+                writer.write_text(content)
+
+    def _open(self, name: str, view: View[Any]) -> Writer[Any]:
+        """The writer, which is kept while the kind of row stays the same."""
+        label = self._label
+        if label is not None:
+            view = view.preceded(Column("LOG", lambda _: label, fold=True))
+        if self._writer is None or (self._view_name != name and self.style.form != Format.JSON):
+            self._writers.close()
+            self._writer = Writer(view, Format(self.style.form), self.outcome.defect)
+            self._writers.enter_context(self._writer)
+        self._writer.view = view
+        self._view_name = name
+        return self._writer
+
+
+class _WentAwayError(Exception):
+    """The files of a segment went away."""
+
+    def __init__(self, error: KafkaLogError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def _give_up(_next_offset: int | None) -> ReadPlan:
+    """Instead of listing again: whoever goes on has to put the name of the file first."""
+    error = sys.exc_info()[1]
+    assert isinstance(error, KafkaLogError), "it is why a plan is made again"
+    raise _WentAwayError(error)
+
+
+def _put_heading(segment: Segment) -> None:
+    from kafkalog_cli.output import kafka_text
+
+    kafka_text.put_line(f"Dumping {segment.log.path}")
+    kafka_text.put_line(kafka_text.heading(segment.log.name))
+
+
+def labels_of(targets: Sequence[LogDir | PartitionDir | FileEntry]) -> dict[str, str]:
+    """Name several targets by path: as short as tells them apart; empty for one alone."""
+    if len(targets) < 2:
+        return {}
+    names = {one.path: os.path.basename(places.absolute(one.path)) for one in targets}
+    return names if len(set(names.values())) == len(names) else {path: path for path in names}
+
+
+def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
+    """How records below a path are to be decoded, by the name of the topic."""
+    from kafkalog.payloads import PayloadKind, payload_kind
+
+    path = places.absolute(path)
+    if os.path.basename(path) == "bootstrap.checkpoint":
+        return PayloadKind("cluster-metadata")
+    name = parse_directory_name(os.path.basename(os.path.dirname(path) if is_file else path))
+    return payload_kind(name.topic) if name else None

@@ -1,0 +1,152 @@
+"""What is known about references: of findings, from `kafkalog.defects`; of errors, their classes.
+
+`docs/defects.md` and `docs/exit-codes.md` are made of the same tables.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import TYPE_CHECKING
+
+from kafkalog import errors
+from kafkalog.defects import REFERENCES
+from kafkalog.defects.examples import EXAMPLES
+from kafkalog.model import Severity
+from kafkalog_cli.output.objects import Column, View
+from kafkalog_cli.output.text import wrapped
+from kafkalog_cli.output.writer import terminal_width
+
+if TYPE_CHECKING:
+    from kafkalog_cli.output.objects import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What there is to say about a reference; None where that makes no sense.
+
+    Attributes:
+        reference: its name.
+        severity: of a finding.
+        exit_code: the exit status where it is an error that stops the work.
+        meaning: what was found, or what happened.
+        arises: what it comes from.
+        broker: what Kafka makes of it.
+        hint: what to do.
+        example: how a finding reads.
+    """
+
+    reference: str
+    severity: Severity | None
+    exit_code: int | None
+    meaning: str
+    arises: str | None = None
+    broker: str | None = None
+    hint: str | None = None
+    example: str | None = None
+
+
+def error_classes() -> list[type[errors.KafkaLogError]]:
+    """The errors that have a reference of their own."""
+    found = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.KafkaLogError)
+    ]
+    return [value for value in found if value is not errors.KafkaLogError]
+
+
+def first_sentence(error: type[errors.KafkaLogError]) -> str:
+    """What the error means, from its docstring."""
+    return " ".join((inspect.getdoc(error) or "").split("\n\n")[0].split())
+
+
+@cache
+def all_explanations() -> list[Explanation]:
+    """Of findings by severity, the gravest first, then of errors by exit status."""
+    exit_codes = {error.reference: error.exit_code for error in error_classes()}
+    severities = list(Severity)
+    found = [
+        Explanation(
+            reference=known.name,
+            severity=known.severity,
+            exit_code=exit_codes.get(known.name),
+            meaning=known.meaning,
+            arises=known.arises,
+            broker=known.broker,
+            hint=known.hint,
+            example=EXAMPLES.get(known.name),
+        )
+        for known in sorted(REFERENCES.values(), key=lambda known: severities.index(known.severity))
+    ]
+    found += [
+        Explanation(error.reference, None, error.exit_code, first_sentence(error))
+        for error in sorted(error_classes(), key=lambda error: error.exit_code)
+        if error.reference not in REFERENCES
+    ]
+    return found
+
+
+def explanation_of(name: str) -> Explanation:
+    """The explanation of one reference.
+
+    Raises:
+        UsageError: there is none of that name; the hint has those that are spelled alike.
+    """
+    known = {explanation.reference: explanation for explanation in all_explanations()}
+    if name not in known:
+        near = get_close_matches(name, known)
+        alike = " or ".join(f"`{match}`" for match in near)
+        hint = f"Is it {alike}?" if near else "`kafkalog explain` lists them all."
+        raise errors.UsageError(f"There is no reference {name!r}.", hint=hint)
+    return known[name]
+
+
+def explanation_view() -> View[Explanation]:
+    """One row a reference."""
+    return View(
+        (
+            Column("SEVERITY", lambda known: known.severity or f"error {known.exit_code}"),
+            Column("REFERENCE", lambda known: known.reference),
+            Column("MEANING", lambda known: known.meaning, fold=True),
+        ),
+        explanation_row,
+    )
+
+
+def explanation_row(known: Explanation) -> Row:
+    """The object for a reference."""
+    return {
+        "type": "reference",
+        "reference": known.reference,
+        "severity": known.severity,
+        "exit_code": known.exit_code,
+        "meaning": known.meaning,
+        "arises": known.arises,
+        "broker": known.broker,
+        "hint": known.hint,
+        "example": known.example,
+    }
+
+
+def print_explanation(known: Explanation, *, first: bool) -> None:
+    """All there is to say, for people; an empty line before all but the first."""
+    kind = f"severity {known.severity}" if known.severity else "an error"
+    if known.exit_code is not None:
+        kind += f", exit status {known.exit_code} if it stops the work"
+    parts = {
+        "meaning": known.meaning,
+        "arises": known.arises,
+        "broker": known.broker,
+        "to do": known.hint,
+        "example": known.example,
+    }
+    lines = [] if first else [""]
+    lines.append(f"{known.reference}: {kind}")
+    for title, text in parts.items():
+        if text:
+            lines += wrapped(text, first=f"  {title:<8}  ", width=terminal_width())
+    sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())

@@ -1,0 +1,183 @@
+"""What `ls` shows: log directories, partitions, segments and files."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    BOOL,
+    INT,
+    OBJECT,
+    SIZE,
+    TEXT,
+    TIME,
+    Column,
+    Field,
+    ObjectType,
+    topic_and_partition,
+)
+from kafkalog_cli.output.text import file_cell
+
+if TYPE_CHECKING:
+    from kafkalog.inventory import FileRow, LogDirRow, PartitionRow, SegmentRow
+    from kafkalog_cli.output.objects import Style, View
+
+_ALL_FILES: Final = "bytes of all files; of an index without preallocated room"
+_MODIFIED: Final = "when the file was last modified, milliseconds"
+
+LOG_DIR: Final = ObjectType["LogDirRow"](
+    "log_dir",
+    "`ls`",
+    "A log directory, an entry of `log.dirs`. Comes before the rows of what is in it.",
+    Field("path", TEXT, "the directory, as it was given"),
+    Field("node_id", INT | None, "`node.id` (or `broker.id`) of `meta.properties`",
+          lambda row: row.meta and row.meta.node_id),
+    Field("cluster_id", TEXT | None, "`cluster.id` of `meta.properties`",
+          lambda row: row.meta and row.meta.cluster_id),
+    Field("directory_id", TEXT | None, "`directory.id` of `meta.properties`",
+          lambda row: row.meta and row.meta.directory_id),
+    Field("clean_shutdown", BOOL, "whether `.kafka_cleanshutdown` is there"),
+    Field("partitions", INT, "number of partition directories, in any state", "partition_count"),
+    Field("size", SIZE, _ALL_FILES, "size_bytes"),
+    Field("checkpoints", OBJECT, "name of each offset checkpoint and its number of entries, null "
+          "where the file is malformed"),
+    Field("other_directories", ARRAY, "names of directories that are no partitions", "others"),
+)  # fmt: skip
+PARTITION: Final = ObjectType["PartitionRow"](
+    "partition",
+    "`ls`",
+    "A partition directory.",
+    Field("path", TEXT, "the directory"),
+    *topic_and_partition(),
+    Field("state", TEXT, "`live`, `delete`, `future` or `stray`"),
+    Field("topic_id", TEXT | None, "id in `partition.metadata`"),
+    Field("segment_count", INT, "segments of the view"),
+    Field("size", SIZE, _ALL_FILES, "size_bytes"),
+    Field("mtime_ms", TIME, "when its newest file was modified, milliseconds"),
+    Field("log_start_offset", INT | None, "first readable offset: first segment or "
+          "`log-start-offset-checkpoint`, the larger"),
+    Field("log_end_offset", INT | None, "offset the next record would get"),
+    Field("high_watermark", INT | None, "entry of `replication-offset-checkpoint`"),
+    Field("cleaner_offset", INT | None, "entry of `cleaner-offset-checkpoint`"),
+    Field("odd_files", OBJECT, "states of files that are not live, and how many there are"),
+)  # fmt: skip
+SEGMENT: Final = ObjectType["SegmentRow"](
+    "segment",
+    "`ls --segments`",
+    "A segment of the view.",
+    Field("path", TEXT, "its `.log`"),
+    Field("state", TEXT, "where that lives: `live`, `swap`, `cleaned`, `deleted`, or `delete`, "
+          "`future` or `stray` by its directory"),
+    *topic_and_partition(),
+    Field("base_offset", INT, "offset in the file's name"),
+    Field("next_base_offset", INT | None, "that of the next segment; null for the active one"),
+    Field("size", SIZE, "bytes of the `.log`", "size_bytes"),
+    Field("mtime_ms", TIME, _MODIFIED),
+    Field("largest_timestamp", TIME | None, "as a broker knows it: time index, else the records"),
+    Field("index_size", SIZE | None, "bytes of the `.index`; null without one",
+          "index_size_bytes"),
+    Field("timeindex_size", SIZE | None, "bytes of the `.timeindex`; null without one",
+          "timeindex_size_bytes"),
+    Field("txnindex_size", SIZE | None, "bytes of the `.txnindex`; null without one",
+          "txnindex_size_bytes"),
+    Field("is_active", BOOL, "whether a broker would append to it"),
+)  # fmt: skip
+FILE: Final = ObjectType["FileRow"](
+    "file",
+    "`ls --files`",
+    "A file.",
+    Field("path", TEXT, "the file, as it was given or found"),
+    Field("kind", TEXT, "what its name says it is; [formats.md](formats.md) lists the kinds"),
+    Field("state", TEXT, "`live`, `cleaned`, `swap`, `deleted`, `part` or `temporary`"),
+    Field("offset", INT | None, "offset in the name"),
+    Field("size", SIZE, "bytes", "size_bytes"),
+    Field("mtime_ms", TIME, _MODIFIED),
+    Field("error", TEXT | None, "why nothing more is known about it"),
+)
+
+
+def log_dir_heading(log_dir: LogDirRow) -> list[str]:
+    """Return the lines above a log directory's table."""
+    meta = log_dir.meta
+    facts = []
+    if meta is not None:
+        facts.append(f"{'node' if meta.version else 'broker'} {_dash(meta.node_id)}")
+        facts.append(f"cluster {_dash(meta.cluster_id)}")
+        if meta.directory_id:
+            facts.append(f"directory {meta.directory_id}")
+    facts.append("closed cleanly" if log_dir.clean_shutdown else "not shut down cleanly")
+    checkpoints = [
+        f"{name.removesuffix('-checkpoint')} {'unreadable' if count is None else count}"
+        for name, count in log_dir.checkpoints.items()
+    ]
+    lines = [f"{log_dir.path}: {', '.join(facts)}"]
+    if checkpoints:
+        lines.append(f"checkpoint entries: {', '.join(checkpoints)}")
+    if log_dir.others:
+        lines.append(f"other directories: {', '.join(log_dir.others)}")
+    return lines
+
+
+def directory_of(path: str, depth: int = 1) -> str:
+    """Return the directory `depth` levels above a path, as the path was given."""
+    for _ in range(depth):
+        path = os.path.dirname(path)
+    return path or "."
+
+
+def partition_view(style: Style) -> View[PartitionRow]:
+    """Return the view with a row per partition."""
+
+    def state(row: PartitionRow) -> str:
+        words = [] if row.state == "live" else [row.state]
+        words += [f"{count} {state}" for state, count in row.odd_files.items()]
+        return ", ".join(words)
+
+    return PARTITION.view(
+        style,
+        Column("PARTITION", _name, fold=True),
+        Column("SEGMENTS", "segment_count"),
+        Column("SIZE", "size"),
+        Column("START", "log_start_offset"),
+        Column("END", "log_end_offset"),
+        Column("HW", "high_watermark"),
+        Column("CLEANED", "cleaner_offset"),
+        Column("STATE", state, fold=True),
+    )
+
+
+def segment_view(style: Style, *, states: bool = False) -> View[SegmentRow]:
+    """Return the view with a row per segment; with `states`, of where each one lives."""
+    return SEGMENT.view(
+        style,
+        *((Column("STATE", "state"),) if states else ()),
+        Column("PARTITION", _name, fold=True),
+        Column("BASE", "base_offset"),
+        Column("SIZE", "size"),
+        Column("INDEX", "index_size"),
+        Column("TIMEIDX", "timeindex_size"),
+        Column("TXNIDX", "txnindex_size"),
+        Column("MAX TIME", "largest_timestamp"),
+    )
+
+
+def file_view(style: Style) -> View[FileRow]:
+    """Return the view with a row per file."""
+    return FILE.view(
+        style,
+        Column("FILE", lambda row: file_cell(row.path), fold=True),
+        Column("KIND", "kind"),
+        Column("STATE", lambda row: row.error or row.state, fold=True),
+        Column("SIZE", "size"),
+        Column("MODIFIED", "mtime_ms"),
+    )
+
+
+def _name(row: PartitionRow | SegmentRow) -> str:
+    return f"{row.topic}-{_dash(row.partition)}"
+
+
+def _dash(value: object) -> str:
+    return "-" if value is None else str(value)

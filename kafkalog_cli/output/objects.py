@@ -1,0 +1,226 @@
+"""Objects of NDJSON, JSON and CSV: each type is declared once, field by field.
+
+A declaration gives the objects, the cells of tables, and the sections of `docs/output.md`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from datetime import UTC
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from kafkalog.model import Defect
+from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, size_cell, time_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import tzinfo
+
+T = TypeVar("T")
+Row = dict[str, object]
+ABSENT: Final = object()
+"""What the getter of an optional field returns if the object does not have the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How values are shown.
+
+    Attributes:
+        exact: whether tables have plain numbers for sizes and times.
+        zone: of the times in tables.
+        bytes_form: of keys, values and header values.
+    """
+
+    exact: bool = False
+    zone: tzinfo = UTC
+    bytes_form: BytesFormat = BytesFormat.AUTO
+
+
+PLAIN: Final = Style()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The type of a field.
+
+    Attributes:
+        name: its JSON type, as the docs name it.
+        cell: how a value becomes a cell of a table; None is always `-`.
+        right: whether cells are aligned to the right.
+        to_json: how a value becomes one of JSON, if it is not one.
+    """
+
+    name: str
+    cell: Callable[[Any, Style], object] = lambda value, _: value
+    right: bool = False
+    to_json: Callable[[Any, Style], object] | None = None
+
+    def __or__(self, other: None) -> Kind:
+        """Return the type of a field that can be null."""
+        return replace(self, name=f"{self.name} or null")
+
+
+def time_text(timestamp_ms: int | None, style: Style) -> str:
+    """Return the cell of a time."""
+    if style.exact:
+        return "-" if timestamp_ms is None else str(timestamp_ms)
+    return time_cell(timestamp_ms, style.zone)
+
+
+def size_text(size_bytes: int, style: Style) -> str:
+    """Return the cell of a size."""
+    return size_cell(size_bytes, exact=style.exact)
+
+
+def _plain(value: Any, _: Style) -> object:
+    """Return a value with lists for tuples, and objects for dataclasses."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, tuple | list):
+        return [_plain(one, _) for one in value]
+    return value
+
+
+ANY: Final = Kind("any")
+ARRAY: Final = Kind("array", to_json=_plain)
+BOOL: Final = Kind("boolean")
+BYTES: Final = Kind(
+    "string, object or null",
+    cell=lambda data, style: bytes_cell(data, style.bytes_form),
+    to_json=lambda data, style: bytes_value(data, style.bytes_form),
+)
+INT: Final = Kind("integer", right=True)
+OBJECT: Final = Kind("object", to_json=_plain)
+SIZE: Final = Kind("integer", size_text, right=True)
+TEXT: Final = Kind("string")
+TIME: Final = Kind("integer", time_text)
+
+
+@dataclass(frozen=True)
+class Field(Generic[T]):
+    """A field of an object.
+
+    Attributes:
+        name: its name.
+        kind: its type.
+        meaning: what it says, for the docs.
+        get: attribute of the value, `a.b` for one of an attribute, or a function of the value; the
+            attribute has the name of the field if nothing is given.
+        is_optional: whether objects may be without it; see `ABSENT`.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    get: str | Callable[[T], object] = ""
+    is_optional: bool = False
+
+    def getter(self) -> Callable[[T], Any]:
+        """Return the function that gets it from a value."""
+        return self.get if callable(self.get) else attrgetter(self.get or self.name)
+
+
+def topic_and_partition(prefix: str = "") -> tuple[Field[Any], Field[Any]]:
+    """Return the fields that name a partition; `prefix` leads to it from the value: `a.b.`."""
+    return (
+        Field("topic", TEXT, "topic, from the directory's name", f"{prefix}topic"),
+        Field("partition", INT | None, "partition number; null where the directory's name has none",
+              f"{prefix}partition"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """A column of a table: its title, and a field of the objects or a function that gives a cell.
+
+    On a terminal too narrow for the table, cells of columns with `below`, the last ones, go below
+    their row; if that does not suffice, cells of columns with `fold` go over several lines.
+    """
+
+    title: str
+    cell: str | Callable[[T], object]
+    right: bool = False
+    fold: bool = False
+    below: bool = False
+
+    def text(self, value: T) -> str:
+        """Return the cell of a value."""
+        assert callable(self.cell), "`ObjectType.view` has replaced the name of a field"
+        return str(self.cell(value))
+
+
+@dataclass(frozen=True)
+class View(Generic[T]):
+    """How values of one type are shown: as cells of a table, and as objects.
+
+    `names` are the fields of the objects if those are always the fields of one declared type, so
+    that kernels can write them, too.
+    """
+
+    columns: tuple[Column[T], ...]
+    row: Callable[[T], Row]
+    names: tuple[str, ...] = ()
+
+    def preceded(self, column: Column[T]) -> View[T]:
+        """Return the same view with one more column, the first."""
+        return replace(self, columns=(column, *self.columns))
+
+
+class ObjectType(Generic[T]):
+    """A type of object: its name, what prints it, what it is, and its fields in order."""
+
+    def __init__(self, name: str, printed_by: str, meaning: str, *fields: Field[T]) -> None:
+        self.name = name
+        self.printed_by = printed_by
+        self.meaning = meaning
+        self.fields = {one.name: one for one in fields}
+        self._getters = [(one.name, one.getter(), one.kind.to_json) for one in fields]
+        self._has_optional = any(one.is_optional for one in fields)
+
+    def row(self, value: T, style: Style = PLAIN) -> Row:
+        """Return the object of a value."""
+        row: Row = {"type": self.name}
+        for name, get, to_json in self._getters:
+            found = get(value)
+            row[name] = found if to_json is None else to_json(found, style)
+        if self._has_optional:
+            return {name: found for name, found in row.items() if found is not ABSENT}
+        return row
+
+    def view(self, style: Style, *columns: Column[T]) -> View[T]:
+        """Return a view with these columns; cells of fields are shown as their types say."""
+        return View(
+            tuple(self._resolved(column, style) for column in columns),
+            lambda value: self.row(value, style),
+            () if self._has_optional else ("type", *self.fields),
+        )
+
+    def _resolved(self, column: Column[T], style: Style) -> Column[T]:
+        if callable(column.cell):
+            return column
+        shown = self.fields[column.cell]
+        get, to_cell = shown.getter(), shown.kind.cell
+
+        def cell(value: T) -> object:
+            found = get(value)
+            return "-" if found is None else to_cell(found, style)
+
+        return replace(column, cell=cell, right=column.right or shown.kind.right)
+
+
+DEFECT: Final = ObjectType[Defect](
+    "defect",
+    "every command",
+    "Something that is wrong, where it was met; [defects.md](defects.md) explains each kind.",
+    Field("reference", TEXT, "kind of defect"),
+    Field("severity", TEXT, "`damage`, `index`, `warning` or `note`"),
+    Field("path", TEXT, "the file, as it was given or found"),
+    Field("position", INT | None, "byte position; null where the whole file is meant"),
+    Field("offset", INT | None, "record offset; null without one"),
+    Field("size", INT | None, "bytes the defect covers; null where that makes no sense",
+          "size_bytes"),
+    Field("detail", TEXT, "what was found, in words; not for programs"),
+    Field("hint", TEXT | None, "what to do"),
+)  # fmt: skip

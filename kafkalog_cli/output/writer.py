@@ -1,0 +1,238 @@
+"""One writer for every listing: table, NDJSON, JSON or CSV, streaming."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import chain
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+
+from kafkalog.errors import KafkaLogError
+from kafkalog_cli.output.objects import DEFECT, Row, View
+from kafkalog_cli.output.row_text import csv_line, csv_pieces, json_pieces
+from kafkalog_cli.output.text import is_long, printable, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+
+    from kafkalog.model import Defect
+
+T = TypeVar("T")
+_TABLE_CHUNK = 500
+_TABLE_CHUNK_SIZE = 1 << 20  # characters
+_BELOW = " " * 4
+_FOLDED_WIDTH = 8  # a cell that folds needs that much to be legible
+_WIDE = 64  # a wider cell does not make the other rows as wide
+
+
+class Format(StrEnum):
+    """How a listing is written."""
+
+    TABLE = "table"
+    NDJSON = "ndjson"
+    JSON = "json"
+    CSV = "csv"
+
+
+class Block(Protocol):
+    """Text of some objects, one after the other, as `row_pieces` makes it."""
+
+    @property
+    def view(self) -> memoryview:
+        """The text."""
+
+    @property
+    def rows(self) -> int:
+        """Number of objects."""
+
+
+@dataclass
+class Writer(Generic[T]):
+    """Writes values in the order they come; use it as a context manager, so that JSON is closed.
+
+    A defect appears where it is met: as an object in NDJSON and JSON, as a line of its own in a
+    table; in CSV, whose rows are of one kind, it goes to `on_defect`.
+    """
+
+    view: View[T]
+    form: Format
+    on_defect: Callable[[Defect], None]
+    _pending: list[list[str]] = field(default_factory=list)
+    _pending_size: int = 0
+    _widths: list[int] = field(default_factory=list)
+    _rows: int = 0
+
+    def __enter__(self) -> Self:
+        if self.form == Format.JSON:
+            _put("[")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None and not issubclass(kind, KafkaLogError):
+            return  # an array that is not closed is taken for no answer
+        if self.form == Format.TABLE:
+            self.flush()
+        if self.form == Format.JSON:
+            _put("\n]\n" if self._rows else "]\n")
+
+    def write(self, value: T) -> None:
+        """Write one value."""
+        if self.form == Format.TABLE:
+            cells = [printable(column.text(value)) for column in self.view.columns]
+            self._pending.append(cells)
+            self._pending_size += sum(map(len, cells))
+            if len(self._pending) >= _TABLE_CHUNK or self._pending_size >= _TABLE_CHUNK_SIZE:
+                self.flush()
+        else:
+            self.write_row(self.view.row(value))
+
+    def write_row(self, row: Row) -> None:
+        """Write one object, whatever its type; not for tables."""
+        if not self._rows and self.form == Format.CSV:
+            _put(csv_line(row))
+        pieces = row_pieces(row, self.form)
+        if not self._rows and self.form == Format.JSON:
+            pieces = chain([next(pieces)[1:]], pieces)
+        sys.stdout.buffer.writelines(pieces)
+        self._rows += 1
+
+    def write_text(self, block: Block) -> None:
+        """Write what `row_pieces` makes of some objects of the view's kind."""
+        text = block.view
+        if not self._rows and self.form == Format.JSON:
+            text = text[1:]
+        elif not self._rows and self.form == Format.CSV:
+            _put(csv_line(self.view.names))
+        sys.stdout.buffer.write(text)
+        self._rows += block.rows
+
+    def defect(self, defect: Defect) -> None:
+        """Write a defect where it was met."""
+        if self.form == Format.TABLE:
+            self.flush()
+            where = "" if defect.position is None else f", position {defect.position}"
+            line = f"! {defect.reference}: {defect.path}{where}: {defect.detail}"
+            _put(printable(line) + "\n")
+        elif self.form == Format.CSV:
+            self.on_defect(defect)
+        else:
+            self.write_row(DEFECT.row(defect))
+
+    def flush(self) -> None:
+        """Write the rows of a table that wait for the widths of its columns."""
+        if not self._pending:
+            return
+        first = not self._widths
+        titles = [column.title for column in self.view.columns]
+        lines = [titles, *self._pending] if first else self._pending
+        columns = zip(*lines, strict=True)
+        widths = [_column_width(cells) for cells in columns]
+        self._widths = [
+            max(old, new) for old, new in zip(self._widths or widths, widths, strict=True)
+        ]
+        terminal = terminal_width()
+        upper = [column.below for column in self.view.columns].count(False)
+        if terminal is None or self._width(len(widths)) <= terminal:
+            for line in lines:
+                row = self._padded(line)
+                if terminal is not None and _width(row) > terminal:
+                    row = "\n".join(wrapped("  ".join(line), first="", width=terminal, hanging=2))
+                _put(f"{row}\n")
+        elif upper < len(widths) and self._width(upper) <= terminal:
+            for line in lines:
+                _put(self._padded(line[:upper]) + "\n")
+                _put("".join(f"{words}\n" for words in _words_below(line[upper:], terminal)))
+        else:
+            self._print_folded(self._pending, terminal, first=first)
+        self._pending, self._pending_size = [], 0
+
+    def _width(self, columns: int) -> int:
+        """Of a row of the first columns."""
+        return sum(self._widths[:columns]) + 2 * (columns - 1)
+
+    def _padded(self, cells: list[str]) -> str:
+        """A row of the first columns."""
+        padded = []
+        for cell, width, column in zip(cells, self._widths, self.view.columns, strict=False):
+            blanks = " " * (width - _width(cell))
+            padded.append(blanks + cell if column.right else cell + blanks)
+        return "  ".join(padded).rstrip()
+
+    def _print_folded(self, lines: list[list[str]], terminal: int, *, first: bool) -> None:
+        """A table too wide for the terminal: rich folds its cells.
+
+        Where even the columns that should stay whole are too wide, all fold: nothing is cut off.
+        """
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        sized = zip(self.view.columns, self._widths, strict=True)
+        needed = sum(min(width, _FOLDED_WIDTH) if column.fold else width for column, width in sized)
+        fits = needed + len(self._widths) <= terminal
+        table = Table(box=None, show_header=first, pad_edge=False, padding=(0, 1, 0, 0))
+        for column in self.view.columns:
+            justify = "right" if column.right else "left"
+            table.add_column(
+                column.title,
+                justify=justify,  # type: ignore[arg-type] # a literal
+                overflow="fold",
+                no_wrap=fits and not column.fold,
+            )
+        for line in lines:
+            table.add_row(*(Text(cell) for cell in line))
+        sys.stdout.flush()
+        Console(file=sys.stdout, highlight=False, markup=False).print(table)
+
+
+def _column_width(cells: Sequence[str]) -> int:
+    """How wide a column is: a cell that is far longer than the others makes its own row longer."""
+    widths = sorted(map(_width, cells))
+    return max((width for width in widths if width <= _WIDE), default=widths[0])
+
+
+def _words_below(cells: list[str], width: int) -> list[str]:
+    """The lines below a row; none where there is nothing to say."""
+    if all(cell == "-" for cell in cells):
+        return []
+    return wrapped("  ".join(cells), first=_BELOW, width=width)
+
+
+def row_pieces(row: Row, form: Format) -> Iterator[bytes]:
+    """An object as it is written behind others."""
+    if form == Format.CSV:
+        yield from csv_pieces(row.values())
+        return
+    if form == Format.JSON:
+        yield b",\n"
+    yield from json_pieces(row)
+    if form == Format.NDJSON:
+        yield b"\n"
+
+
+def _put(text: str) -> None:
+    sys.stdout.buffer.write(text.encode("utf-8"))
+
+
+def _width(cell: str) -> int:
+    if cell.isascii() or is_long(cell):  # nothing is aligned with a cell that is so long
+        return len(cell)
+    from rich.cells import cell_len
+
+    return cell_len(cell)
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that stdout is; None for a pipe or a file."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
