@@ -13,9 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.check.on_engine import WalkedByTasks
 from kafkalog.check.schedule import Schedule
-from kafkalog.check.tasks import Manner
+from kafkalog.check.tasks import Manner, WalkedByTasks
 from kafkalog.check.verify import Verification
 from kafkalog.columnar.native import compile_all, is_compiled
 from kafkalog.compaction import (

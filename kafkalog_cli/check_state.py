@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kafkalog.check.history import History
+from kafkalog.check.schedule import History
 from kafkalog.errors import UnwritableError, UsageError
 from kafkalog.log_dir import LogDir, PartitionDir
 from kafkalog.source import read_file

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.batch_checks import Found
-    from kafkalog.check.passages import Passage
-    from kafkalog.check.producer_rows import Timeline
+    from kafkalog.check.batches import Found
+    from kafkalog.check.producer_rows import Passage, Timeline
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.model import Defect
 

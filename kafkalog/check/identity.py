@@ -30,7 +30,7 @@ from kafkalog.recovery import Hosting, missing_identity
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.check.batch_checks import CheckedPartition
+    from kafkalog.check.batches import CheckedPartition
     from kafkalog.model import Defect
 
 

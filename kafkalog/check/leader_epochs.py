@@ -17,7 +17,7 @@ import numpy as np
 from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog import places
-from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
+from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck
 from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.columnar import header_table as h
 from kafkalog.defects import make_defect
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.batch_checks import Found
+    from kafkalog.check.batches import Found
     from kafkalog.columnar.headers import Stretch
     from kafkalog.model import Defect, EpochEntry
 

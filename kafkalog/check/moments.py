@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats import file_names
 from kafkalog import places
-from kafkalog.check.contained import contained_all
 from kafkalog.check.identity import CheckedLogDir
+from kafkalog.check.registry import contained_all
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.log_dir import LogDir, PartitionDir, list_partition, open_path

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafkalog import places
-from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
-from kafkalog.check.contained import check_failed
+from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck
 from kafkalog.check.identity import strays_of
+from kafkalog.check.registry import check_failed
 from kafkalog.configs.sources import DEFAULT_SOURCE
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
@@ -27,7 +27,7 @@ from kafkalog.recovery import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.check.batch_checks import Found
+    from kafkalog.check.batches import Found
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.columnar.headers import Stretch
     from kafkalog.log_dir import LogDir

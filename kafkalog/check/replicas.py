@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.batch_checks import CheckedPartition
+    from kafkalog.check.batches import CheckedPartition
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.model import EpochEntry
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from formats import constants as c
 from formats import file_names
-from kafkalog.check.batch_checks import PartitionCheck, SegmentCheck
-from kafkalog.check.headers_alone import defect_at
+from kafkalog.check.batches import PartitionCheck, SegmentCheck, defect_at
 from kafkalog.check.offset_order import (
     END_PLACE,
     FIRST,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, Found
+    from kafkalog.check.batches import CheckedLog, CheckedPartition, Found
     from kafkalog.columnar.headers import Stretch
     from kafkalog.model import Defect
 

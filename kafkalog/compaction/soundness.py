@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.check.contained import FAILED
+from kafkalog.check.registry import FAILED
 from kafkalog.check.verify import Verification
 from kafkalog.cleaner_verdict import ENDS_READING
 from kafkalog.columnar import header_table as h

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats.constants import INT32_MAX, INT64_MAX
-from kafkalog.check.batch_checks import CheckedLog, defects_of_stretch
-from kafkalog.check.headers_alone import ChecksumsMatch, MagicIsKnown
-from kafkalog.check.in_records import RecordsDecode
+from kafkalog.check.batches import (
+    CheckedLog,
+    ChecksumsMatch,
+    MagicIsKnown,
+    RecordsDecode,
+    defects_of_stretch,
+)
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar import record_facts as facts
 from kafkalog.columnar.headers import header_stretches

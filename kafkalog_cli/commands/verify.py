@@ -31,8 +31,8 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.check.elsewhere import Elsewhere
     from kafkalog.check.schedule import Sample, Schedule
+    from kafkalog.check.walk import Elsewhere
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.findings import Report, RunFacts, Target
     from kafkalog_cli.output.progress import ByteProgress
@@ -198,8 +198,7 @@ def _elsewhere(
     if choice.name == EngineName.LOCAL:
         yield None
         return
-    from kafkalog.check.on_engine import WalkedByTasks
-    from kafkalog.check.tasks import Manner
+    from kafkalog.check.tasks import Manner, WalkedByTasks
 
     threads, rate, no_cache = manner
     with choice.open(partitions=0) as opened:
