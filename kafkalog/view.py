@@ -240,7 +240,7 @@ def _recovered(partition: PartitionDir) -> Shown:
 
 def start_config_of(partition: PartitionDir) -> StartConfig | None:
     """Return the configs of a topic that a start depends on, by the metadata log beside it."""
-    from kafkalog.recovery.start_configs import start_config
+    from kafkalog.recovery.start import start_config
 
     log_dir = os.path.dirname(places.absolute(partition.path))
     try:
@@ -271,7 +271,7 @@ def _aborted(data: bytes) -> Iterator[AbortedTransaction]:
 def _tidied(partition: PartitionDir) -> Shown:
     """The view after the first step of a start, which looks at names and at no batch that stays."""
     from kafkalog.recovery.directory import Directory
-    from kafkalog.recovery.left_overs import settle_left_overs
+    from kafkalog.recovery.loader import settle_left_overs
     from kafkalog.recovery.model import StartRefusedError
     from kafkalog.recovery.start import usual_config
 

@@ -19,7 +19,7 @@ from kafkalog.compaction.new_segment import NewSegment
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import Level
 from kafkalog.recovery import StartConfig
-from kafkalog.recovery.index_build import IndexBuild
+from kafkalog.recovery.indexes import IndexBuild
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.source import Source
 from kafkalog.storage import written

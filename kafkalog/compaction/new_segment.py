@@ -12,7 +12,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columnar import kernels as k
 from kafkalog.recovery import StartConfig
-from kafkalog.recovery.index_build import IndexBuild
+from kafkalog.recovery.indexes import IndexBuild
 
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from kafkalog.model import Level
-from kafkalog.recovery.index_build import IndexBuild
-from kafkalog.recovery.walk import walk
-from kafkalog.recovery.walkers import Indexing
+from kafkalog.recovery.indexes import IndexBuild
+from kafkalog.recovery.walk import Indexing, walk
 
 if TYPE_CHECKING:
     from kafkalog.recovery import StartConfig

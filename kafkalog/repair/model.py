@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kafkalog.recovery import SplitSegment, StartMode, TruncateLog, Verdict, start_line
-from kafkalog.recovery.words import refusal_line
+from kafkalog.recovery.model import refusal_line
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from kafkalog.names import is_staged
 from kafkalog.recovery.directory import Content
-from kafkalog.recovery.index_slots import OffsetSlots, TimeSlots
+from kafkalog.recovery.indexes import OffsetSlots, TimeSlots
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir

@@ -244,7 +244,7 @@ def _tell_notes(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> Non
     """Say each thing once, however many partitions it is true of."""
     from kafkalog.log_dir import LogDir
     from kafkalog.recovery import log_dir_refusals
-    from kafkalog.recovery.words import refusal_line
+    from kafkalog.recovery.model import refusal_line
     from kafkalog_cli.output.diagnostics import show_note
     from kafkalog_cli.output.text import counted
 
