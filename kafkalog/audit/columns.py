@@ -15,8 +15,8 @@ from kafkalog.audit.log_walk import Transactions, segments_below
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar.chunks import ChunkReader, Rows, Workspace
 from kafkalog.columnar.hash_kernels import hash_keys
-from kafkalog.columnar.key_map import Keys
 from kafkalog.columnar.record_facts import MARKER_TYPE, UNREADABLE, markers_of_chunk
+from kafkalog.compaction.key_map import Keys
 from kafkalog.records import RECORDS_HELD_MAX
 from kafkalog.source import Source
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.columnar.chunks import Chunk
-    from kafkalog.columnar.key_map import KeyMap
+    from kafkalog.compaction.key_map import KeyMap
     from kafkalog.unified_log import UnifiedLog
 
     Table = NDArray[np.int64]

@@ -16,7 +16,7 @@ from kafkalog.audit import columns as col
 from kafkalog.audit.columns import Columns, NotPlain, joined
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar.header_table import batch_at
-from kafkalog.columnar.key_map import KeyMap
+from kafkalog.compaction.key_map import KeyMap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

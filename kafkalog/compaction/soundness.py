@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkalog.columnar.headers import Stretch
-    from kafkalog.compaction.map_building import DirtyKeys
     from kafkalog.compaction.model import Candidate, CompactionRequest
+    from kafkalog.compaction.offset_map import DirtyKeys
     from kafkalog.log_dir import PartitionDir
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.compaction import compact_partition, find_candidate
-from kafkalog.compaction.cleanable import find_cleanable
+from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import LastRecord, Pass
 from kafkalog.compaction.columns import ColumnPass
 from kafkalog.compaction.model import Dropped

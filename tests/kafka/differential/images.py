@@ -7,7 +7,7 @@ import struct
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.compaction.new_segment import NewSegment
+from kafkalog.compaction.new_files import NewSegment
 from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch

@@ -9,10 +9,10 @@ from formats import constants as c
 from kafkalog.check.index_order import padding_is_sound
 from kafkalog.columnar.chunks import BATCH_SIZE_MAX
 from kafkalog.compaction import compact_partition, find_candidate
-from kafkalog.compaction.cleanable import find_cleanable
+from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import CompactionConfig, CompactionRequest, Dropped
-from kafkalog.compaction.new_segment import NewSegment
+from kafkalog.compaction.new_files import NewSegment
 from kafkalog.configs import ConfigSources
 from kafkalog.indexes import TimeIndex
 from kafkalog.log_dir import open_partition

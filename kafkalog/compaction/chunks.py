@@ -1,4 +1,4 @@
-"""Chunks of a log as the cleaner's two passes want them: records with keys, then batches anew.
+"""Chunks of a log as the cleaner's two passes need them: records with keys, then rewritten batches.
 
 Follows `Cleaner.buildOffsetMapForSegment` and `cleanInto` of Kafka 4.3 for batches of magic 2.
 """
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     Table = NDArray[np.int64]
     Mask = NDArray[np.bool_]
+
 
 _BUFFER_KEPT_MAX: Final = 1 << 23
 _UNPACKED_AT_ONCE: Final = 1 << 22

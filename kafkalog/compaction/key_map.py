@@ -1,4 +1,4 @@
-"""Which records the last ones of their keys are, by a keyed hash of 128 bits of the key.
+"""Which records are the last of their keys, by a keyed hash of 128 bits of the key.
 
 The seed is secret and new in each map: nobody can make keys that collide, and of a thousand million
 keys two do by chance with 2^-69. (Kafka's own map knows keys by their MD5 digest, for which anybody
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Column = NDArray[np.int64]
     Mask = NDArray[np.bool_]
+
 
 _PARTS: Final = 8  # a part that grows is there twice for a moment; large ones get huge pages
 _SLOTS_MIN: Final = 1 << 8
