@@ -27,9 +27,9 @@ from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
 from kafkalog.export import Export, ExportRequest
 from kafkalog.export.model import Writing
+from kafkalog.journal.run import Run
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.model import Level
-from kafkalog.runs.run import Run
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.engine import SparkEngine
 from kafkalog.spark.session import spark_session

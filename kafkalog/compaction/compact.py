@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kafkalog.compaction.new_files import Cleaning, NewFiles
     from kafkalog.compaction.soundness import SoundLog
     from kafkalog.compaction.transactions import TransactionState
+    from kafkalog.journal.run import PartitionRun, Run
     from kafkalog.log_dir import PartitionDir, Segment
-    from kafkalog.runs.run import PartitionRun, Run
     from kafkalog.storage import Changes
 
 

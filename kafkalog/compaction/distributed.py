@@ -20,7 +20,7 @@ from kafkalog.compaction.plan import PassPlan
 from kafkalog.compaction.soundness import require_known_layout
 from kafkalog.compaction.staged import StagedPass, plan_of_result
 from kafkalog.compaction.tasks import Staging
-from kafkalog.engine.errors import told_error
+from kafkalog.engine.model import told_error
 from kafkalog.errors import KafkaLogError, contained
 from kafkalog.log_dir import LogDir, PartitionDir
 from kafkalog.names import staging_name
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.compaction.model import Candidate, Cleanable, Compaction, CompactionRequest
     from kafkalog.compaction.tasks import Staged
     from kafkalog.engine import Engine
-    from kafkalog.runs.run import Run
+    from kafkalog.journal.run import Run
 
     Found = Compaction | KafkaLogError
 

@@ -17,16 +17,16 @@ from kafkalog.columnar import header_table as h
 from kafkalog.columnar.chunks import BATCH_SIZE_MAX
 from kafkalog.compaction.cleaning import LastRecord
 from kafkalog.errors import CorruptDataError, InternalError, RefusedError
-from kafkalog.model import Level, Severity
-from kafkalog.names import FileKind
-from kafkalog.recovery import StartConfig, predict_start
-from kafkalog.runs.requirements import (
+from kafkalog.journal.requirements import (
     log_dir_around,
     mode_to_judge_by,
     require_own_files,
     require_settled,
     require_start,
 )
+from kafkalog.model import Level, Severity
+from kafkalog.names import FileKind
+from kafkalog.recovery import StartConfig, predict_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

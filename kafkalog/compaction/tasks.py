@@ -29,7 +29,7 @@ from kafkalog.compaction.compact import LocalPasses, PartitionWork, judged_passe
 from kafkalog.compaction.model import Compaction, Group, MapOutgrownError
 from kafkalog.compaction.plan import PassPlan
 from kafkalog.compaction.staged import is_whole, read_result, tally_from_json, tally_to_json
-from kafkalog.engine.errors import of_task, told, told_error
+from kafkalog.engine.model import of_task, told, told_error
 from kafkalog.storage import Attempt, Changes
 
 if TYPE_CHECKING:

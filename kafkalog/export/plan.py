@@ -21,8 +21,7 @@ from kafkalog.documents import (
     schema_of,
 )
 from kafkalog.errors import ChangedSinceError, CorruptDataError, UnreadableError, UsageError
-from kafkalog.export.layout import file_name
-from kafkalog.export.model import FileFormat, TableFormat
+from kafkalog.export.model import FileFormat, TableFormat, file_name
 from kafkalog.model import LogView
 from kafkalog.tables import Split, plan_splits
 from kafkalog.tables.model import OF_LOGS, LeftOut, PartitionEnd, TableName

@@ -25,8 +25,7 @@ from kafkalog.recovery import (
     predict_start,
 )
 from kafkalog.recovery.segment_state import count_records
-from kafkalog.salvage.epochs import EpochsInLog
-from kafkalog.salvage.log_copy import LogCopy, Place, copy_file
+from kafkalog.salvage.log_copy import EpochsInLog, LogCopy, Place, copy_file
 from kafkalog.salvage.model import Fate, SalvagedFile, SalvagedPartition
 from kafkalog.salvage.pieces import Bounds
 from kafkalog.salvage.sources import logs_of, next_epoch

@@ -29,8 +29,16 @@ from kafkalog.reader import Selection, start_position
 from kafkalog.segment import OpenSegment
 from kafkalog.sightings import Sighting, now_ms
 from kafkalog.source import Source
-from kafkalog.tables.ends import consumers_log, has_bounds, partition_end
-from kafkalog.tables.model import OF_LOGS, PartitionEnd, Replicas, Split, TableName
+from kafkalog.tables.model import (
+    OF_LOGS,
+    PartitionEnd,
+    Replicas,
+    Split,
+    TableName,
+    consumers_log,
+    has_bounds,
+    partition_end,
+)
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show, summary
 

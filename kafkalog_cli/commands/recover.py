@@ -28,10 +28,10 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue, LogDirConfigs
     from kafkalog.errors import KafkaLogError
+    from kafkalog.journal import Run
     from kafkalog.log_dir import LogDir, PartitionDir
     from kafkalog.recovery import Hosting, StartMode
     from kafkalog.repair import RecoveryDone, RecoveryPlan
-    from kafkalog.runs import Run
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
 

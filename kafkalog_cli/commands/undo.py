@@ -10,7 +10,7 @@ from kafkalog_cli.options import ExactOption, FormatOption, InPlaceOption, YesOp
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.runs import Undo
+    from kafkalog.journal import Undo
     from kafkalog.storage import ChangeWatch
     from kafkalog_cli.outcome import Outcome
 
@@ -69,7 +69,7 @@ def undo(
 def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) -> Undo | None:
     """Plan or perform it; None if it failed after something was changed, which is reported."""
     from kafkalog.errors import KafkaLogError
-    from kafkalog.runs import undo as run_undo
+    from kafkalog.journal import undo as run_undo
     from kafkalog_cli.output.diagnostics import show_note
 
     try:

@@ -10,7 +10,7 @@ from kafkalog_cli.output.text import counted, left_overs_text, size_cell
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.trimming import TrimPlan
+    from kafkalog.retention.apply import TrimPlan
     from kafkalog_cli.output.objects import Row
 
 

@@ -13,8 +13,8 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkalog.journal import PartitionUndo, Undo
     from kafkalog.model import Defect
-    from kafkalog.runs import PartitionUndo, Undo
     from kafkalog_cli.output.objects import Row
 
 

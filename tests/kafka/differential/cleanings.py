@@ -13,9 +13,9 @@ from kafkalog.compaction.cleaning import LastRecord, Pass
 from kafkalog.compaction.columns import ColumnPass
 from kafkalog.compaction.model import Dropped
 from kafkalog.errors import KafkaLogError
+from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.recovery import RemoveFile, StartConfig, StartMode, predict_start
-from kafkalog.runs.run import Run
 from kafkalog.unified_log import UnifiedLog
 from tests.kafka.differential import images
 

@@ -15,8 +15,8 @@ from kafkalog.compaction.model import CompactionConfig, CompactionRequest, Dropp
 from kafkalog.compaction.new_files import NewSegment
 from kafkalog.configs import ConfigSources
 from kafkalog.indexes import TimeIndex
+from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
-from kafkalog.runs.run import Run
 from kafkalog.unified_log import UnifiedLog
 from tests.builders import BASE_TIME, batch, record
 from tests.kafkalog.compaction.oracle import contents

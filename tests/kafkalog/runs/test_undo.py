@@ -18,9 +18,9 @@ from kafkalog.errors import (
     UnsupportedError,
     UsageError,
 )
+from kafkalog.journal import Run, undo
 from kafkalog.log_dir import open_partition
-from kafkalog.runs import Run, undo
-from kafkalog.storage import LogDirLock, system
+from kafkalog.storage import LogDirLock, files
 from tests.crash.commands import (
     CLEANER_OFFSETS,
     PARTITION,
@@ -170,7 +170,7 @@ def test_a_file_system_that_cannot_exchange_names_is_told(
     class Library:
         def __init__(self, *_: object, **__: object) -> None: ...
 
-    monkeypatch.setattr(system.ctypes, "CDLL", Library)
+    monkeypatch.setattr(files.ctypes, "CDLL", Library)
     with pytest.raises(UnsupportedError):
         undo(str(root / "backup"), in_place=True)
     after = everything(root / "log")

@@ -14,10 +14,10 @@ import pytest
 from kafkalog.checkpoints import checkpoint_text
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import RefusedError, UnwritableError
+from kafkalog.journal import Run
 from kafkalog.log_dir import open_partition
-from kafkalog.runs import Run
+from kafkalog.retention.apply import TrimPlan, perform_trim, plan_trim
 from kafkalog.storage import StepKind
-from kafkalog.trimming import TrimPlan, perform_trim, plan_trim
 from tests.conftest import CORPUS
 from tests.crash.disk import Recorder, crashes, put
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from formats import file_names
 from kafkalog.descriptors import open_directory
 from kafkalog.errors import RefusedError
+from kafkalog.journal.journal import JOURNAL_NAME
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
 from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
-from kafkalog.runs.journal import JOURNAL_NAME
 from kafkalog.source import reading_error
 from kafkalog.storage import require_no_link
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import LoadedLog, PredictedStart
+
 
 _TOP_FILES: Final = (
     file_names.META_PROPERTIES,

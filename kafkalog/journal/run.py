@@ -6,22 +6,21 @@ import os
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Self
 
-from kafkalog.runs.backup import Backup
-from kafkalog.runs.clean_mark import has_mark, keep_mark, remove_mark
-from kafkalog.runs.journal import PartitionState, file_line, state_line
-from kafkalog.runs.lines import MARK_REMOVED
-from kafkalog.runs.listing import FileStatus, Listing
-from kafkalog.runs.offsets import PartitionOffsets
-from kafkalog.runs.requirements import require_own_checkpoints
-from kafkalog.runs.restore import require_unchanged, restore
+from kafkalog.journal.backup import Backup
+from kafkalog.journal.journal import MARK_REMOVED, PartitionState, file_line, state_line
+from kafkalog.journal.listing import FileStatus, Listing
+from kafkalog.journal.log_dir_files import PartitionOffsets, has_mark, keep_mark, remove_mark
+from kafkalog.journal.requirements import require_own_checkpoints
+from kafkalog.journal.undo import require_unchanged, restore
 from kafkalog.storage import Changes, ChangeWatch, LogDirLock, StepKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from kafkalog.journal.journal import PartitionEntry
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.runs.journal import PartitionEntry
     from kafkalog.storage import Step
+
 
 _UNFINISHED = (PartitionState.IN_PROGRESS, PartitionState.ABORTED, PartitionState.UNDOING)
 

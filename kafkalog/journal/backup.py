@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Self
 
 from formats import file_names
 from kafkalog.errors import DestinationExistsError, RefusedError, UnwritableError, UsageError
-from kafkalog.runs.checkpoint_files import keep_checkpoints
-from kafkalog.runs.journal import (
+from kafkalog.journal.journal import (
     JOURNAL_NAME,
     Journal,
     PartitionEntry,
     PartitionState,
     encoded,
+    parsed_line,
     read_journal,
 )
-from kafkalog.runs.lines import parsed_line
-from kafkalog.runs.listing import Listing
+from kafkalog.journal.listing import Listing
+from kafkalog.journal.log_dir_files import keep_checkpoints
 from kafkalog.storage import AppendedFile, Changes, require_space
 
 if TYPE_CHECKING:
