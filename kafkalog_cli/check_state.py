@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafkalog.check.schedule import History
 from kafkalog.errors import UnwritableError, UsageError
 from kafkalog.log_dir import LogDir, PartitionDir
-from kafkalog.source import read_file
+from kafkalog.paths.source import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from kafkalog.journal import Run
 from kafkalog.journal.requirements import log_dir_around, require_no_backup, require_own_checkpoints
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
 from kafkalog.names import FileKind, FileState
-from kafkalog.places import require_local
+from kafkalog.paths.uris import require_local
 from kafkalog.storage import LogDirLock
 from kafkalog_cli.output.configs import tell_metadata
 from kafkalog_cli.output.diagnostics import show_note

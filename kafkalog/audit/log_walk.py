@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import Segment
     from kafkalog.model import Record
-    from kafkalog.source import Source
+    from kafkalog.paths.source import Source
     from kafkalog.unified_log import UnifiedLog
 
 

@@ -23,8 +23,8 @@ from kafkalog.columnar.hash_kernels import hash_keys
 from kafkalog.columnar.header_table import batch_at
 from kafkalog.columnar.record_facts import MARKER_TYPE, UNREADABLE, markers_of_chunk
 from kafkalog.compaction.key_map import KeyMap, Keys
+from kafkalog.paths.source import Source
 from kafkalog.records import RECORDS_HELD_MAX
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

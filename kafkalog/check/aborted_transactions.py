@@ -19,7 +19,7 @@ from kafkalog.columnar.index_columns import aborted_columns
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.names import FileKind, FileState
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

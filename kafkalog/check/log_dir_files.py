@@ -25,8 +25,8 @@ from kafkalog.metadata_files import (
     read_topic_id,
 )
 from kafkalog.names import DirectoryState, FileKind, FileState, segment_file_name
+from kafkalog.paths.source import read_file
 from kafkalog.producer_snapshot import read_producer_snapshot
-from kafkalog.source import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,12 +11,12 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from formats.constants import INT64_MAX
-from kafkalog import places
 from kafkalog.documents import Entries, Fields, Number, OneOf, Row, Text, parsed, read_document
 from kafkalog.errors import NotAKafkaFileError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
 from kafkalog.model import Level
 from kafkalog.names import FileKind, FileState
+from kafkalog.paths import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -143,7 +143,7 @@ class History:
 
 
 def _key(path: str) -> str:
-    return places.absolute(path)
+    return file_system.absolute(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class Schedule:
         self.segments_in_all = 0
         self.segments_chosen = 0
         if sample is not None:
-            paths = {places.absolute(path) for target in targets for path in _logs_of(target)}
+            paths = {file_system.absolute(path) for target in targets for path in _logs_of(target)}
             chosen = sample.choose(paths)
             self.segments_in_all, self.segments_chosen = len(paths), len(chosen)
             self._left_out = frozenset(paths - set(chosen))
@@ -233,7 +233,7 @@ class Schedule:
 
     def level_of(self, segment: Segment) -> Level:
         """The level at which a segment is read, whatever earlier runs did."""
-        is_left_out = places.absolute(segment.log.path) in self._left_out
+        is_left_out = file_system.absolute(segment.log.path) in self._left_out
         return Level.QUICK if is_left_out else self.level
 
     def in_order(self, partitions: Sequence[PartitionDir]) -> list[PartitionDir]:

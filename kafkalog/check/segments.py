@@ -29,7 +29,7 @@ from kafkalog.columnar import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.names import FileKind, FileState
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

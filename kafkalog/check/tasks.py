@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog import places
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.verify import Verification
 from kafkalog.check.walk import Walked
@@ -25,9 +24,11 @@ from kafkalog.cuts import cut_positions
 from kafkalog.errors import KafkaLogError, UnreadableError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition
 from kafkalog.model import Defect, Level
+from kafkalog.paths import file_system
+from kafkalog.paths.read_options import reading
+from kafkalog.paths.source import Source
 from kafkalog.segment import OpenSegment
 from kafkalog.sightings import Sighting, now_ms
-from kafkalog.source import Source, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -177,7 +178,7 @@ def _cost(partition: PartitionDir) -> int:
 
 
 def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict[str, Any]:
-    path = places.absolute(partition.path)
+    path = file_system.absolute(partition.path)
     seen, at_ms = None, now_ms()
     with suppress(KafkaLogError):  # it is gone, as tasks will find
         seen = Sighting.of(list_partition(path), at_ms)
@@ -186,7 +187,7 @@ def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict
         "path": path,
         "seen": None if seen is None else asdict(seen),
         "left_out": [
-            places.absolute(segment.log.path)
+            file_system.absolute(segment.log.path)
             for segment in partition.segments
             if schedule.level_of(segment) != schedule.level
         ],
@@ -205,7 +206,7 @@ def _pieces(
             is_last = end >= segment.log.size_bytes
             piece.append(
                 {
-                    "path": places.absolute(segment.log.path),
+                    "path": file_system.absolute(segment.log.path),
                     "base_offset": segment.base_offset,
                     "start": start,
                     "end": None if is_last else end,
@@ -314,7 +315,7 @@ class WalkedByTasks:
             UnreadableError: a worker does not see what this process sees.
         """
         number = self._numbers[id(directory)]
-        path = places.absolute(directory.path)
+        path = file_system.absolute(directory.path)
         for row in self._rows:
             of, told = told_of(row)
             if of < number:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
-from kafkalog import places
 from kafkalog.check.index_files import ENTRY_SIZES
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.summary import Summary
@@ -21,6 +20,7 @@ from kafkalog.lfs_pointers import pointer_defect, pointers_among
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
 from kafkalog.model import Defect, Level
 from kafkalog.names import FileKind, FileState
+from kafkalog.paths import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -205,7 +205,7 @@ class Verification:
         """A file named on its own: its segment's log and indexes are checked together."""
         from kafkalog.check.moments import look_at_partition
 
-        parent = PartitionDir(os.path.dirname(places.absolute(entry.path)), None, ())
+        parent = PartitionDir(os.path.dirname(file_system.absolute(entry.path)), None, ())
 
         def judge(walk: Walk, seen: SeenPartition, _reading: int) -> Generator[Defect, None, None]:
             kinds = (FileKind.LOG, *ENTRY_SIZES)
@@ -284,7 +284,7 @@ class Verification:
         """Return the configs of a topic; the metadata log beside its partitions is read once."""
         from kafkalog.configs import ConfigSources
 
-        around = os.path.dirname(places.absolute(directory.path))
+        around = os.path.dirname(file_system.absolute(directory.path))
         configs = self._configs.setdefault(around, ConfigSources().in_log_dir(around))
         try:
             return configs.of_topic(directory.topic)

@@ -29,7 +29,7 @@ from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.model import Defect, Level
 from kafkalog.names import DirectoryState, FileKind, FileState
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from kafkalog.columnar import kernels as k
 from kafkalog.compaction.key_map import KeyMap, Keys
 from kafkalog.compaction.offset_map import DirtyKeys, discardable_among
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

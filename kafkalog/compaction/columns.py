@@ -25,7 +25,7 @@ from kafkalog.compaction.model import Dropped, Tally, read_otherwise
 from kafkalog.compaction.offset_map import MapBuilding, discardable_among
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.crew import Crew
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -21,10 +21,10 @@ from kafkalog.columnar import kernels as k
 from kafkalog.columnar.headers import Stretch, header_stretches
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import Level
+from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig
 from kafkalog.recovery.indexes import IndexBuild
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.source import Source
 from kafkalog.storage import written
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from kafkalog.compaction.key_map import KeyMap
 from kafkalog.compaction.model import MapOutgrownError, read_otherwise
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.model import Batch, Level
+from kafkalog.paths.source import Source
 from kafkalog.records import decode_records
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkalog.compaction.key_map import Keys
     from kafkalog.compaction.model import Cleanable
     from kafkalog.log_dir import Segment
-    from kafkalog.source import Readable
+    from kafkalog.paths.source import Readable
     from kafkalog.unified_log import UnifiedLog
 
     Mask = NDArray[np.bool_]

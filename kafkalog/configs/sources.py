@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog import places
 from kafkalog.configs.cluster_metadata import Setting
 from kafkalog.configs.definitions import (
     DEFINITIONS,
@@ -28,7 +27,8 @@ from kafkalog.configs.definitions import (
 )
 from kafkalog.errors import CorruptDataError, KafkaLogError, UsageError
 from kafkalog.metadata_files import read_meta_properties
-from kafkalog.source import read_file
+from kafkalog.paths import file_system
+from kafkalog.paths.source import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -244,7 +244,7 @@ class LogDirConfigs:
     def metadata(self) -> MetadataConfigs | None:
         """What the metadata log says, None where the directory has none."""
         try:
-            places.stat(os.path.join(self.path, _METADATA))
+            file_system.stat(os.path.join(self.path, _METADATA))
         except (FileNotFoundError, NotADirectoryError):
             return None  # so that what decodes records is not loaded
         except OSError:

@@ -37,7 +37,8 @@ from kafkalog.export.plan import (
     require_unchanged,
 )
 from kafkalog.export.targets import LocalTarget, open_target
-from kafkalog.places import absolute, is_object, portable
+from kafkalog.paths.file_system import absolute, portable
+from kafkalog.paths.uris import is_object
 from kafkalog.storage import require_outside
 
 if TYPE_CHECKING:

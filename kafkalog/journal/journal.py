@@ -40,8 +40,8 @@ from kafkalog.journal.listing import (
     status_of,
 )
 from kafkalog.names import OFFSET_CHECKPOINTS, is_known, is_plain, is_topic, parse_directory_name
-from kafkalog.places import require_local
-from kafkalog.source import read_file
+from kafkalog.paths.source import read_file
+from kafkalog.paths.uris import require_local
 
 if TYPE_CHECKING:
     from kafkalog.documents import Schema

@@ -12,7 +12,7 @@ from kafkalog.descriptors import open_directory
 from kafkalog.documents import Fields, Items, Number, Text
 from kafkalog.errors import UnsupportedError
 from kafkalog.names import is_plain
-from kafkalog.source import reading_error
+from kafkalog.paths.reading_errors import reading_error
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from kafkalog.errors import RefusedError
 from kafkalog.journal.journal import JOURNAL_NAME
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
+from kafkalog.paths.reading_errors import reading_error
 from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
-from kafkalog.source import reading_error
 from kafkalog.storage import require_no_link
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from formats.constants import INT64_MAX
 from kafkalog.checkpoints import java_number
 from kafkalog.java_text import java_lines
 from kafkalog.metadata_files import NoTopicIdError, read_topic_id
+from kafkalog.paths.source import Source, read_file
 from kafkalog.recovery.model import RemoveFile, RenameFile, StartRefusedError, WriteFile
-from kafkalog.source import Source, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

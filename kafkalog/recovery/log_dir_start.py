@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog import places
 from kafkalog.cluster_image import read_cluster_image
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.metadata_files import read_meta_properties, read_topic_id
 from kafkalog.names import DirectoryState, FileKind
+from kafkalog.paths import file_system
 from kafkalog.recovery.directory import checkpoint_lines
 from kafkalog.recovery.model import (
     Consequence,
@@ -66,7 +66,7 @@ class Hosting:
         if not is_judged or not self.image.is_whole:
             return None
         path = os.path.join(partition.path, file_names.PARTITION_METADATA)
-        if not places.exists(path):
+        if not file_system.exists(path):
             return f"it has no {file_names.PARTITION_METADATA}"
         try:
             topic_id = read_topic_id(path)

@@ -23,11 +23,11 @@ from kafkalog.recovery.walk import CorruptRecordError, Walker
 if TYPE_CHECKING:
     from kafkalog.columnar.headers import Stretch
     from kafkalog.model import Batch
+    from kafkalog.paths.source import Source
     from kafkalog.recovery.indexes import AbortedList
     from kafkalog.recovery.producers import AppendInfo, CompletedTransaction, ProducerStates
     from kafkalog.recovery.segment_state import SegmentState
     from kafkalog.recovery.walk import Frame
-    from kafkalog.source import Source
 
 
 class Appends(ABC):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from formats.constants import INT32_MAX, INT64_MAX
 from kafkalog.model import Level
+from kafkalog.paths.source import Source
 from kafkalog.recovery.indexes import AbortedList, IndexBuild
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.producer_replay import AppendsOneByOne, StoppedError
 from kafkalog.recovery.walk import CorruptRecordError, Walker, walk
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,11 +13,11 @@ from formats.layouts import ABORTED_TRANSACTION
 from kafkalog.columnar import rule
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect, Level
+from kafkalog.paths.source import Source
 from kafkalog.recovery.directory import Content, segment_file
 from kafkalog.recovery.indexes import IndexBuild, OffsetSlots, TimeSlots
 from kafkalog.recovery.model import RebuildIndexes, StartRefusedError, TruncateLog
 from kafkalog.recovery.walk import Found, Indexing, Search, ToTheEnd, frames, walk
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT64_MAX
-from kafkalog import checkpoints, places
+from kafkalog import checkpoints
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.names import DirectoryState, FileKind
+from kafkalog.paths import file_system
 from kafkalog.recovery.directory import Directory, check_partition_metadata
 from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.loader import Loader
@@ -273,7 +274,7 @@ def usual_config(partition: PartitionDir) -> StartConfig:
 
 def start_mode(log_dir: str) -> StartMode:
     """How a broker comes to the partitions of a log directory: it looks for a mark."""
-    is_clean = places.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
+    is_clean = file_system.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
     return StartMode.CLEAN if is_clean else StartMode.UNCLEAN
 
 
@@ -285,7 +286,7 @@ def _circumstances(
 ) -> _Circumstances:
     """What the broker would read around the partition, with what is given in its place."""
     assumptions = []
-    parent = os.path.dirname(places.absolute(partition.path))
+    parent = os.path.dirname(file_system.absolute(partition.path))
     if partition.topic == CLUSTER_METADATA_TOPIC:
         return _Circumstances(StartMode.FULL, 0, 0, ())  # KRaft trusts no mark and no checkpoint
     if log_start is None:

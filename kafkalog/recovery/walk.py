@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.columnar.headers import Stretch
+    from kafkalog.paths.source import Source
     from kafkalog.recovery.indexes import IndexBuild
-    from kafkalog.source import Source
 
 
 _UP_TO_MAGIC = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic")

@@ -22,8 +22,8 @@ from kafkalog.storage import require_writable
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
+    from kafkalog.paths.source import Source
     from kafkalog.recovery import Action, PredictedStart, Refusal, StartConfig
-    from kafkalog.source import Source
 
 
 class Fate(StrEnum):

@@ -11,6 +11,7 @@ from formats import file_names
 from kafkalog.journal.log_dir_files import has_mark
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.names import DirectoryState
+from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     DeleteSegment,
     RebuildIndexes,
@@ -32,7 +33,6 @@ from kafkalog.repair.model import (
     is_left_over,
     whole_entries,
 )
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable

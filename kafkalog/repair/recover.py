@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from kafkalog.log_dir import open_partition
+from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     RemoveFile,
     RenameFile,
@@ -29,7 +30,6 @@ from kafkalog.recovery.directory import Content, offset_from_name, segment_file
 from kafkalog.repair.model import contents_of, index_data, require_performable, whole_entries
 from kafkalog.repair.plan import recovery_start
 from kafkalog.repair.staging import Staging, remove_left_over, write_parts
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from kafkalog.names import staged_name
+from kafkalog.paths.source import Source
 from kafkalog.recovery.directory import segment_file
 from kafkalog.repair.model import index_data, is_left_over
 from kafkalog.repair.plan import is_same
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from typing import BinaryIO

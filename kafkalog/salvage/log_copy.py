@@ -17,6 +17,7 @@ from kafkalog.checksums import crc32c
 from kafkalog.errors import BytesUnreadableError
 from kafkalog.model import EpochEntry
 from kafkalog.names import FileKind, segment_file_name
+from kafkalog.paths.source import Source
 from kafkalog.salvage.model import CopiedRange, LostRange, SalvagedSegment
 from kafkalog.salvage.pieces import (
     BASE_OFFSET,
@@ -29,7 +30,6 @@ from kafkalog.salvage.pieces import (
     Bounds,
     decided_pieces,
 )
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.columnar.headers import Stretch
-    from kafkalog.source import Source
+    from kafkalog.paths.source import Source
 
     Table = NDArray[np.int64]
 

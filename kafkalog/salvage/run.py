@@ -23,6 +23,7 @@ from kafkalog.errors import (
 )
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.model import Level, Severity
+from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode, Verdict, predict_start, start_line
 from kafkalog.salvage.log_copy import file_checksum
 from kafkalog.salvage.log_dir_files import Checkpoints, copy_top_files
@@ -37,7 +38,6 @@ from kafkalog.salvage.model import (
 )
 from kafkalog.salvage.partition import LOG_ROOT, PartitionCopy
 from kafkalog.salvage.sources import log_dir_of, logs_of, partitions_of
-from kafkalog.source import Source
 from kafkalog.storage import (
     LogDirLock,
     NewDirectory,

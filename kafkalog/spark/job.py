@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from kafkalog import places
+from kafkalog.paths import file_system
 from kafkalog.spark.errors import driver_lost, errors_as_ours
 
 if TYPE_CHECKING:
@@ -156,7 +156,9 @@ class Called:
     @classmethod
     def of(cls, function: Callable[..., object]) -> Self:
         """What stands for a function."""
-        return cls(f"{function.__module__}:{function.__name__}", tuple(places.given()))
+        return cls(
+            f"{function.__module__}:{function.__name__}", tuple(file_system.registered_uris())
+        )
 
     def load(self) -> Callable[..., Any]:
         """The function, in the worker."""
@@ -169,7 +171,7 @@ class Called:
 def settle(given: tuple[str, ...]) -> None:
     """Make a worker ready: it knows the URIs, and leaves alone what is loaded anyway."""
     for uri in given:
-        places.settle(uri)
+        file_system.normalize(uri)
     if not gc.get_freeze_count():
         gc.freeze()  # out of the garbage collector's sight, once a worker
 

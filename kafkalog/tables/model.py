@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats import file_names
-from kafkalog import places
 from kafkalog.errors import NotFoundError
 from kafkalog.living import about_a_log
 from kafkalog.model import Isolation, LogView
+from kafkalog.paths import file_system
 from kafkalog.sightings import Sighting
 from kafkalog.unified_log import END, UnifiedLog
 
@@ -36,7 +36,7 @@ def partition_ends(targets: Iterable[Target], request: Request) -> list[Partitio
             log = consumers_log(target.partition, request)
             found.append(about_a_log(partition_end)(log, request))
         except NotFoundError:
-            if places.exists(target.listed.path):
+            if file_system.exists(target.listed.path):
                 raise  # else it was deleted: nothing of it is given
     return found
 

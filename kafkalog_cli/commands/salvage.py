@@ -48,7 +48,7 @@ def salvage(
     kafkalog salvage orders-0 --to rescued --dry-run
     """
     from kafkalog.log_dir import open_path
-    from kafkalog.places import require_local
+    from kafkalog.paths.uris import require_local
     from kafkalog.salvage import salvage as run_salvage
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.diagnostics import show_note

@@ -157,7 +157,7 @@ def verify(
     """
     from kafkalog.check.schedule import Schedule
     from kafkalog.check.verify import Verification
-    from kafkalog.source import reading
+    from kafkalog.paths.read_options import reading
     from kafkalog_cli.check_state import read_history, write_history
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.findings import RunFacts

@@ -6,8 +6,8 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog import places
 from kafkalog.compaction import Dropped, Skip, Tally
+from kafkalog.paths import file_system
 from kafkalog.storage import final_path
 from kafkalog_cli.output.configs import (
     config_rows,
@@ -214,4 +214,4 @@ def _left_overs(shown: Shown) -> list[str]:
 
 
 def _name(partition: PartitionDir) -> str:
-    return os.path.basename(places.absolute(partition.path))
+    return os.path.basename(file_system.absolute(partition.path))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from xml.etree import ElementTree as ET
 
 from kafkalog.model import Severity
-from kafkalog.places import absolute
+from kafkalog.paths.file_system import absolute
 from kafkalog_cli.output.findings import summary_lines
 from kafkalog_cli.output.places import Places
 from kafkalog_cli.output.text import printable

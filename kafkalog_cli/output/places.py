@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog import places
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+from kafkalog.paths import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,7 +64,7 @@ class Places:
 
     def add(self, defect: Defect) -> None:
         """A finding was made."""
-        path = places.absolute(defect.path)
+        path = file_system.absolute(defect.path)
         place = self._places.get(path) or self._places.get(os.path.dirname(path))
         if place is None:
             place = self._add(Place(defect.path, self._target_of(path)))
@@ -76,9 +76,9 @@ class Places:
     def _target_of(self, path: str) -> str:
         """The target above a path; the last one for what concerns the whole run."""
         for target in self._targets:
-            if path.startswith(os.path.join(places.absolute(target.path), "")):
+            if path.startswith(os.path.join(file_system.absolute(target.path), "")):
                 return target.path
         return self._targets[-1].path
 
     def _add(self, place: Place) -> Place:
-        return self._places.setdefault(places.absolute(place.path), place)
+        return self._places.setdefault(file_system.absolute(place.path), place)

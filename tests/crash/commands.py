@@ -19,10 +19,10 @@ from kafkalog.framing import scan_batches
 from kafkalog.journal import Run, undo
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
+from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode
 from kafkalog.repair import plan_recovery, rebuild_indexes, recover
 from kafkalog.retention.apply import perform_trim, plan_trim
-from kafkalog.source import Source
 from tests.crash.served import is_partly_cleaned
 from tests.kafkalog.test_recovery import CONFIG
 

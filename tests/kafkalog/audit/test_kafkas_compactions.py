@@ -19,8 +19,8 @@ from kafkalog.errors import CorruptDataError, UsageError
 from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
+from kafkalog.paths.source import Source
 from kafkalog.records import decode_records
-from kafkalog.source import Source
 from kafkalog.unified_log import UnifiedLog
 from tests.conftest import CORPUS
 

@@ -16,7 +16,7 @@ from kafkalog.check.schedule import Sample
 from kafkalog.check.walk import MadeStretches, read_range
 from kafkalog.errors import UnreadableError
 from kafkalog.model import Level
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 from tests.builders import batch, copy_tree, flip, record, write_log
 from tests.kafkalog.check.test_check_twins import ALWAYS, NEVER, sized
 from tests.kafkalog.check.twins_by_tasks import JsonEngine, verdict

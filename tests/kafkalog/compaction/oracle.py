@@ -15,8 +15,8 @@ from kafkalog.framing import scan_batches
 from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
+from kafkalog.paths.source import Source
 from kafkalog.records import decode_records
-from kafkalog.source import Source
 from tests.conftest import CORPUS
 
 if TYPE_CHECKING:

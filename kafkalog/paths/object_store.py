@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from kafkalog.errors import UnreadableError, UnsupportedError, UsageError
-from kafkalog.places import SCHEMES, without_credentials, words_of
-from kafkalog.read_ahead import ReadAhead
-from kafkalog.source import Source, reading_error, require_regular
+from kafkalog.paths.reading_errors import reading_error, require_regular
+from kafkalog.paths.uris import SCHEMES, without_credentials, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LISTED_FOR_S: Final = 30.0
 """How long a listing is believed."""
@@ -49,7 +48,7 @@ _listings: dict[str, tuple[float, dict[str, os.stat_result]]] = {}  # directory 
 _lock = RLock()
 
 
-def settle(uri: str) -> str:
+def normalize(uri: str) -> str:
     """The URI without options and credentials, which are kept for its bucket.
 
     Raises:
@@ -80,7 +79,7 @@ def settle(uri: str) -> str:
     return path
 
 
-def given() -> list[str]:
+def registered_uris() -> list[str]:
     """The URIs with options and credentials that were settled."""
     return list(_uris.values())
 
@@ -92,7 +91,7 @@ def stat(path: str) -> os.stat_result:
         FileNotFoundError: there is none.
         UnreadableError: the store does not say.
     """
-    path = settle(path)
+    path = normalize(path)
     directory, _, name = path.rpartition("/")
     with _lock:
         since, listed = _listings.get(directory, (0.0, {}))
@@ -112,7 +111,7 @@ def stat(path: str) -> os.stat_result:
 
 def names(path: str) -> list[str]:
     """The names in a directory, sorted. Raises as `stat`."""
-    path = settle(path)
+    path = normalize(path)
     with _lock:
         since, listed = _listings.get(path, (0.0, {}))
     if not since or time.monotonic() - since >= LISTED_FOR_S:
@@ -123,13 +122,13 @@ def names(path: str) -> list[str]:
     return sorted(listed)
 
 
-def foresee(path: str) -> None:
+def prefetch_listing(path: str) -> None:
     """List all that is below a directory with as few requests as can be. Raises as `stat`.
 
     Cost:
         A request for a thousand objects; about 400 bytes of memory each, for half a minute.
     """
-    path = settle(path)
+    path = normalize(path)
     store = _store_of(path)
     skipped = len(_key(store, path)) + 1
     found: dict[str, dict[str, os.stat_result]] = {path: {}}
@@ -146,66 +145,56 @@ def foresee(path: str) -> None:
     _keep(found)
 
 
-class ObjectSource(Source):
+@dataclass(frozen=True, slots=True)
+class OpenObject:
     """An object, open for reading.
 
     It is taken to be what it was when it was opened: stores replace objects whole, and one that is
     replaced by another of the same length meanwhile is not noticed.
+
+    Attributes:
+        path: its URI, normalized.
+        size_bytes: its size.
+        mtime_ms: when it was uploaded.
+        read_at: reads at a position up to a number of bytes: fewer where it is shorter by now.
     """
 
-    __slots__ = ("_ahead",)
-    _ahead: ReadAhead | None
+    path: str
+    size_bytes: int
+    mtime_ms: int
+    read_at: Callable[[int, int], bytes]
 
-    def _open(self) -> None:
-        self.path = path = settle(self.path)
+
+def open_object(uri: str) -> OpenObject:
+    """Open an object.
+
+    Raises:
+        NotFoundError: there is none.
+        NotAKafkaFileError: it is a prefix.
+        UnreadableError: the store does not give it.
+    """
+    path = normalize(uri)
+    try:
+        status = stat(path)
+        require_regular(path, status.st_mode)
+        store = _store_of(path)
+        file = store.files.open_input_file(_key(store, path))
+        size_bytes = file.size()
+    except FileNotFoundError as error:
+        raise reading_error(_missing(path), path) from error
+    except failures() as error:
+        raise _unreadable(error, path) from None
+
+    def read_at(position: int, size: int) -> bytes:
         try:
-            status = stat(path)
-            require_regular(path, status.st_mode)
-            store = _store_of(path)
-            file = store.files.open_input_file(_key(store, path))
-            self.size_bytes = self.stored_bytes = file.size()
+            data: bytes = file.read_at(size, position)
         except FileNotFoundError as error:
             raise reading_error(_missing(path), path) from error
         except failures() as error:
-            raise _unreadable(error, path) from None
-        self.mtime_ms = status.st_mtime_ns // 1_000_000
+            raise _unreadable(error, path, position) from None
+        return data
 
-        def fetch(position: int, size: int) -> bytes:
-            try:
-                data: bytes = file.read_at(size, position)
-            except FileNotFoundError as error:
-                raise reading_error(_missing(path), path) from error
-            except failures() as error:
-                raise _unreadable(error, path, position) from None
-            if len(data) < size:
-                raise self._became_shorter(position + len(data))
-            return data
-
-        self._ahead = ReadAhead(fetch, self.size_bytes)
-
-    def close(self) -> None:
-        """Read no more; closing twice does no harm."""
-        if self._ahead is not None:
-            self._ahead.close()
-            self._ahead = None
-
-    def read_into(self, position: int, buffer: memoryview) -> None:
-        """Fill the buffer from `position`; the object must have so many bytes. Raises as `read`."""
-        assert self._ahead is not None, "closed"
-        if position + len(buffer) > self.size_bytes:
-            raise self._became_shorter(self.size_bytes)
-        self._ahead.read_into(position, buffer.cast("B"))
-        if self._manner.pace is not None:
-            self._manner.pace.spend(len(buffer))
-
-    def next_data(self, position: int) -> int:
-        """The position: objects have no holes."""
-        return min(position, self.size_bytes)
-
-    def _pread(self, position: int, size: int) -> bytes:
-        chunk = bytearray(size)
-        self.read_into(position, memoryview(chunk))
-        return bytes(chunk)
+    return OpenObject(path, size_bytes, status.st_mtime_ns // 1_000_000, read_at)
 
 
 _DIRECTORY: Final = os.stat_result((modes.S_IFDIR, 0, 0, 1, 0, 0, 0, 0, 0, 0), {"st_mtime_ns": 0})

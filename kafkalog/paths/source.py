@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, Self, cast
 
 from kafkalog.errors import (
     BytesUnreadableError,
     FileChangedError,
     NotAKafkaFileError,
     NotFoundError,
-    UnreadableError,
-    UnsupportedError,
 )
-from kafkalog.pace import Pace
-from kafkalog.places import is_object, settle
+from kafkalog.paths import read_options
+from kafkalog.paths.file_system import normalize
+from kafkalog.paths.reading_errors import announced, reading_error, require_regular
+from kafkalog.paths.uris import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from kafkalog.paths.read_ahead import ReadAhead
 
 WINDOW_SIZE_MIN = 4096
 WINDOW_SIZE_MAX = 1 << 20
@@ -35,55 +33,6 @@ BLOCK_SIZE = 512  # of st_blocks, whatever the file system
 _PAGE_SIZE = 4096
 _BLOCKS_TRIED = 64
 _READ_SIZE = 1 << 18  # what is asked for at once where the page cache is left as it was
-
-
-on_unreadable: list[Callable[[UnreadableError], None]] = []
-"""Called, in any thread, with each failure to get at what is there, whoever goes on past it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How files are read.
-
-    Attributes:
-        pace: how fast, None for as fast as it goes.
-        leaves_cache: whether what was not in the page cache is not there afterwards either.
-    """
-
-    pace: Pace | None = None
-    leaves_cache: bool = False
-
-
-_AS_FAST_AS_IT_GOES = Manner()
-_manner: ContextVar[Manner] = ContextVar("manner", default=_AS_FAST_AS_IT_GOES)
-
-
-@contextmanager
-def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Iterator[None]:
-    """Files that are opened in the block are read gently, beside a broker that needs its disk.
-
-    Args:
-        rate_limit: bytes a second, of all files together; None for no limit.
-        leaves_cache: pages that were not in the page cache are given back once they are read,
-            those that were there stay: neither what a broker has in memory nor what its consumers
-            read is pushed out. Where the file system cannot tell what is in memory (it has no
-            `RWF_NOWAIT`), every page that was read is given back. Pages larger than 4096 bytes may
-            stay at the edges of what was read.
-
-    Raises:
-        UnsupportedError: the system has no `posix_fadvise`.
-
-    Cost:
-        With `leaves_cache` the kernel does not read ahead.
-    """
-    if leaves_cache and not (hasattr(os, "posix_fadvise") and hasattr(os, "RWF_NOWAIT")):
-        raise UnsupportedError("This system does not let programs control the page cache.")
-    pace = None if rate_limit is None else Pace(rate_limit)
-    token = _manner.set(Manner(pace, leaves_cache))
-    try:
-        yield
-    finally:
-        _manner.reset(token)
 
 
 class Readable(Protocol):
@@ -117,7 +66,7 @@ class Source:
         NotAKafkaFileError: it is not a regular file.
     """
 
-    __slots__ = ("_failed", "_fd", "_manner", "_window", "_window_position", "_window_size",
+    __slots__ = ("_failed", "_fd", "_options", "_window", "_window_position", "_window_size",
                  "file_bytes", "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
 
     size_bytes: int
@@ -128,14 +77,12 @@ class Source:
     def __new__(cls, path: str, end: int | None = None) -> Self:  # noqa: ARG004 # as __init__
         """An object of a store is of a class of its own."""
         if is_object(path):
-            from kafkalog.objects import ObjectSource
-
             return cast("Self", object.__new__(ObjectSource))
         return object.__new__(cls)
 
     def __init__(self, path: str, end: int | None = None) -> None:
         self.path = path
-        self._manner = _manner.get()
+        self._options = read_options.current.get()
         self._window = b""
         self._window_position = 0
         self._window_size = WINDOW_SIZE_MIN
@@ -147,7 +94,7 @@ class Source:
             self.size_bytes = min(self.size_bytes, end)
 
     def _open(self) -> None:
-        path = self.path = settle(self.path)
+        path = self.path = normalize(self.path)
         try:
             require_regular(path, os.stat(path).st_mode)
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -167,7 +114,7 @@ class Source:
         self.size_bytes = status.st_size
         self.stored_bytes = status.st_blocks * BLOCK_SIZE  # less with holes
         self.mtime_ms = status.st_mtime_ns // 1_000_000
-        if self._manner.leaves_cache:
+        if self._options.leaves_cache:
             os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
 
     def __enter__(self) -> Self:
@@ -227,12 +174,12 @@ class Source:
 
         def give(start: int, end: int) -> int:
             part = buffer[start - position : end - position]
-            if self._manner.leaves_cache:
+            if self._options.leaves_cache:
                 count = self._read_block(start, part)
             else:
                 count = os.preadv(self._fd, [part], start)
-            if self._manner.pace is not None:
-                self._manner.pace.spend(count)
+            if self._options.limiter is not None:
+                self._options.limiter.spend(count)
             return count
 
         self._read_all(position, position + len(buffer), give)
@@ -246,7 +193,7 @@ class Source:
         bad = self._bad_place(position, end)
         if bad is not None:
             raise self._not_given(OSError(errno.EIO, ""), bad)
-        is_gentle = self._manner.leaves_cache  # what is in memory is given by itself
+        is_gentle = self._options.leaves_cache  # what is in memory is given by itself
         step = _READ_SIZE if is_gentle else end
         while position < end:
             stop = min(position - position % step + step, end)
@@ -315,7 +262,7 @@ class Source:
         return self.size_bytes
 
     def _pread(self, position: int, size: int) -> bytes:
-        if self._manner != _AS_FAST_AS_IT_GOES:
+        if self._options != read_options.AS_FAST_AS_IT_GOES:
             chunk = bytearray(size)
             self.read_into(position, memoryview(chunk))
             return bytes(chunk)
@@ -382,7 +329,7 @@ class Source:
             hint="Check the system log. If the disk is failing, image it first, and work on the "
             "image.",
         )
-        return _announced(unreadable)
+        return announced(unreadable)
 
     def has_changed(self) -> bool:
         """Whether the file is longer or shorter now than it was when it was opened."""
@@ -412,29 +359,48 @@ def read_file(path: str, size_max: int = 64 << 20) -> bytes:
         return source.read(0, source.size_bytes)
 
 
-def require_regular(path: str, mode: int) -> None:
-    """Raise `NotAKafkaFileError` unless the mode is that of a regular file."""
-    if stat.S_ISREG(mode):
-        return
-    kind = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}.get(
-        stat.S_IFMT(mode), "a device"
-    )
-    raise NotAKafkaFileError(f"This is {kind}, not a regular file.", path=path)
+class ObjectSource(Source):
+    """An object of a store, open for reading."""
 
+    __slots__ = ("_ahead",)
+    _ahead: ReadAhead | None
 
-def reading_error(error: OSError, path: str) -> NotFoundError | UnreadableError:
-    """Our error for an `OSError` met while reading `path`."""
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return NotFoundError("No such file or directory.", path=path)
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    hint = "Read it as the user who runs the broker." if error.errno == errno.EACCES else None
-    return _announced(UnreadableError(f"It cannot be read: {reason}.", path=path, hint=hint))
+    def _open(self) -> None:
+        from kafkalog.paths.object_store import open_object
+        from kafkalog.paths.read_ahead import ReadAhead
 
+        opened = open_object(self.path)
+        self.path, self.mtime_ms = opened.path, opened.mtime_ms
+        self.size_bytes = self.stored_bytes = opened.size_bytes
 
-_Unreadable = TypeVar("_Unreadable", bound=UnreadableError)
+        def fetch(position: int, size: int) -> bytes:
+            data = opened.read_at(position, size)
+            if len(data) < size:
+                raise self._became_shorter(position + len(data))
+            return data
 
+        self._ahead = ReadAhead(fetch, self.size_bytes)
 
-def _announced(error: _Unreadable) -> _Unreadable:
-    for hear in on_unreadable:
-        hear(error)
-    return error
+    def close(self) -> None:
+        """Read no more; closing twice does no harm."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
+    def read_into(self, position: int, buffer: memoryview) -> None:
+        """Fill the buffer from `position`; the object must have so many bytes. Raises as `read`."""
+        assert self._ahead is not None, "closed"
+        if position + len(buffer) > self.size_bytes:
+            raise self._became_shorter(self.size_bytes)
+        self._ahead.read_into(position, buffer.cast("B"))
+        if self._options.limiter is not None:
+            self._options.limiter.spend(len(buffer))
+
+    def next_data(self, position: int) -> int:
+        """The position: objects have no holes."""
+        return min(position, self.size_bytes)
+
+    def _pread(self, position: int, size: int) -> bytes:
+        chunk = bytearray(size)
+        self.read_into(position, memoryview(chunk))
+        return bytes(chunk)
