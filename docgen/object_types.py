@@ -31,7 +31,7 @@ def documented(*types: Any) -> dict[str, ObjectType]:
             one.printed_by,
             one.meaning,
             {name: (field.kind.name, field.meaning) for name, field in one.fields.items()},
-            frozenset(name for name, field in one.fields.items() if field.is_optional),
+            frozenset(name for name, field in one.fields.items() if field.only_if is not None),
         )
         for one in types
     }

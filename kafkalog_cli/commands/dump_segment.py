@@ -142,6 +142,7 @@ def dump_segment(
     from kafkalog.reader import Selection
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.dump import Dump, DumpStyle, labels_of
+    from kafkalog_cli.output.objects import Style
 
     _require_pair(form, to)
     zone = parse_zone("UTC" if utc else tz)
@@ -171,9 +172,7 @@ def dump_segment(
     style = DumpStyle(
         form=form,
         records=records,
-        bytes_form=bytes_form,
-        zone=zone,
-        exact=exact,
+        shown=Style(exact, zone, bytes_form),
         decode=decode == Decode.AUTO,
         progress=not quiet,
         labels=labels_of(targets),

@@ -88,7 +88,7 @@ def lookup_offset(
             "--no-index", help="Also scan without indexes; a different answer is a defect."
         ),
     ] = False,
-    show: Annotated[bool, typer.Option("--show", help="Show the record itself.")] = False,
+    show_record: Annotated[bool, typer.Option("--show", help="Show the record itself.")] = False,
     form: FormatOption = Format.TABLE,
     bytes_form: BytesOption = BytesFormat.AUTO,
     now: NowOption = None,
@@ -112,13 +112,15 @@ def lookup_offset(
     from kafkalog.log_dir import open_partition
     from kafkalog.unified_log import UnifiedLog
     from kafkalog_cli.outcome import Outcome, unread_places
-    from kafkalog_cli.output.lookups import explain_rows, lookup_view, print_steps, show_record
-    from kafkalog_cli.output.rows import record_row
+    from kafkalog_cli.output import lookups as show
+    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.records import RECORD
     from kafkalog_cli.output.writer import Writer
 
     if not (offsets or timestamp or special):
         raise UsageError("Nothing to look up.", hint="Give offsets, --timestamp or --special.")
     zone = parse_zone("UTC" if utc else tz)
+    style = Style(exact, zone, bytes_form)
     times = [parse_time(text, now, zone) for text in timestamp or ()]
     outcome = Outcome()
     if view == LogView.ALL:
@@ -129,7 +131,7 @@ def lookup_offset(
         log_start_offset=log_start_offset,
     )
     with (
-        Writer(lookup_view(zone, exact=exact), form, outcome.defect) as writer,
+        Writer(show.lookup_view(style), form, outcome.defect) as writer,
         unread_places() as unread,
     ):
         for question in _questions(offsets or [], times, special or [], isolation):
@@ -138,16 +140,16 @@ def lookup_offset(
             outcome.status = max(outcome.status, 0 if found.found else 1)
             if explain and form == Format.TABLE:
                 writer.flush()
-                print_steps(found)
+                show.print_steps(found)
             elif explain and form != Format.CSV:
-                for row in explain_rows(found):
-                    writer.write_row(row)
-            if show and found.record is not None:
+                for step in enumerate(found.steps):
+                    writer.write_row(show.STEP.row(step))
+            if show_record and found.record is not None:
                 if form == Format.TABLE:
                     writer.flush()
-                    show_record(found.record, bytes_form, zone)
+                    show.print_record(found.record, style)
                 elif form != Format.CSV:
-                    writer.write_row(record_row(found.record, bytes_form))
+                    writer.write_row(RECORD.row(found.record, style))
             if control is not None and not _agree(found, control):
                 outcome.status = max(outcome.status, 1)
                 writer.defect(

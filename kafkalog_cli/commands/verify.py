@@ -263,8 +263,7 @@ def _make_report(
     progress: ByteProgress | None,
     outcome: Outcome,
 ) -> Report:
-    from kafkalog_cli.output.finding_table import FindingTable
-    from kafkalog_cli.output.findings import Listing
+    from kafkalog_cli.output.findings import FindingTable, Listing
 
     hidden = nullcontext if progress is None else progress.hidden
     if form == ReportFormat.TABLE:

@@ -17,20 +17,14 @@ from kafkalog.names import FileKind, parse_directory_name
 from kafkalog.reader import plan_reading, read_batches, read_records
 from kafkalog.view import Shown
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
-from kafkalog_cli.output.dump_views import (
-    batch_view,
-    marked,
-    record_view,
-    selected_entries,
-    side_file_content,
-)
-from kafkalog_cli.output.objects import Column, View
+from kafkalog_cli.output.objects import Column
 from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.records import batch_view, record_view
+from kafkalog_cli.output.side_files import side_file_content, side_file_view
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import tzinfo
     from types import TracebackType
 
     from kafkalog.log_dir import Segment
@@ -38,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.reader import ReadPlan, Selection
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.kafka_text import RecordText
-    from kafkalog_cli.output.text import BytesFormat
+    from kafkalog_cli.output.objects import Style, View
 
     Progress = Callable[[int], None] | None
 
@@ -53,9 +47,7 @@ class DumpStyle:
 
     form: str
     records: bool | None
-    bytes_form: BytesFormat
-    zone: tzinfo
-    exact: bool
+    shown: Style
     decode: bool
     progress: bool
     labels: Mapping[str, str]
@@ -109,12 +101,10 @@ class Dump:
     ) -> None:
         table_of_file = self.style.form == Format.TABLE and isinstance(target, FileEntry)
         records = not table_of_file if self.style.records is None else self.style.records
-        view: View[Any] = batch_view(self.style)
+        shown = replace(self.style.shown, states=self.selection.view == LogView.ALL)
+        view: View[Any] = batch_view(shown)
         if records:
-            kind = _payload_kind(target.path, is_file=isinstance(target, FileEntry))
-            view = record_view(self.style, kind if self.style.decode else None)
-        if self.selection.view == LogView.ALL:
-            view = marked(view)
+            view = record_view(replace(shown, decoder=self._decoder(target)))
         name = "records" if records else "batches"
         if is_bulk(what, self.selection):
             found = read_rows(what, self.selection, view, self.style, progress, batches=not records)
@@ -124,14 +114,17 @@ class Dump:
         else:
             self._write(name, view, read_batches(what, self.selection, progress))
 
+    def _decoder(self, target: PartitionDir | FileEntry) -> PayloadKind | None:
+        is_file = isinstance(target, FileEntry)
+        return _payload_kind(target.path, is_file=is_file) if self.style.decode else None
+
     def _as_kafka(
         self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
     ) -> None:
         """Kafka's text, with our selections."""
         from kafkalog_cli.output import kafka_text
 
-        kind = _payload_kind(target.path, is_file=isinstance(target, FileEntry))
-        text = kafka_text.RecordText(content=True, decoder=kind if self.style.decode else None)
+        text = kafka_text.RecordText(content=True, decoder=self._decoder(target))
         batches = self.style.records is False
         bulk = not sys.stdout.isatty() and is_bulk(what, self.selection)
         walk = LivingWalk(plan_reading(what, self.selection))
@@ -195,8 +188,9 @@ class Dump:
             dump.dump(entry.path)
             dump.finish()
             return
-        name, view, values = side_file_content(entry, self.style)
-        self._write(name, view, selected_entries(values, self.selection))
+        content = side_file_content(entry, self.selection)
+        kind = entry.name.kind
+        self._write(kind, side_file_view(kind, self.style.shown), content)
 
     def _write(self, name: str, view: View[Any], values: Iterable[Any]) -> None:
         """Write values and defects."""

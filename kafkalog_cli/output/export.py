@@ -14,8 +14,8 @@ from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
 from kafkalog.names import FileKind
 from kafkalog.reader import EVERYTHING
 from kafkalog.storage import NewFile
-from kafkalog_cli.output.dump_views import index_entries, selected_entries
 from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.side_files import index_entries, selected_entries
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import UsageError
 from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.row_text import dumps
-from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value
+from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, dumps
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from urllib.parse import quote
 from kafkalog.defects import REFERENCES
 from kafkalog.errors import INTERNAL_ERROR
 from kafkalog.model import Severity
-from kafkalog_cli.output.findings import summary_row
-from kafkalog_cli.output.row_text import dumps
+from kafkalog_cli.output.findings import SUMMARY
+from kafkalog_cli.output.text import dumps
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -64,7 +64,7 @@ class SarifReport:
 
     def end(self, facts: RunFacts) -> None:
         """The run is over."""
-        summary = summary_row(facts)
+        summary = SUMMARY.row(facts)
         del summary["type"]
         _put(
             f'\n],\n"invocations":[{dumps(_invocation(facts))}],"properties":{dumps(summary)}}}]}}\n'
