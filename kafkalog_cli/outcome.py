@@ -158,7 +158,7 @@ class Outcome:
     def leaves_out(self, ends: Iterable[PartitionEnd]) -> None:
         """Say which records of the logs are not in the answer; that is no failure."""
         from kafkalog.tables.model import LeftOut
-        from kafkalog_cli.output.left_out import left_out_lines
+        from kafkalog_cli.output.exported import left_out_lines
 
         for line in left_out_lines(LeftOut.by(ends)):
             show_note(line)

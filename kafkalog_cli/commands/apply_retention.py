@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kafkalog.trimming import TrimPlan
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.retention import RetentionWriter
 
 
 def apply_retention(
@@ -88,11 +87,12 @@ def apply_retention(
     from kafkalog_cli.confirmation import consents, require_consent
     from kafkalog_cli.maintenance import maintenance
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.retention import RetentionSummary, RetentionWriter
-    from kafkalog_cli.output.trimmed import print_trims
+    from kafkalog_cli.output import retention as show
+    from kafkalog_cli.output.objects import Style
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     zone = parse_zone("UTC" if utc else tz)
+    style = Style(exact, zone)
     now_ms = parse_time(now if now is not None else "-0s", zone=zone)
     sources = ConfigSources(
         parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
@@ -110,8 +110,8 @@ def apply_retention(
     plans: list[TrimPlan] = []
     done: list[TrimPlan] = []
     with maintenance(path, "apply-retention", in_place=in_place, backup=backup) as held:
-        summary = RetentionSummary(now_ms, now_ms)
-        with RetentionWriter(summary, form, outcome, zone, exact=exact) as writer:
+        summary = show.RetentionSummary(now_ms, now_ms)
+        with show.RetentionWriter(summary, form, outcome, style) as writer:
             for plan, configs in _plans(held, sources, decide, outcome):
                 plans.append(plan)
                 writer.write(plan.found, configs)
@@ -121,11 +121,13 @@ def apply_retention(
                 question = f"Change {len(wanted)} of {len(plans)} partitions in {path}?"
                 if consents(question, yes=yes):
                     done = _perform(held.run, wanted, outcome)
-            _tell(writer, plans, done)
+            for plan in plans:
+                trim = show.Trim(plan, performed=plan in done)
+                writer.row(show.RETENTION_APPLIED.row(trim))
             writer.end()
         has_changed = held.run is not None and held.run.has_changed
     if form == Format.TABLE:
-        print_trims(plans, done, exact=exact, in_place=in_place)
+        show.print_trims(plans, done, style, in_place=in_place)
     return outcome.of_work(has_changed=has_changed, is_concerned=bool(wanted))
 
 
@@ -169,10 +171,3 @@ def _perform(run: Run, plans: Iterable[TrimPlan], outcome: Outcome) -> list[Trim
             perform_trim(run, plan)
             done.append(plan)
     return done
-
-
-def _tell(writer: RetentionWriter, plans: list[TrimPlan], done: list[TrimPlan]) -> None:
-    from kafkalog_cli.output.trimmed import trim_row
-
-    for plan in plans:
-        writer.row(trim_row(plan, is_done=plan in done))

@@ -88,11 +88,12 @@ def audit_compaction(
     from kafkalog.log_dir import LogDir, open_partition, open_path
     from kafkalog.unified_log import UnifiedLog
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output import audited as show
+    from kafkalog_cli.output import audits as show
     from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.writer import Writer
 
-    outcome = Outcome()
+    outcome, style = Outcome(), Style(bytes_form=bytes_)
     judge = partial(
         audit,
         now_ms=parse_time(now if now is not None else "-0s"),
@@ -117,18 +118,15 @@ def audit_compaction(
             f"audit a partition anyway, name it and give --cleaner-offset N"
         )
     if form == Format.TABLE and isinstance(target, LogDir):
-        with Writer(show.audit_view(), form, outcome.defect) as writer:
+        with Writer(show.audit_view(style), form, outcome.defect) as writer:
             for one in found:
                 writer.write(one)
-    with Writer(show.finding_view(bytes_), form, outcome.defect) as writer:
+    with Writer(show.finding_view(style), form, outcome.defect) as writer:
         for one in found:
             for finding in one.findings:
-                if form == Format.TABLE:
-                    writer.write(finding)
-                else:
-                    writer.write_row(show.finding_row(finding, bytes_))
+                writer.write(finding)
             if form in (Format.NDJSON, Format.JSON):
-                writer.write_row(show.audit_row(one))
+                writer.write_row(show.AUDIT.row(one))
     if form == Format.TABLE and found:
         if isinstance(target, LogDir):
             show.print_audits(found)

@@ -34,6 +34,7 @@ from kafkalog_cli.options import (
     parse_size,
     parse_time,
 )
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class _Command:
         self._engine = engine
         self._task_memory = task_memory
         self._take_all = take_all
-        self._exact = exact
+        self._style = Style(exact)
         self._quiet = quiet
         self.is_concerned = False
 
@@ -259,7 +260,7 @@ class _Command:
         count = sum(one.skip is None for one in candidates)
         self.is_concerned = bool(count or failures)
         is_asked = held.run is not None and count > 0 and not yes
-        view = compaction_view(exact=self._exact)
+        view = compaction_view(self._style)
         with Writer(view, self._form, self._outcome.defect) as writer:
             self._show(writer, held, candidates, failures, None if is_asked else held.run)
             words = f"{counted(count, 'partition')} of {held.target.path}"
@@ -309,10 +310,11 @@ class _Command:
             summary.add(shown)
             writer.write(shown)
         if self._form in (Format.NDJSON, Format.JSON):
-            writer.write_row(show.compaction_summary_row(summary))
+            writer.write_row(show.COMPACTION_SUMMARY.row(summary))
         if self._form == Format.TABLE:
             writer.flush()
-            show.print_compaction_summary(summary, exact=self._exact, in_place=held.run is not None)
+            in_place = held.run is not None
+            show.print_compaction_summary(summary, self._style, in_place=in_place)
 
     def _results(
         self, candidates: list[Candidate], run: Run | None, *, is_one: bool

@@ -279,8 +279,9 @@ def _run(
 
 def _tell(summary: ExportSummary, form: Format, outcome: Outcome, *, exact: bool) -> int:
     from kafkalog_cli.output.exported import ExportWriter
+    from kafkalog_cli.output.objects import Style
 
-    with ExportWriter(form, outcome.defect, exact=exact) as writer:
+    with ExportWriter(form, outcome.defect, Style(exact)) as writer:
         writer.write(summary)
     for part in summary.parts:
         outcome.fail_if(part.defect_count > 0)

@@ -111,6 +111,7 @@ def profile(
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.profiles import profile_view
     from kafkalog_cli.output.writer import Writer
 
@@ -133,7 +134,7 @@ def profile(
     if to is not None:
         _write_parquet(found, to)
         return outcome.status
-    columns = profile_view(bytes_form, parse_zone(tz), exact=exact)
+    columns = profile_view(Style(exact, parse_zone(tz), bytes_form))
     with Writer(columns, Format(form.value), outcome.defect) as writer:
         for one in found:
             writer.write(one)

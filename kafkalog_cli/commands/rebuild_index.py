@@ -74,7 +74,8 @@ def rebuild_index(
     from kafkalog_cli.confirmation import consents, require_consent
     from kafkalog_cli.maintenance import maintenance, segment_at
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output import rebuilt as show
+    from kafkalog_cli.output import repairs as show
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.text import counted
     from kafkalog_cli.output.writer import Writer
 
@@ -91,7 +92,7 @@ def rebuild_index(
     done: set[str] = set()
     with (
         maintenance(path, "rebuild-index", in_place=in_place, backup=backup, of_log=True) as held,
-        Writer(show.index_view(exact=exact), form, outcome.defect) as out,
+        Writer(show.index_view(Style(exact)), form, outcome.defect) as out,
     ):
         run = held.run
         with_configs = _with_configs(held, sources, now_ms, outcome)
@@ -112,7 +113,7 @@ def rebuild_index(
             done = {partition.path for partition, _, _ in compared}
         summary = show.index_summary(indexes, done)
         if form in (Format.NDJSON, Format.JSON):
-            out.write_row(show.index_summary_row(summary))
+            out.write_row(show.INDEX_SUMMARY.row(summary))
         has_changed = run is not None and run.has_changed
     if form == Format.TABLE:
         show.print_index_summary(summary, in_place=in_place)

@@ -108,8 +108,9 @@ def recover(
     from kafkalog_cli.confirmation import consents, require_consent
     from kafkalog_cli.maintenance import configs_at, hosting_at, maintenance
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output import recoveries as show
+    from kafkalog_cli.output import repairs as show
     from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.text import counted
     from kafkalog_cli.output.writer import Writer
 
@@ -126,12 +127,12 @@ def recover(
         parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
     now_ms = parse_time(now if now is not None else "-0s")
-    scan_rate = parse_rate(rate)
+    scan_rate, style = parse_rate(rate), Style(exact)
     outcome = Outcome()
     done: dict[str, RecoveryDone] = {}
     with (
         maintenance(path, "recover", in_place=in_place, backup=backup, of_log=True) as held,
-        Writer(show.recovery_view(exact=exact), form, outcome.defect) as out,
+        Writer(show.recovery_view(style), form, outcome.defect) as out,
     ):
         configs_of = configs_at(held.target, sources, outcome)
         known = len(outcome.errors)
@@ -141,9 +142,9 @@ def recover(
         refused = _refusals(plans, held.target, forced=force)
         if form == Format.TABLE:
             for plan in plans:
-                out.write(plan)
+                out.write(show.Recovered(plan))
             out.flush()
-            show.print_going(plans, outcome.defect, exact=exact)
+            show.print_going(plans, outcome.defect, style)
             for name, stop in refused.items() if held.run is None else ():
                 show_note(f"{name} would be refused: {stop.message}")
             _tell_notes(held.target, plans)
@@ -158,13 +159,14 @@ def recover(
         if form != Format.TABLE:
             for plan, configs in planned:
                 name = plan.partition.path
-                out.write_row(show.recovery_row(plan, configs, refused.get(name), done.get(name)))
+                why, result = refused.get(name), done.get(name)
+                out.write(show.Recovered(plan, configs, why, result))
         summary = show.RecoverySummary(tuple(plans), len(refused), len(done), scan_rate, in_place)
         if form in (Format.NDJSON, Format.JSON):
-            out.write_row(show.recovery_summary_row(summary))
+            out.write_row(show.RECOVERY_SUMMARY.row(summary))
         has_changed = held.run is not None and held.run.has_changed
     if form == Format.TABLE and plans:
-        show.print_recovery_summary(summary, exact=exact)
+        show.print_recovery_summary(summary, style)
     outcome.fail_if(any(_is_found(plan, in_place=in_place) for plan in plans))
     outcome.fail_if(bool(refused))
     return outcome.of_work(has_changed=has_changed, is_concerned=summary.changed > 0)

@@ -70,6 +70,7 @@ def simulate_retention(
     from kafkalog.configs import ConfigSources
     from kafkalog.retention import simulate_retention as simulate
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.retention import (
         RetentionSummary,
         RetentionWriter,
@@ -77,6 +78,7 @@ def simulate_retention(
     )
 
     zone = parse_zone("UTC" if utc else tz)
+    style = Style(exact, zone)
     now_ms = parse_time(now if now is not None else "-0s", zone=zone)
     summary = RetentionSummary(now_ms, parse_time(until, str(now_ms), zone))
     watermark = parse_high_watermark(high_watermark)
@@ -85,7 +87,7 @@ def simulate_retention(
     )
     outcome = Outcome()
     targets = outcome.open_all(paths)
-    with RetentionWriter(summary, form, outcome, zone, exact=exact) as writer:
+    with RetentionWriter(summary, form, outcome, style) as writer:
         for partition, configs in _partitions(targets, sources, outcome):
             found = None
             with outcome.contained(partition.path):
@@ -100,7 +102,7 @@ def simulate_retention(
                 writer.write(found, configs)
         writer.end()
     if form == Format.TABLE and targets:
-        print_retention_summary(summary, zone, exact=exact)
+        print_retention_summary(summary, style)
     return outcome.status
 
 

@@ -41,8 +41,10 @@ def undo(
     from kafkalog.storage import ChangeWatch
     from kafkalog_cli.confirmation import consents, require_consent
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output import undone as show
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.text import counted
-    from kafkalog_cli.output.undone import UndoWriter, print_totals
+    from kafkalog_cli.output.writer import Writer
     from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes)
@@ -54,15 +56,16 @@ def undo(
     planned = _undo(path, watch, outcome, in_place=is_done)
     if planned is None:
         return outcome.of_work(has_changed=True, is_concerned=True)
-    with UndoWriter(form, outcome.defect, exact=exact) as writer:
-        writer.write_all(planned, is_done=is_done)
+    with Writer(show.undo_view(Style(exact)), form, outcome.defect) as writer:
+        for partition in planned.partitions:
+            writer.write(show.Restored(partition, is_done))
     if in_place and not yes and planned.partitions:
         question = f"Restore {counted(len(planned.partitions), 'partition')}?"
         is_done = consents(question, yes=yes)
         if is_done and _undo(path, watch, outcome, in_place=True) is None:
             return outcome.of_work(has_changed=True, is_concerned=True)
     if form == Format.TABLE:
-        print_totals(planned, is_done=is_done, in_place=in_place)
+        show.print_totals(planned, is_done=is_done, in_place=in_place)
     return outcome.of_work(has_changed=is_done, is_concerned=bool(planned.partitions))
 
 

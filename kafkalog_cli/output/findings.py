@@ -153,24 +153,7 @@ def _sum(name: str, meaning: str) -> Field[RunFacts]:
     return Field(name, INT, meaning, f"verification.summary.{name}")
 
 
-SUMMARY: Final = ObjectType[RunFacts](
-    "summary",
-    "`verify`",
-    "The last object of a run: what was checked, and how much was found.",
-    _sum("files", "files"),
-    _sum("batches", "batches"),
-    _sum("records", "records, by the counts in the batches' headers"),
-    _sum("bytes_expected", "bytes that should be checked"),
-    _sum("bytes_checked", "bytes that were"),
-    _sum("bytes_deferred", "bytes put off because `--max-duration` was over; not among those "
-         "expected"),
-    _sum("segments_deferred", "segments put off likewise"),
-    Field("defects", OBJECT, "each severity and the number of its defects", _defects),
-    Field("levels", ARRAY, "the levels at which segments were read"),
-    Field("sample", OBJECT | None, "with `--sample`: `share`, `seed`, how many `segments` `of` all "
-          "were read at the level that was asked for", _sample),
-)  # fmt: skip
-NEXT_START: Final = ObjectType["NextStart"](
+NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     "next_start",
     "`verify`",
     "What the next start of a broker would do with a partition, or why it would stop at a log "
@@ -192,6 +175,23 @@ NEXT_START: Final = ObjectType["NextStart"](
     Field("detail", TEXT, "all that in one line"),
     Field("assumptions", ARRAY, "what could not be read and was assumed"),
     Field("notes", ARRAY, "what the start would not notice, and someone should know"),
+)  # fmt: skip
+SUMMARY: Final = ObjectType[RunFacts](
+    "summary",
+    "`verify`",
+    "The last object of a run: what was checked, and how much was found.",
+    _sum("files", "files"),
+    _sum("batches", "batches"),
+    _sum("records", "records, by the counts in the batches' headers"),
+    _sum("bytes_expected", "bytes that should be checked"),
+    _sum("bytes_checked", "bytes that were"),
+    _sum("bytes_deferred", "bytes put off because `--max-duration` was over; not among those "
+         "expected"),
+    _sum("segments_deferred", "segments put off likewise"),
+    Field("defects", OBJECT, "each severity and the number of its defects", _defects),
+    Field("levels", ARRAY, "the levels at which segments were read"),
+    Field("sample", OBJECT | None, "with `--sample`: `share`, `seed`, how many `segments` `of` all "
+          "were read at the level that was asked for", _sample),
 )  # fmt: skip
 
 

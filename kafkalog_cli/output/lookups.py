@@ -39,7 +39,7 @@ def _of_batch(attribute: str) -> Callable[[Lookup], object]:
     return lambda found: found.batch and getattr(found.batch, attribute)
 
 
-LOOKUP: Final = ObjectType["Lookup"](
+LOOKUP: Final[ObjectType[Lookup]] = ObjectType(
     "lookup",
     "`lookup-offset`",
     "The answer to one query. What was not found is null.",
@@ -57,7 +57,7 @@ LOOKUP: Final = ObjectType["Lookup"](
     Field("bytes_read", INT, "bytes of headers, batches and index entries that were needed"),
     Field("reason", TEXT | None, "why nothing was found, in words"),
 )  # fmt: skip
-STEP: Final = ObjectType["tuple[int, Step]"](
+STEP: Final[ObjectType[tuple[int, Step]]] = ObjectType(
     "step",
     "`lookup-offset --explain`",
     "A step of the lookup before it.",
