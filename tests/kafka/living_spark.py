@@ -79,7 +79,7 @@ class SparkReads:
         if error is not None and is_starting_slowly(error):
             self._everything = self._follow_everything()
         else:
-            assert error is None
+            assert error is None, error
             assert self._everything.isActive
 
     def require_complete(self) -> None:
