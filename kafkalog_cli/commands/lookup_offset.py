@@ -10,17 +10,7 @@ import typer
 
 from kafkalog.living import about_a_log
 from kafkalog.model import Isolation, LogView, Special
-from kafkalog_cli.options import (
-    BytesOption,
-    ExactOption,
-    FormatOption,
-    NowOption,
-    UtcOption,
-    ViewOption,
-    ZoneOption,
-    parse_time,
-    parse_zone,
-)
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
@@ -36,66 +26,45 @@ _COMPARISONS_MAX: Final = 3
 
 
 def lookup_offset(
-    partition_dir: Annotated[
-        str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
-    ],
-    offsets: Annotated[
-        list[int] | None, typer.Argument(metavar="OFFSET", help="Offsets to look up.")
-    ] = None,
-    timestamp: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--timestamp",
-            metavar="TIME",
-            help="First record at or after TIME, as ListOffsets finds it; repeatable.",
-        ),
-    ] = None,
-    special: Annotated[
-        list[Special] | None,
-        typer.Option(
-            "--special",
-            metavar="earliest|latest|max-timestamp",
-            help="The special timestamps of ListOffsets; repeatable.",
-        ),
-    ] = None,
-    isolation: Annotated[
-        Isolation,
-        typer.Option(
-            "--isolation",
-            help="Search below the high watermark, below the last stable offset, or the whole log.",
-        ),
-    ] = Isolation.READ_UNCOMMITTED,
-    high_watermark: Annotated[
-        str,
-        typer.Option(
-            "--high-watermark",
-            metavar="N|end|checkpoint",
-            help="End of the replicated part; checkpoint: as the broker noted it, or the "
-            "log end if it noted none.",
-        ),
-    ] = "checkpoint",
-    log_start_offset: Annotated[
-        int | None,
-        typer.Option("--log-start-offset", metavar="N", help="Override the checkpoint."),
-    ] = None,
-    view: ViewOption = LogView.STARTED,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show each step and each probe of each search.")
-    ] = False,
-    no_index: Annotated[
-        bool,
-        typer.Option(
-            "--no-index", help="Also scan without indexes; a different answer is a defect."
-        ),
-    ] = False,
+    partition_dir: opt.PartitionArgument,
+    offsets: Annotated[list[int] | None, typer.Argument(
+        metavar="OFFSET", help="Offsets to look up.",
+    )] = None,
+    timestamp: Annotated[list[str] | None, typer.Option(
+        "--timestamp", metavar="TIME",
+        help="First record at or after TIME, as ListOffsets finds it; repeatable.",
+    )] = None,
+    special: Annotated[list[Special] | None, typer.Option(
+        "--special", metavar="earliest|latest|max-timestamp",
+        help="The special timestamps of ListOffsets; repeatable.",
+    )] = None,
+    isolation: Annotated[Isolation, typer.Option(
+        "--isolation",
+        help="Search below the high watermark, below the last stable offset, or the whole log.",
+    )] = Isolation.READ_UNCOMMITTED,
+    high_watermark: Annotated[str, typer.Option(
+        "--high-watermark", metavar="N|end|checkpoint",
+        help="End of the replicated part; checkpoint: as the broker noted it, or the log end if "
+             "it noted none.",
+    )] = "checkpoint",
+    log_start_offset: Annotated[int | None, typer.Option(
+        "--log-start-offset", metavar="N", help="Override the checkpoint.",
+    )] = None,
+    view: opt.ViewOption = LogView.STARTED,
+    explain: Annotated[bool, typer.Option(
+        "--explain", help="Show each step and each probe of each search.",
+    )] = False,
+    no_index: Annotated[bool, typer.Option(
+        "--no-index", help="Also scan without indexes; a different answer is a defect.",
+    )] = False,
     show_record: Annotated[bool, typer.Option("--show", help="Show the record itself.")] = False,
-    form: FormatOption = Format.TABLE,
-    bytes_form: BytesOption = BytesFormat.AUTO,
-    now: NowOption = None,
-    exact: ExactOption = False,
-    utc: UtcOption = False,
-    tz: ZoneOption = "UTC",
-) -> int:
+    form: opt.FormatOption = Format.TABLE,
+    bytes_form: opt.BytesOption = BytesFormat.AUTO,
+    now: opt.NowOption = None,
+    exact: opt.ExactOption = False,
+    utc: opt.UtcOption = False,
+    tz: opt.ZoneOption = "UTC",
+) -> int:  # fmt: skip
     """Find a record by offset or time, by binary search, as a broker does.
 
     Offsets are looked up as Fetch does, times as ListOffsets does. The exit status is 1 if nothing
@@ -119,9 +88,9 @@ def lookup_offset(
 
     if not (offsets or timestamp or special):
         raise UsageError("Nothing to look up.", hint="Give offsets, --timestamp or --special.")
-    zone = parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone("UTC" if utc else tz)
     style = Style(exact, zone, bytes_form)
-    times = [parse_time(text, now, zone) for text in timestamp or ()]
+    times = [opt.parse_time(text, now, zone) for text in timestamp or ()]
     outcome = Outcome()
     if view == LogView.ALL:
         raise UsageError("A lookup needs one log; leftovers belong to none.")

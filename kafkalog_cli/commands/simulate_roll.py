@@ -8,39 +8,25 @@ from typing import Annotated
 import typer
 
 from kafkalog import places
-from kafkalog_cli.options import (
-    ConfigOption,
-    ExactOption,
-    FormatOption,
-    MetadataDirOption,
-    PropertiesOption,
-    QuietOption,
-    TopicFirstOption,
-    UtcOption,
-    ZoneOption,
-    parse_configs,
-    parse_zone,
-)
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 
 def simulate_roll(
-    partition_dir: Annotated[
-        str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
-    ],
-    config: ConfigOption = None,
-    properties: PropertiesOption = None,
-    topic_first: TopicFirstOption = False,
-    metadata_dir: MetadataDirOption = None,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Seed of the random segment.jitter.ms.")
-    ] = 0,
-    form: FormatOption = Format.TABLE,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
-    utc: UtcOption = False,
-    tz: ZoneOption = "UTC",
-) -> int:
+    partition_dir: opt.PartitionArgument,
+    config: opt.ConfigOption = None,
+    properties: opt.PropertiesOption = None,
+    topic_first: opt.TopicFirstOption = False,
+    metadata_dir: opt.MetadataDirOption = None,
+    seed: Annotated[int, typer.Option(
+        "--seed", metavar="N", help="Seed of the random segment.jitter.ms.",
+    )] = 0,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+    quiet: opt.QuietOption = False,
+    utc: opt.UtcOption = False,
+    tz: opt.ZoneOption = "UTC",
+) -> int:  # fmt: skip
     """Replay a partition's batches: where segments would end, why, and which files result.
 
     With --config or --properties, both the present and the proposed configs are replayed. Each
@@ -62,9 +48,9 @@ def simulate_roll(
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.writer import Writer
 
-    style = Style(exact, parse_zone("UTC" if utc else tz))
+    style = Style(exact, opt.parse_zone("UTC" if utc else tz))
     given = ConfigSources(
-        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
     partition = open_partition(partition_dir)
     log_dir = os.path.dirname(places.absolute(partition.path))

@@ -14,15 +14,8 @@ import typer
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
 from kafkalog.tables.model import End, Replicas, TableName
+from kafkalog_cli import options as opt
 from kafkalog_cli.engines import ConnectTimeoutOption, MasterOption, SparkChoice, SparkConfOption
-from kafkalog_cli.options import (
-    BytesOption,
-    EndOption,
-    InternalOption,
-    PathsArgument,
-    ReadCommittedOption,
-    ViewOption,
-)
 from kafkalog_cli.output.objects import Column, View
 from kafkalog_cli.output.text import BytesFormat, bytes_cell, bytes_value, dumps
 from kafkalog_cli.output.writer import Format
@@ -37,27 +30,21 @@ Values = tuple[Any, ...]
 
 def sql(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="One statement of Spark SQL.")],
-    paths: PathsArgument,
-    read_committed: ReadCommittedOption = False,
-    end: EndOption = End.WATERMARK,
-    replicas: Annotated[
-        Replicas | None,
-        typer.Option(
-            help="If several PATHs hold a partition: all copies, or the most recent one "
-            "(default for records)."
-        ),
-    ] = None,
-    internal: InternalOption = False,
-    view: ViewOption = LogView.STARTED,
-    text: Annotated[
-        bool, typer.Option("--text", help="Show keys and values as text (UTF-8) instead of bytes.")
-    ] = False,
+    paths: opt.PathsArgument,
+    read_committed: opt.ReadCommittedOption = False,
+    end: opt.EndOption = End.WATERMARK,
+    replicas: opt.AnyReplicasOption = None,
+    internal: opt.InternalOption = False,
+    view: opt.ViewOption = LogView.STARTED,
+    text: Annotated[bool, typer.Option(
+        "--text", help="Show keys and values as text (UTF-8) instead of bytes.",
+    )] = False,
     master: MasterOption = "local[*]",
     spark_conf: SparkConfOption = None,
     connect_timeout: ConnectTimeoutOption = "30s",
     form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
-    bytes_form: BytesOption = BytesFormat.AUTO,
-) -> int:
+    bytes_form: opt.BytesOption = BytesFormat.AUTO,
+) -> int:  # fmt: skip
     """Query records, batches, indexes, transactions, producers and damage with Spark SQL.
 
     Each table is a view: records, batches, offset_index, time_index, transactions, segments,

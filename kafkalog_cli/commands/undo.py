@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog_cli.options import ExactOption, FormatOption, InPlaceOption, YesOption
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def undo(
-    path: Annotated[
-        str, typer.Argument(metavar="DIR", help="The --backup of the run, or the journal in it.")
-    ],
-    in_place: InPlaceOption = False,
-    yes: YesOption = False,
-    form: FormatOption = Format.TABLE,
-    exact: ExactOption = False,
-) -> int:
+    path: Annotated[str, typer.Argument(
+        metavar="DIR", help="The --backup of the run, or the journal in it.",
+    )],
+    in_place: opt.InPlaceOption = False,
+    yes: opt.YesOption = False,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+) -> int:  # fmt: skip
     """Restore what a run with --backup changed: bytes, owners and times of all files.
 
     Without --in-place only the plan is shown. Each partition must be as the run left it, finished
@@ -39,7 +39,7 @@ def undo(
     kafkalog undo /backups/before-compaction --in-place --yes
     """
     from kafkalog.storage import ChangeWatch
-    from kafkalog_cli.confirmation import consents, require_consent
+    from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import undone as show
     from kafkalog_cli.output.objects import Style
@@ -73,7 +73,7 @@ def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) ->
     """Plan or perform it; None if it failed after something was changed, which is reported."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.runs import undo as run_undo
-    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.outcome import show_note
 
     try:
         return run_undo(path, in_place=in_place, observe=watch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_cli.output.diagnostics import show_note
+from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.objects import Kind
 from kafkalog_cli.output.text import printable, wrapped
 from kafkalog_cli.output.writer import terminal_width

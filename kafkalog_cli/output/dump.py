@@ -25,7 +25,6 @@ from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from kafkalog.log_dir import Segment
     from kafkalog.payloads import PayloadKind
@@ -69,13 +68,8 @@ class Dump:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._writers.__exit__(kind, error, traceback)
+    def __exit__(self, *raised: Any) -> None:
+        self._writers.__exit__(*raised)
 
     def show(self, target: LogDir | PartitionDir | FileEntry) -> None:
         """Show one target; what is wrong with it is reported, not raised."""
@@ -182,7 +176,7 @@ class Dump:
 
     def _side_file(self, entry: FileEntry) -> None:
         if self.style.form == "kafka":
-            from kafkalog_cli.kafka_dump import DumpOptions, KafkaDump
+            from kafkalog_cli.output.kafka_dump import DumpOptions, KafkaDump
 
             dump = KafkaDump(DumpOptions(), self.outcome)
             dump.dump(entry.path)

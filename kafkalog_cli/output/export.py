@@ -18,8 +18,6 @@ from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.side_files import index_entries, selected_entries
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from kafkalog.columnar.export import Exporter
     from kafkalog.model import Defect
     from kafkalog.reader import Selection
@@ -55,15 +53,10 @@ class Export:
         self._new_file = self._files.enter_context(NewFile(self._path))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         if self._exporter is None:
             self._new_file.discard()
-        self._files.__exit__(kind, error, traceback)
+        self._files.__exit__(*raised)
 
     def show(self, target: LogDir | PartitionDir | FileEntry) -> None:
         """Write what is in one target; what is wrong with it is reported, not raised.

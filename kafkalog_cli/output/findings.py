@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog import places
 from kafkalog.model import Level, Severity
@@ -26,7 +26,6 @@ from kafkalog_cli.output.writer import Format, Writer, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from types import TracebackType
 
     from kafkalog.check.schedule import Schedule
     from kafkalog.check.verify import Verification
@@ -72,28 +71,25 @@ class RunFacts:
         return [level for level in Level if level in used] or [self.schedule.level]
 
 
-class Report(Protocol):
+class Report:
     """A way to write findings down; a context manager that ends what it began to write."""
 
     def __enter__(self) -> Self:
-        """The report begins."""
+        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """The report ends."""
+    def __exit__(self, *raised: Any) -> None:
+        """End the report; after an error, too."""
 
     def finding(self, defect: Defect) -> None:
-        """A finding was made."""
+        """Take the next finding."""
+        raise NotImplementedError
 
     def end(self, facts: RunFacts) -> None:
-        """The run is over."""
+        """Take how the run ended."""
+        raise NotImplementedError
 
 
-class Listing:
+class Listing(Report):
     """A report as NDJSON, JSON or CSV: one object a finding, then (not in CSV) the next starts
     and the summary."""
 
@@ -111,22 +107,17 @@ class Listing:
         self._writer.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._writer.__exit__(kind, error, traceback)
+    def __exit__(self, *raised: Any) -> None:
+        self._writer.__exit__(*raised)
 
     def finding(self, defect: Defect) -> None:
-        """A finding was made."""
+        """Take the next finding."""
         with self._hidden():
             self._writer.write(defect)
             sys.stdout.flush()
 
     def end(self, facts: RunFacts) -> None:
-        """The run is over."""
+        """Take how the run ended."""
         if self._form != Format.CSV:
             for start in facts.verification.next_starts:
                 self._writer.write_row(NEXT_START.row(start))
@@ -256,7 +247,7 @@ ALIKE_MAX: Final = 20
 _NAMES_MAX: Final = 3  # of the files of which one note is told
 
 
-class FindingTable:
+class FindingTable(Report):
     """A report as text: what belongs to one segment is told together, file by file.
 
     Notes come last. The same note on several files of a directory is told once, after the others.
@@ -272,21 +263,13 @@ class FindingTable:
         self._notes: dict[str, _Notes] = {}  # by directory
         self._has_heading = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is not BrokenPipeError:
+    def __exit__(self, *raised: Any) -> None:
+        if raised[0] is not BrokenPipeError:
             self._flush()
             self._flush_notes()
 
     def finding(self, defect: Defect) -> None:
-        """A finding was made."""
+        """Take the next finding."""
         directory, name = os.path.split(defect.path)
         if defect.severity == Severity.NOTE:
             self._notes.setdefault(directory, _Notes()).take(defect)
@@ -300,7 +283,7 @@ class FindingTable:
             self._kept.setdefault(defect.path, []).append(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """The run is over."""
+        """Take how the run ended."""
         self._flush()
         self._flush_notes()
         if not facts.schedule.targets:
