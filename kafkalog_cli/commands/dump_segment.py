@@ -13,10 +13,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 
 if TYPE_CHECKING:
-    from kafkalog.reader import Selection
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.dump import DumpStyle
-    from kafkalog_cli.output.export import Export
+    pass
 
 
 class DumpFormat(StrEnum):
@@ -114,7 +111,7 @@ def dump_segment(
     """
     from kafkalog.reader import Selection
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.dump import Dump, DumpStyle, labels_of
+    from kafkalog_cli.output.dump import Dump, DumpStyle, FileDump, labels_of
     from kafkalog_cli.output.objects import Style
 
     _require_pair(form, to)
@@ -150,11 +147,8 @@ def dump_segment(
         progress=not quiet,
         labels=labels_of(targets),
     )
-    with (
-        Dump(selection, style, outcome)
-        if to is None
-        else _export(to, selection, style, outcome) as dump
-    ):
+    file = None if to is None else FileDump(to, selection, style, outcome)
+    with file or Dump(selection, style, outcome) as dump:
         for target in targets:
             dump.show(target)
     return outcome.status
@@ -168,9 +162,3 @@ def _require_pair(form: DumpFormat, to: str | None) -> None:
         raise UsageError(f"--to cannot be combined with --format {form}.", hint="Redirect stdout.")
     if to == "-":
         raise UsageError("This format is not written to stdout.", hint="Name it: --to FILE.")
-
-
-def _export(to: str, selection: Selection, style: DumpStyle, outcome: Outcome) -> Export:
-    from kafkalog_cli.output.export import Export
-
-    return Export(to, selection, style, outcome)
