@@ -11,9 +11,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from docgen.output_fields import OBJECT_TYPES
 from kafkalog.salvage import FailedPartition, manifest_object
 from kafkalog_cli.main import run
+from kafkalog_cli.output import (
+    audits,
+    compactions,
+    explanations,
+    exported,
+    findings,
+    listing,
+    lookups,
+    objects,
+    profiles,
+    records,
+    repairs,
+    retention,
+    rolls,
+    salvaged,
+    side_files,
+    undone,
+)
 
 ROOT = Path(__file__).parent.parent
 LOG_DIR = "examples/log-dir"
@@ -45,7 +62,18 @@ COMMANDS = (
     f"audit-compaction {LOG_DIR}/customers-0 --cleaner-offset 60 --now 2024-01-01T00:20:00Z",
     f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
     f"compact {LOG_DIR}/orders-0 --config cleanup.policy=compact --now 2024-01-01T00:08:00Z",
+    f"profile {LOG_DIR}/customers-0 --engine local --hot-keys 2",
 )
+OBJECT_TYPES = {
+    one.name: one
+    for family in (
+        listing, records, side_files, lookups, objects, findings, explanations, repairs, salvaged,
+        retention, rolls, compactions, undone, audits, profiles, exported,
+    )
+    for one in vars(family).values()
+    if isinstance(one, objects.ObjectType)
+}  # fmt: skip
+"""Every type that the command line declares, by name."""
 # The examples show their first value of these, whenever a working copy was checked out.
 _FIXED = {"mtime_ms": 1704067449000}
 _JSON_TYPES = {int: "integer", str: "string", bool: "boolean", dict: "object", list: "array"}
@@ -111,16 +139,15 @@ def mistakes(row: dict[str, Any]) -> list[str]:
     if names[:1] != ["type"] or row["type"] not in OBJECT_TYPES:
         return [f"undocumented object {row}"]
     documented = OBJECT_TYPES[row["type"]]
-    expected = [
-        name for name in documented.fields if name in row or name not in documented.optional
-    ]
+    fields = documented.fields.values()
+    expected = [one.name for one in fields if one.name in row or one.only_if is None]
     if names[1:] != expected:
         return [f"{row['type']} has the fields {names[1:]}, documented are {expected}"]
     found = []
     for name, value in row.items():
-        if name == "type" or documented.fields[name][0] == "any":
+        if name == "type" or documented.fields[name].kind == objects.ANY:
             continue
-        kinds = documented.fields[name][0].replace(" or ", ", ").split(", ")
+        kinds = documented.fields[name].kind.name.replace(" or ", ", ").split(", ")
         kind = "null" if value is None else _JSON_TYPES[type(value)]
         if kind not in kinds:
             found.append(f"{row['type']}.{name} is {kind}, documented is {', '.join(kinds)}")
@@ -144,8 +171,8 @@ def object_sections() -> str:
         sample = samples[name] | {key: _FIXED[key] for key in _FIXED if key in samples[name]}
         parts.append(f"\n## `{name}`\n\n{documented.meaning} Printed by {documented.printed_by}.\n")
         parts.append("\n| field | type | meaning |\n|---|---|---|\n")
-        for key, (kind, meaning) in documented.fields.items():
-            parts.append(f"| `{key}` | {kind} | {meaning} |\n")
+        for key, one in documented.fields.items():
+            parts.append(f"| `{key}` | {one.kind.name} | {one.meaning} |\n")
         text = json.dumps(sample, ensure_ascii=False, separators=(",", ":"))
         parts.append(f"\n```json\n{text}\n```\n")
     return "".join(parts)

@@ -79,7 +79,7 @@ class SparkChoice:
         """
         settings, timeout_s = _settings(self.conf or []), parse_duration(self.connect_timeout)
         from kafkalog.spark.session import spark_session
-        from kafkalog_cli.output.task_progress import waiting_for
+        from kafkalog_cli.output.progress import waiting_for
 
         with _broken_pipes_raised(), ExitStack() as opened:
             with waiting_for("starting Spark …", enabled=not self.quiet):
@@ -133,7 +133,7 @@ class EngineChoice:
         """With progress, where somebody would see it."""
         if self.spark.quiet or not sys.stderr.isatty():
             return engine
-        from kafkalog_cli.output.task_progress import ShownEngine
+        from kafkalog_cli.output.progress import ShownEngine
 
         return ShownEngine(engine)
 

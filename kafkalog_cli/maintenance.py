@@ -1,4 +1,4 @@
-"""What a command that changes logs works on: opened, locked, and looked at again under the lock."""
+"""What a command that changes logs works on: opened, locked, read again; and consent to do so."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, op
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths.uris import require_local
 from kafkalog.storage import LogDirLock
+from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.configs import tell_metadata
-from kafkalog_cli.output.diagnostics import show_note
-from kafkalog_cli.standard_streams import put_work_first
+from kafkalog_cli.standard_streams import put_work_first, require_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,3 +141,30 @@ def hosting_at(log_dir: str | None, metadata_dir: str | None) -> Hosting | None:
     if not isinstance(own, LogDir):
         return None
     return read_hosting(own, other if isinstance(other, LogDir) else None)
+
+
+def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> None:
+    """There is a way to learn whether the source may be changed; asked before any work.
+
+    Raises:
+        UsageError: nobody is there to be asked, or the options contradict each other.
+    """
+    if yes and not in_place:
+        raise UsageError("--yes requires --in-place.", hint="Without it only the plan is shown.")
+    if backup is not None and not in_place:
+        raise UsageError("--backup requires --in-place.", hint="Without it only the plan is shown.")
+    if in_place and not yes and not sys.stdin.isatty():
+        raise UsageError(
+            "Cannot ask: stdin is not a terminal.",
+            hint="--yes applies the plan without asking.",
+        )
+
+
+def consents(question: str, *, yes: bool) -> bool:
+    """Whether the source may be changed, now that the plan was shown."""
+    if yes:
+        return True
+    import typer
+
+    require_stdout()
+    return typer.confirm(question, err=True)

@@ -27,6 +27,12 @@ PathsArgument = Annotated[
         show_default=False,
     ),
 ]
+DirectoryArgument = Annotated[
+    str, typer.Argument(metavar="PATH", help="Log directory or partition directory.")
+]
+PartitionArgument = Annotated[
+    str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
+]
 TopicsOption = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
@@ -59,6 +65,14 @@ ReplicasOption = Annotated[
     typer.Option(
         "--replicas",
         help="If several PATHs hold a partition: all copies, or the most recent one.",
+    ),
+]
+AnyReplicasOption = Annotated[
+    Replicas | None,
+    typer.Option(
+        "--replicas",
+        help="If several PATHs hold a partition: all copies, or the most recent one (default for "
+        "records).",
     ),
 ]
 InternalOption = Annotated[

@@ -1,7 +1,8 @@
-"""What a command over several inputs remembers: errors met on the way and the gravest status."""
+"""Errors, defects and notes on stderr, and the exit status that they come to."""
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -20,14 +21,7 @@ from kafkalog.errors import (
 )
 from kafkalog.model import Defect, Severity
 from kafkalog.paths.reading_errors import on_unreadable
-from kafkalog_cli.output.diagnostics import (
-    show_defect,
-    show_error,
-    show_note,
-    show_traceback,
-    show_warning,
-)
-from kafkalog_cli.output.text import counted
+from kafkalog_cli.output.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +31,67 @@ if TYPE_CHECKING:
     from kafkalog.model import LogView
     from kafkalog.tables.model import PartitionEnd
     from kafkalog.view import Difference, Shown
+
+shows_tracebacks = False
+"""Whether an error is shown with where in the code it was raised: `--debug`."""
+
+
+def show_error(error: KafkaLogError) -> None:
+    """An error: what happened, where, what else is known, what to do."""
+    show_traceback(error)
+    _show("error", error.reference, error.message, error.context, error.note, error.hint)
+
+
+def show_traceback(error: Exception) -> None:
+    """Where in the code an exception was raised, if that is wanted."""
+    if shows_tracebacks:
+        import traceback
+
+        sys.stdout.flush()
+        show_words("".join(traceback.format_exception(error)))
+
+
+def show_defect(defect: Defect) -> None:
+    """A defect, where the data on stdout has no place for it."""
+    where = defect.path
+    if defect.position is not None:
+        where += f", position {defect.position}"
+    _show(defect.severity, defect.reference, defect.detail, where, None, defect.hint)
+
+
+def show_note(text: str) -> None:
+    """One line worth knowing."""
+    sys.stderr.write(f"note: {printable(text)}\n")
+
+
+def show_warning(text: str) -> None:
+    """One line that someone should act on."""
+    sys.stdout.flush()
+    sys.stderr.write(f"warning: {printable(text)}\n")
+    sys.stderr.flush()
+
+
+def show_words(text: str) -> None:
+    """Lines that another library made, possibly from words of the command line."""
+    sys.stderr.write("\n".join(map(printable, text.split("\n"))))
+
+
+def _show(
+    kind: str, reference: str, message: str, where: str | None, note: str | None, hint: str | None
+) -> None:
+    lines = [f"{kind}: {reference}", f"× {printable(message)}"]
+    if where is not None:
+        lines.append(f"╰─> {printable(where)}")
+    if note is not None:
+        lines.append(f"note: {printable(note)}")
+    if hint is not None:
+        lines.append(f"hint: {printable(hint)}")
+    sys.stdout.flush()
+    encoding = sys.stderr.encoding or "utf-8"
+    text = "\n".join(lines) + "\n"
+    sys.stderr.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stderr.flush()
+
 
 UNREADABLE: Final = ("file-unreadable", BytesUnreadableError.reference)
 """References of the findings that say of a file that it cannot be read."""
@@ -158,7 +213,7 @@ class Outcome:
     def leaves_out(self, ends: Iterable[PartitionEnd]) -> None:
         """Say which records of the logs are not in the answer; that is no failure."""
         from kafkalog.tables.model import LeftOut
-        from kafkalog_cli.output.left_out import left_out_lines
+        from kafkalog_cli.output.exported import left_out_lines
 
         for line in left_out_lines(LeftOut.by(ends)):
             show_note(line)

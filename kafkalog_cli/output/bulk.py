@@ -11,17 +11,22 @@ from kafkalog.columnar.claims import logs_to_decode
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import FileEntry
 from kafkalog.reader import size_to_read
+from kafkalog_cli.output.objects import Style
+from kafkalog_cli.output.records import BATCH, RECORD, probe
+from kafkalog_cli.output.text import csv_text, dumps
 from kafkalog_cli.output.writer import Format, row_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog.columnar.objects import Template
     from kafkalog.model import Record
     from kafkalog.reader import ReadPlan, Selection
     from kafkalog.view import Shown
     from kafkalog_cli.output.dump import DumpStyle
     from kafkalog_cli.output.kafka_text import RecordText
     from kafkalog_cli.output.objects import Row, View
+    from kafkalog_cli.output.text import BytesFormat
 
     Progress = Callable[[int], None] | None
 
@@ -79,13 +84,11 @@ def read_rows(
         return read_contents(target, selection, Restored(), progress, batches=batches)
 
     from kafkalog.columnar.objects import BatchLines, RecordLines
-    from kafkalog_cli.output.templates import batch_template, record_template
 
     form = Format(style.form)
 
     def line(value: Any) -> bytes:
-        row: Row = view.row(value)
-        return b"".join(row_pieces(row, form))
+        return b"".join(row_pieces(view.row(value), form))
 
     template, lines = (batch_template, BatchLines) if batches else (record_template, RecordLines)
     made = lines(partial(_of_path, template, form, style), line)
@@ -93,7 +96,7 @@ def read_rows(
 
 
 def _of_path(template: Callable[..., Any], form: Format, style: DumpStyle, path: str) -> Any:
-    return template(path, form, style.bytes_form)
+    return template(path, form, style.shown.bytes_form)
 
 
 def read_kafka_text(
@@ -133,3 +136,49 @@ def rows_of(found: Iterator[Any]) -> Iterator[Any]:
             yield from content
         else:
             yield content
+
+
+# What is the same in all lines of data of a file; all else has its field in `kafkalog.columnar`.
+_CONSTANTS = frozenset(("type", "path", "control_type"))
+
+
+def record_template(path: str, form: Format, bytes_form: BytesFormat) -> Template:
+    """Return the template for the lines of records of a file, control records excepted.
+
+    It is made of the object of a probe: lines of kernels and of `writer` have the same fields.
+    """
+    return _template(RECORD.row(probe(path), Style(bytes_form=bytes_form)), form, bytes_form)
+
+
+def batch_template(path: str, form: Format, bytes_form: BytesFormat) -> Template:
+    """Return the template for the lines of batches of a file."""
+    return _template(BATCH.row(probe(path).batch), form, bytes_form)
+
+
+def _template(row: Row, form: Format, bytes_form: BytesFormat) -> Template:
+    from kafkalog.columnar.objects import Template
+
+    is_csv = form == Format.CSV
+    begin, end = {
+        Format.NDJSON: ("{", "}\n"),
+        Format.JSON: (",\n{", "}"),
+        Format.CSV: ("", "\n"),
+    }[form]
+    parts: list[tuple[bytes, str | None]] = []
+    text = begin
+    for i, (name, value) in enumerate(row.items()):
+        text += "," if i else ""
+        text += "" if is_csv else f"{dumps(name)}:"
+        if name in _CONSTANTS:
+            text += csv_text(value) if is_csv else dumps(value)
+        else:
+            parts.append((text.encode(), name))
+            text = ""
+    parts.append(((text + end).encode(), None))
+    return Template(
+        parts=parts,
+        null=b"" if is_csv else b"null",
+        quote=b"" if is_csv else b'"',
+        bytes_form=bytes_form,
+        csv=is_csv,
+    )

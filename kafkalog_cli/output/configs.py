@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kafkalog_cli.output.diagnostics import show_note
+from kafkalog_cli.outcome import show_note
+from kafkalog_cli.output.objects import Kind
 from kafkalog_cli.output.text import printable, wrapped
 from kafkalog_cli.output.writer import terminal_width
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from kafkalog.configs.definitions import Value
     from kafkalog.marks import Mark
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Row
+    from kafkalog_cli.output.objects import Row, Style
 
 
 def configs_text(configs: Iterable[ConfigValue]) -> str:
@@ -33,8 +34,8 @@ def marks_text(marks: Iterable[Mark]) -> str:
     )
 
 
-def config_rows(configs: Iterable[ConfigValue]) -> list[Row]:
-    """Objects for configs; a list is joined by commas, as Kafka writes it."""
+def _config_objects(configs: Iterable[ConfigValue], _: Style) -> list[Row]:
+    """Return objects for configs; a list is joined by commas, as Kafka writes it."""
     return [
         {
             "name": config.name,
@@ -46,9 +47,12 @@ def config_rows(configs: Iterable[ConfigValue]) -> list[Row]:
     ]
 
 
-def mark_rows(marks: Iterable[Mark]) -> list[Row]:
-    """Objects for marks."""
+def _mark_objects(marks: Iterable[Mark], _: Style) -> list[Row]:
     return [{"name": mark.name, "value": mark.value, "source": mark.source} for mark in marks]
+
+
+CONFIGS: Final = Kind("array", to_json=_config_objects)
+MARKS: Final = Kind("array", to_json=_mark_objects)
 
 
 def _text(value: Value) -> str:

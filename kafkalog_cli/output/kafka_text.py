@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.java_text import java_text, java_utf8
 from kafkalog.paths.uris import is_object
-from kafkalog_cli.output.rows import compression_name
+from kafkalog_cli.output.records import compression_name
 
 if TYPE_CHECKING:
     from kafkalog.model import (

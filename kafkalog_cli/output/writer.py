@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from kafkalog.errors import KafkaLogError
 from kafkalog_cli.output.objects import DEFECT, Row, View
-from kafkalog_cli.output.row_text import csv_line, csv_pieces, json_pieces
-from kafkalog_cli.output.text import is_long, printable, wrapped
+from kafkalog_cli.output.text import csv_line, csv_pieces, is_long, json_pieces, printable, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -7,11 +7,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.kafkalog.journal.test_undo import everything
 
 from kafkalog.errors import ChangedSinceError, CorruptDataError, KafkaLogError, RefusedError
 from kafkalog.journal import undo
 from tests.crash.commands import CLEANER_OFFSETS, PARTITION, Command, stopped_before, swap, swapped
+from tests.kafkalog.journal.test_undo import everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,6 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.kafkalog.journal.test_undo import everything
 
 from kafkalog.compaction.log_dirs import working_copy
 from kafkalog.errors import RefusedError
@@ -16,6 +15,7 @@ from kafkalog.log_dir import open_path
 from kafkalog.salvage import salvage
 from kafkalog.storage import Changes
 from tests.crash.commands import CLEANER_OFFSETS, COMMANDS, Command, run_undo, swap
+from tests.kafkalog.journal.test_undo import everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable

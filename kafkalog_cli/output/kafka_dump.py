@@ -30,8 +30,8 @@ from kafkalog.paths.uris import is_object
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import crc_defects, defect_of
 from kafkalog.records import decode_records
+from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output import kafka_text as text
-from kafkalog_cli.output.diagnostics import show_note
 from kafkalog_cli.output.text import printable
 
 if TYPE_CHECKING:
