@@ -13,16 +13,16 @@ import sys
 import time
 from typing import Final
 
-from kafkalog.columnar.native import compile_all, is_compiled
 from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
 from kafkalog.configs import ConfigSources
+from kafkalog.jit.native import compile_all, is_compiled
 from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 
 _LAZY: Final = (
     "kafkalog.check.next_start",
     "kafkalog.check.registry",
-    "kafkalog.columnar.fact_kernels",
+    "kafkalog.columns.fact_kernels",
     "kafkalog.compaction.columns",
     "kafkalog.recovery.producer_columns",
     "llvmlite.binding",

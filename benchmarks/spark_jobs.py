@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.tasks import Manner, WalkedByTasks
 from kafkalog.check.verify import Verification
-from kafkalog.columnar.native import compile_all, is_compiled
 from kafkalog.compaction import (
     CompactionRequest,
     compact_partition,
@@ -27,6 +26,7 @@ from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
 from kafkalog.export import Export, ExportRequest
 from kafkalog.export.model import Writing
+from kafkalog.jit.native import compile_all, is_compiled
 from kafkalog.journal.run import Run
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.model import Level

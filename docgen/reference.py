@@ -11,7 +11,7 @@ from kafkalog.defects.examples import EXAMPLES
 from kafkalog.errors import INTERNAL_ERROR, NOTHING_TO_DO, PARTLY_DONE
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind
-from kafkalog.payloads import PayloadKind, payload_kind
+from kafkalog.payloads.internal_topics import PayloadKind, payload_kind
 from kafkalog_cli.output.explanations import error_classes, first_sentence
 
 _EXIT_MEANINGS = {

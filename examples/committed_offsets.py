@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import kafkalog
-from kafkalog.payloads import PayloadKind, decode
+from kafkalog.payloads.internal_topics import PayloadKind, decode
 
 COMMITTED = kafkalog.Selection(read_committed=True)  # without commits of aborted transactions
 

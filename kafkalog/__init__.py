@@ -21,14 +21,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kafkalog.batches.lookup import Lookup as Lookup
+    from kafkalog.batches.lookup import lookup_offset as lookup_offset
+    from kafkalog.batches.lookup import lookup_special as lookup_special
+    from kafkalog.batches.lookup import lookup_timestamp as lookup_timestamp
+    from kafkalog.batches.reader import Selection as Selection
+    from kafkalog.batches.reader import read_batches as read_batches
+    from kafkalog.batches.reader import read_records as read_records
     from kafkalog.check.summary import Summary as Summary
     from kafkalog.check.verify import Verification as Verification
     from kafkalog.checkpoints import read_leader_epochs as read_leader_epochs
     from kafkalog.checkpoints import read_offset_checkpoint as read_offset_checkpoint
-    from kafkalog.columnar.scan import scan as scan
-    from kafkalog.columnar.scan import scan_schema as scan_schema
-    from kafkalog.columnar.scan import to_reader as to_reader
-    from kafkalog.columnar.scan import to_table as to_table
+    from kafkalog.columns.scan import scan as scan
+    from kafkalog.columns.scan import scan_schema as scan_schema
+    from kafkalog.columns.scan import to_reader as to_reader
+    from kafkalog.columns.scan import to_table as to_table
     from kafkalog.configs import ConfigSources as ConfigSources
     from kafkalog.configs import TopicConfigs as TopicConfigs
     from kafkalog.errors import CorruptDataError as CorruptDataError
@@ -49,12 +56,6 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir as PartitionDir
     from kafkalog.log_dir import Segment as Segment
     from kafkalog.log_dir import open_path as open_path
-    from kafkalog.lookup import Lookup as Lookup
-    from kafkalog.lookup import lookup_offset as lookup_offset
-    from kafkalog.lookup import lookup_special as lookup_special
-    from kafkalog.lookup import lookup_timestamp as lookup_timestamp
-    from kafkalog.marks import Mark as Mark
-    from kafkalog.marks import Marks as Marks
     from kafkalog.metadata_files import read_meta_properties as read_meta_properties
     from kafkalog.metadata_files import read_topic_id as read_topic_id
     from kafkalog.model import Batch as Batch
@@ -65,9 +66,6 @@ if TYPE_CHECKING:
     from kafkalog.model import Severity as Severity
     from kafkalog.model import Special as Special
     from kafkalog.producer_snapshot import read_producer_snapshot as read_producer_snapshot
-    from kafkalog.reader import Selection as Selection
-    from kafkalog.reader import read_batches as read_batches
-    from kafkalog.reader import read_records as read_records
     from kafkalog.retention import PartitionRetention as PartitionRetention
     from kafkalog.retention import Verdict as Verdict
     from kafkalog.retention import simulate_retention as simulate_retention
@@ -76,13 +74,17 @@ if TYPE_CHECKING:
     from kafkalog.roll import SimulatedSegment as SimulatedSegment
     from kafkalog.roll import roll_settings as roll_settings
     from kafkalog.roll import simulate_roll as simulate_roll
+    from kafkalog.unified_log import Mark as Mark
+    from kafkalog.unified_log import Marks as Marks
     from kafkalog.unified_log import UnifiedLog as UnifiedLog
 
 _MODULES = {
+    "batches.lookup": ("Lookup", "lookup_offset", "lookup_special", "lookup_timestamp"),
+    "batches.reader": ("Selection", "read_batches", "read_records"),
     "check.summary": ("Summary",),
     "check.verify": ("Verification",),
     "checkpoints": ("read_leader_epochs", "read_offset_checkpoint"),
-    "columnar.scan": ("scan", "scan_schema", "to_reader", "to_table"),
+    "columns.scan": ("scan", "scan_schema", "to_reader", "to_table"),
     "configs": ("ConfigSources", "TopicConfigs"),
     "errors": (
         "CorruptDataError",
@@ -99,15 +101,12 @@ _MODULES = {
     ),
     "indexes": ("OffsetIndex", "TimeIndex", "read_aborted_transactions"),
     "log_dir": ("LogDir", "PartitionDir", "Segment", "open_path"),
-    "lookup": ("Lookup", "lookup_offset", "lookup_special", "lookup_timestamp"),
-    "marks": ("Mark", "Marks"),
     "metadata_files": ("read_meta_properties", "read_topic_id"),
     "model": ("Batch", "Defect", "Isolation", "Level", "Record", "Severity", "Special"),
     "producer_snapshot": ("read_producer_snapshot",),
-    "reader": ("Selection", "read_batches", "read_records"),
     "retention": ("PartitionRetention", "Verdict", "simulate_retention"),
     "roll": ("RollReplay", "RollSettings", "SimulatedSegment", "roll_settings", "simulate_roll"),
-    "unified_log": ("UnifiedLog",),
+    "unified_log": ("Mark", "Marks", "UnifiedLog"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from kafkalog.batches.reader import Selection, read_records
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.model import Defect, Severity
 from kafkalog.names import DirectoryState, FileKind
-from kafkalog.payloads import PayloadKind, decode
-from kafkalog.reader import Selection, read_records
+from kafkalog.payloads.internal_topics import PayloadKind, decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

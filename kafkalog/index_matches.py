@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from formats import constants as c
 from formats.layouts import OFFSET_INDEX_ENTRY, RECORD_BATCH_HEADER
-from kafkalog.columnar import rule
+from kafkalog.batches.framing import read_batch
 from kafkalog.errors import KafkaLogError
-from kafkalog.framing import read_batch
 from kafkalog.indexes import ENTRIES_A_BLOCK
+from kafkalog.jit import fast_path
 from kafkalog.model import Defect
 
 if TYPE_CHECKING:
@@ -145,8 +145,8 @@ def match_times(
     Cost:
         Each batch that an entry names is decoded; a large log is read once, at memory speed.
     """
-    if rule.is_worth_it(log.stored_bytes) and index.base_offset < _BASE_OFFSET_MAX:
-        from kafkalog.columnar.time_matches import match_times as match_columns
+    if fast_path.is_worth_it(log.stored_bytes) and index.base_offset < _BASE_OFFSET_MAX:
+        from kafkalog.columns.time_matches import match_times as match_columns
 
         yield from match_columns(index, offsets, log)
         return
@@ -181,7 +181,7 @@ def match_time(offset: int, offsets: OffsetIndex | None, log: Source) -> tuple[i
     The timestamp is None where the offset is not the last of the batch, the last offset -1 where
     there is none. Raises as `match_times`.
     """
-    from kafkalog.records import decode_records
+    from kafkalog.batches.records import decode_records
 
     below = offsets.lookup(offset) if offsets else None
     position = below.position if below else 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
+from kafkalog.batches.segment import OpenSegment
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import KafkaLogError
 from kafkalog.living import CHANGES, answered
@@ -22,7 +23,6 @@ from kafkalog.metadata_files import MetaProperties, read_meta_properties, read_t
 from kafkalog.model import Defect, LogView, Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, FileState
 from kafkalog.paths import file_system
-from kafkalog.segment import OpenSegment
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown, show, state_of
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.checkpoints import java_number, read_number_pairs
 from kafkalog.errors import CorruptDataError
-from kafkalog.java_text import java_lines
 from kafkalog.names import FileKind
 from kafkalog.parsing import parse
 from kafkalog.paths.source import read_file
+from kafkalog.payloads.java_text import java_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,5 +1,7 @@
 """One partition's log as a broker knows it: its offsets, epochs and open transactions.
 
+Follows `UnifiedLog`, `LogManager` and `OffsetCheckpointFile` of Kafka 4.3.
+
 Follows `UnifiedLog`, `LogLoader`, `ProducerStateManager` and `LeaderEpochFileCache` of Kafka 4.3.
 """
 
@@ -12,9 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from formats import file_names
+from kafkalog.batches.records import decode_records, is_abort
+from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed, read_leader_epochs
-from kafkalog.control_records import is_abort
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import list_partition, open_partition
@@ -22,8 +25,6 @@ from kafkalog.model import AbortedTransaction, Batch, Isolation
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.paths import file_system
 from kafkalog.producer_snapshot import read_producer_snapshot
-from kafkalog.records import decode_records
-from kafkalog.segment import OpenSegment
 from kafkalog.view import show
 
 if TYPE_CHECKING:
@@ -31,6 +32,96 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.model import EpochEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An offset and where it comes from; None where nobody noted one."""
+
+    name: str
+    value: int | None
+    source: str
+
+
+class Marks:
+    """The marks of one partition, each found out when it is first asked for.
+
+    Args:
+        partition: the directory.
+        high_watermark: instead of the checkpoint's: an offset, or `end` for the log end.
+        log_start_offset: instead of the checkpoint's.
+        log_end_offset: where the log ends, where the caller knows.
+    """
+
+    def __init__(
+        self,
+        partition: PartitionDir,
+        *,
+        high_watermark: int | Literal["end"] | None = None,
+        log_start_offset: int | None = None,
+        log_end_offset: int | None = None,
+    ) -> None:
+        self._given_watermark = high_watermark
+        self._given_start = log_start_offset
+        self.log = UnifiedLog(
+            partition,
+            high_watermark=high_watermark,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+        )
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset the next record would get."""
+        return self.log.log_end_offset
+
+    @cached_property
+    def log_start_offset(self) -> Mark:
+        """First readable offset."""
+        value, source = self.log.log_start_offset, "first segment"
+        if self._given_start is not None:
+            source = "--log-start-offset"
+        elif value != self.log.first_offset:
+            source = file_names.LOG_STARTS
+        return Mark("log start offset", value, source)
+
+    @cached_property
+    def high_watermark(self) -> Mark:
+        """Up to where the log is replicated."""
+        source = file_names.HIGH_WATERMARKS
+        if self._given_watermark is not None:
+            source = "--high-watermark"
+        elif self.log.checkpoint(file_names.HIGH_WATERMARKS) is None:
+            source = "log end: no checkpoint"
+        return Mark("high watermark", self.log.high_watermark, source)
+
+    @cached_property
+    def recovery_point(self) -> Mark:
+        """Up to where the log is known to be on disk."""
+        return self._noted("recovery point", file_names.RECOVERY_POINTS)
+
+    @cached_property
+    def cleaner_offset(self) -> Mark:
+        """First offset that was not compacted."""
+        return self._noted("cleaner offset", file_names.CLEANER_OFFSETS)
+
+    @cached_property
+    def last_stable_offset(self) -> Mark:
+        """High watermark or first open transaction, the smaller.
+
+        Cost:
+            Reads the headers behind the newest producer snapshot.
+        """
+        return Mark(
+            "last stable offset", self.log.last_stable_offset, "open transactions in the log"
+        )
+
+    def _noted(self, name: str, file: str) -> Mark:
+        return Mark(name, self._checkpoint(file), file)
+
+    def _checkpoint(self, name: str) -> int | None:
+        return self.log.checkpoint(name)
+
 
 END: Final = "end"
 """Stands for the log end as a high watermark."""

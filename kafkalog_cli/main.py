@@ -18,7 +18,7 @@ def main() -> None:
 
     The reader of a pipe that goes away ends the process silently, as for any Unix filter.
     """
-    from kafkalog.columnar.cache import on_compile, on_refused, on_unusable
+    from kafkalog.jit.cache import on_compile, on_refused, on_unusable
     from kafkalog_cli.outcome import show_error, show_note
     from kafkalog_cli.standard_streams import close_streams, open_streams
 

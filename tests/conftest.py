@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from kafkalog.columnar import native
+from kafkalog.jit import native
 from kafkalog_cli.main import run
 
 if TYPE_CHECKING:

@@ -7,13 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalog import inventory, lookup
+from kafkalog import inventory
 from kafkalog.audit import audit_compaction
+from kafkalog.batches import lookup
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.reader import Selection, read_batches, read_records
 from kafkalog.check.verify import Verification
 from kafkalog.checkpoints import read_leader_epochs, read_number_pairs, read_offset_checkpoint
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import KafkaLogError
-from kafkalog.framing import scan_batches
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
 from kafkalog.metadata_files import (
@@ -28,7 +30,6 @@ from kafkalog.model import Batch, Defect, Isolation, Level, Record, Special
 from kafkalog.names import FileKind
 from kafkalog.paths.source import Source, read_file
 from kafkalog.producer_snapshot import read_producer_snapshot
-from kafkalog.reader import Selection, read_batches, read_records
 from kafkalog.retention import simulate_retention
 from kafkalog.roll import roll_settings, simulate_roll
 from kafkalog.unified_log import UnifiedLog

@@ -17,7 +17,7 @@ FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "m
 # What may be longer, and why.
 LONG_MODULES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {
-    "kafkalog/columnar/object_kernels.py:format_records": "calls in its loop cost speed",
+    "kafkalog/text/object_kernels.py:format_records": "calls in its loop cost speed",
     "kafkalog_cli/commands/compact.py:compact": "its signature is the list of options",
     "kafkalog_cli/commands/apply_retention.py:apply_retention": "mostly its options",
     "kafkalog_cli/commands/audit_compaction.py:audit_compaction": "mostly its options",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from kafkalog.audit.against_original import LatestOffsets, changed_marks, compare, find_stale
 from kafkalog.audit.log_walk import Bounds, Transactions
-from kafkalog.columnar import rule
-from kafkalog.columnar.claims import logs_to_decode
+from kafkalog.columns.claims import logs_to_decode
 from kafkalog.errors import KafkaLogError, UsageError
+from kafkalog.jit import fast_path
 from kafkalog.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
@@ -116,9 +116,9 @@ def audit_compaction(
 def _proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) -> int | None:
     """The distinct keys of a log that is worth the kernels, and is proved by them at once."""
     size = sum(segment.log.size_bytes for segment in log.segments)
-    if size < rule.FAST_SIZE_MIN:
+    if size < fast_path.FAST_SIZE_MIN:
         size = logs_to_decode(segment.log.path for segment in log.segments)
-    if not rule.is_worth_it(size):
+    if not fast_path.is_worth_it(size):
         return None
     try:
         if original is not None and next(changed_marks(log, original), None) is not None:

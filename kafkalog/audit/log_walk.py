@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from kafkalog.control_records import control_record
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.records import control_record, decode_records, hold_records, resolve_batch
 from kafkalog.errors import CorruptDataError
-from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect
-from kafkalog.records import decode_records, hold_records, resolve_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,21 +17,21 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.audit.log_walk import Transactions, segments_below
-from kafkalog.columnar import kernels as k
-from kafkalog.columnar.chunks import ChunkReader, Rows, Workspace
-from kafkalog.columnar.hash_kernels import hash_keys
-from kafkalog.columnar.header_table import batch_at
-from kafkalog.columnar.record_facts import MARKER_TYPE, UNREADABLE, markers_of_chunk
+from kafkalog.batches.records import RECORDS_HELD_MAX
+from kafkalog.columns import kernels as k
+from kafkalog.columns.byte_kernels import hash_keys
+from kafkalog.columns.chunks import ChunkReader, Rows, Workspace
+from kafkalog.columns.header_table import batch_at
+from kafkalog.columns.record_facts import MARKER_TYPE, UNREADABLE, markers_of_chunk
 from kafkalog.compaction.key_map import KeyMap, Keys
 from kafkalog.paths.source import Source
-from kafkalog.records import RECORDS_HELD_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from kafkalog.columnar.chunks import Chunk
+    from kafkalog.columns.chunks import Chunk
     from kafkalog.unified_log import UnifiedLog
 
     Table = NDArray[np.int64]

@@ -14,8 +14,8 @@ import numpy as np
 from formats.constants import ABORT, ABORTED_TXN_SIZE, INT64_MAX
 from kafkalog.check import producer_rows as r
 from kafkalog.check import producer_states as p
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar.index_columns import aborted_columns
+from kafkalog.columns import header_table as h
+from kafkalog.columns.side_files import aborted_columns
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.names import FileKind, FileState

@@ -18,10 +18,10 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.check.batches import CheckedLog, SegmentCheck, running_max, unread_range
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar import record_facts as f
-from kafkalog.columnar.headers import Stretch, joined
-from kafkalog.columnar.index_columns import offset_columns, time_columns
+from kafkalog.columns import header_table as h
+from kafkalog.columns import record_facts as f
+from kafkalog.columns.headers import Stretch, joined
+from kafkalog.columns.side_files import offset_columns, time_columns
 from kafkalog.defects import make_defect
 
 if TYPE_CHECKING:

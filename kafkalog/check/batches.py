@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from formats import constants as c
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar import record_facts as f
-from kafkalog.columnar.header_table import batch_at
+from kafkalog.batches.reader import crc_defects, defect_of
+from kafkalog.columns import header_table as h
+from kafkalog.columns import record_facts as f
+from kafkalog.columns.header_table import batch_at
 from kafkalog.defects import make_defect
 from kafkalog.errors import BytesUnreadableError
 from kafkalog.model import Level
-from kafkalog.reader import crc_defects, defect_of
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.configs import TopicConfigs
     from kafkalog.indexes import OffsetIndex, TimeIndex
     from kafkalog.log_dir import PartitionDir

@@ -18,8 +18,8 @@ from kafkalog.check.batches import PartitionCheck
 from kafkalog.check.segments import has_compact_policy
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.cleaner_verdict import ENDS_READING
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar import record_facts as f
+from kafkalog.columns import header_table as h
+from kafkalog.columns import record_facts as f
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import CheckedPartition, Found
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.log_dir import FileEntry, LogDir
     from kafkalog.model import CheckpointEntry, Defect
 

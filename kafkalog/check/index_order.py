@@ -12,7 +12,7 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.check.batches import running_max
-from kafkalog.columnar.index_columns import aborted_columns, offset_columns, time_columns
+from kafkalog.columns.side_files import aborted_columns, offset_columns, time_columns
 from kafkalog.defects import make_defect
 from kafkalog.paths.source import Source
 

@@ -18,7 +18,7 @@ from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck
 from kafkalog.checkpoints import read_leader_epochs
-from kafkalog.columnar import header_table as h
+from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import Found
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.model import Defect, EpochEntry
 
 _NO_EPOCH: Final = -1

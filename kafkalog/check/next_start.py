@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batches import Found
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.log_dir import LogDir
     from kafkalog.model import Defect
     from kafkalog.recovery import StartConfig

@@ -8,8 +8,8 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.check.batches import CheckedLog, SegmentCheck, running_max
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar import record_facts as f
+from kafkalog.columns import header_table as h
+from kafkalog.columns import record_facts as f
 from kafkalog.defects import make_defect
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import Found
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.model import Defect
 
     Table = NDArray[np.int64]

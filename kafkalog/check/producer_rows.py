@@ -14,8 +14,8 @@ import numpy as np
 from formats import constants as c
 from formats.constants import ABORT, COMMIT
 from kafkalog.check.batches import running_max
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar.record_facts import (
+from kafkalog.columns import header_table as h
+from kafkalog.columns.record_facts import (
     COORDINATOR_EPOCH,
     EMPTIED,
     MARKER_TYPE,
@@ -27,7 +27,7 @@ from kafkalog.defects import make_defect
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
 
     Column = NDArray[np.int64]
     Table = NDArray[np.int64]

@@ -26,8 +26,8 @@ from kafkalog.check.batches import PartitionCheck, unread_range
 from kafkalog.check.producer_rows import Passage, Timeline
 from kafkalog.check.producer_states import ProducerStates
 from kafkalog.check.snapshots import SnapshotCheck
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar.record_facts import MARKER_TYPE
+from kafkalog.columns import header_table as h
+from kafkalog.columns.record_facts import MARKER_TYPE
 from kafkalog.defects import make_defect
 from kafkalog.names import DirectoryState, FileKind
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.check.batches import CheckedLog, CheckedPartition, Found
     from kafkalog.check.producer_rows import Believed
     from kafkalog.check.producer_states import History
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batches import CheckedLog, CheckedPartition, Found, SegmentCheck
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.log_dir import LogDir
     from kafkalog.model import Defect
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from formats import file_names
 from kafkalog.check.identity import topic_id_of
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar.headers import header_stretches
+from kafkalog.columns import header_table as h
+from kafkalog.columns.headers import header_stretches
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Defect, Level

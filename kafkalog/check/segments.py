@@ -25,7 +25,7 @@ from kafkalog.check.offset_order import (
     follows,
     spans_of,
 )
-from kafkalog.columnar import header_table as h
+from kafkalog.columns import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.names import FileKind, FileState
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.check.batches import CheckedLog, CheckedPartition, Found
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.model import Defect
 
     Table = NDArray[np.int64]

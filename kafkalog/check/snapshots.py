@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kafkalog.check import producer_states as p
-from kafkalog.columnar.snapshot_columns import snapshot_columns
+from kafkalog.columns.side_files import snapshot_columns
 from kafkalog.defects import make_defect
 
 if TYPE_CHECKING:

@@ -17,17 +17,16 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafkalog.batches.segment import OpenSegment, cut_positions
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.verify import Verification
 from kafkalog.check.walk import Walked
-from kafkalog.cuts import cut_positions
 from kafkalog.errors import KafkaLogError, UnreadableError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition
 from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
 from kafkalog.paths.read_options import reading
 from kafkalog.paths.source import Source
-from kafkalog.segment import OpenSegment
 from kafkalog.sightings import Sighting, now_ms
 
 if TYPE_CHECKING:

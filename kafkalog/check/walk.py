@@ -23,8 +23,8 @@ from kafkalog.check.index_files import ENTRY_SIZES, index_alone, size_is_multipl
 from kafkalog.check.log_dir_files import READERS
 from kafkalog.check.schedule import Reading, lowest_level
 from kafkalog.check.summary import Summary
-from kafkalog.columnar.header_table import POSITION
-from kafkalog.columnar.headers import Stretch, header_stretches
+from kafkalog.columns.header_table import POSITION
+from kafkalog.columns.headers import Stretch, header_stretches
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.model import Defect, Level
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from kafkalog.check.batches import CheckedLog
-    from kafkalog.columnar.headers import Look
+    from kafkalog.columns.headers import Look
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import NextStart
 
@@ -354,8 +354,8 @@ class Walk:
         """All batches of a log file; the offset behind them."""
         from kafkalog.check.batches import defects_of_stretch
         from kafkalog.check.registry import segment_checks
-        from kafkalog.columnar.header_table import COUNT, LAST_OFFSET
-        from kafkalog.columnar.record_facts import FOUND
+        from kafkalog.columns.header_table import COUNT, LAST_OFFSET
+        from kafkalog.columns.record_facts import FOUND
 
         end = log.base_offset or 0
         self.summary.levels.add(level)
@@ -385,7 +385,7 @@ class Walk:
         return end
 
     def _read(self, _log: CheckedLog, source: Source, level: Level) -> Iterator[Stretch | Defect]:
-        from kafkalog.columnar.headers import header_stretches
+        from kafkalog.columns.headers import header_stretches
 
         look = None if self._watch is None else self._watch.look
         return header_stretches(source, level, self._threads, look=look)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 import numpy as np
 
 from formats import constants as c
-from kafkalog.columnar import kernels as k
+from kafkalog.columns import kernels as k
 from kafkalog.compaction.key_map import KeyMap, Keys
 from kafkalog.compaction.offset_map import DirtyKeys, discardable_among
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.columnar.chunks import Rows
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.chunks import Rows
+    from kafkalog.columns.headers import Stretch
     from kafkalog.compaction.model import Cleanable
     from kafkalog.storage import Changes
     from kafkalog.unified_log import UnifiedLog

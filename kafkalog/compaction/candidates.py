@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from formats import file_names
 from formats.constants import INT64_MAX
+from kafkalog.batches.framing import scan_batches
 from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, Skip
 from kafkalog.errors import UsageError
-from kafkalog.framing import scan_batches
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
-from kafkalog.marks import Mark, Marks
 from kafkalog.model import Batch
 from kafkalog.names import DirectoryState
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.unified_log import Mark, Marks, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

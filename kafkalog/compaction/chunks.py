@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from formats import constants as c
+from kafkalog.batches.records import require_few_records
 from kafkalog.cleaner_verdict import why_not_rewritten
 from kafkalog.codecs import compress
-from kafkalog.columnar import kernels as k
-from kafkalog.columnar import rewrite_kernels as r
-from kafkalog.columnar.chunks import Rows, Turn
-from kafkalog.records import require_few_records
+from kafkalog.columns import kernels as k
+from kafkalog.columns.chunks import Rows, Turn
+from kafkalog.compaction import kernels as r
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from kafkalog.columnar.chunks import Chunk
+    from kafkalog.columns.chunks import Chunk
 
     Table = NDArray[np.int64]
     Mask = NDArray[np.bool_]

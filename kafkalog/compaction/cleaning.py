@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from formats import constants as c
 from formats.constants import INT32_MAX
+from kafkalog.batches.records import decode_records, hold_records
 from kafkalog.checksums import crc32c
 from kafkalog.cleaner_verdict import EMPTY_BATCH, why_not_rewritten
 from kafkalog.codecs import compress
@@ -20,15 +21,14 @@ from kafkalog.compaction.model import Dropped, Tally, read_otherwise
 from kafkalog.compaction.offset_map import OffsetMap, build_map
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.model import Batch, TimestampType
-from kafkalog.records import decode_records, hold_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from kafkalog.batches.segment import OpenSegment
     from kafkalog.compaction.model import Cleanable, CompactionConfig
     from kafkalog.log_dir import Segment
     from kafkalog.model import AbortedTransaction, Record
-    from kafkalog.segment import OpenSegment
     from kafkalog.unified_log import UnifiedLog
 
 

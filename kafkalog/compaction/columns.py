@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formats import constants as c
-from kafkalog.columnar import kernels as k
-from kafkalog.columnar import rewrite_kernels as r
-from kafkalog.columnar.chunks import ChunkReader, Turn
-from kafkalog.columnar.conveyor import Conveyor, Lanes
-from kafkalog.columnar.rule import default_threads
+from kafkalog.columns import kernels as k
+from kafkalog.columns.chunks import ChunkReader, Turn
+from kafkalog.columns.ordered_executor import Conveyor, Lanes
+from kafkalog.compaction import kernels as r
 from kafkalog.compaction.buckets import SupersededByMap
 from kafkalog.compaction.candidates import segments_between
 from kafkalog.compaction.chunks import Buffers, Fate, Rule, opened, rewrite
@@ -25,6 +24,7 @@ from kafkalog.compaction.model import Dropped, Tally, read_otherwise
 from kafkalog.compaction.offset_map import MapBuilding, discardable_among
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.crew import Crew
+from kafkalog.jit.fast_path import default_threads
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.columnar.chunks import Chunk
+    from kafkalog.columns.chunks import Chunk
     from kafkalog.compaction.buckets import Superseded
     from kafkalog.compaction.cleaning import LastRecord
     from kafkalog.compaction.model import Cleanable, CompactionConfig

@@ -11,7 +11,6 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 from formats import file_names
-from kafkalog.columnar.rule import kernels_work
 from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import Compaction, Group, Skip, Tally
@@ -19,6 +18,7 @@ from kafkalog.compaction.new_files import check_new_files, clean_group, discard
 from kafkalog.compaction.soundness import require_known_layout, require_sound
 from kafkalog.compaction.swap import swap_in, touched_names
 from kafkalog.errors import RefusedError
+from kafkalog.jit.fast_path import kernels_work
 from kafkalog.log_dir import open_partition
 from kafkalog.storage import require_space, require_writable
 from kafkalog.unified_log import UnifiedLog

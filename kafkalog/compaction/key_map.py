@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kafkalog.columnar import kernels as k
-from kafkalog.columnar import map_kernels as m
-from kafkalog.columnar.hash_kernels import hash_keys
+from kafkalog.columns import kernels as k
+from kafkalog.columns.byte_kernels import hash_keys
+from kafkalog.compaction import kernels as m
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.columnar.chunks import Rows
+    from kafkalog.columns.chunks import Rows
 
     Column = NDArray[np.int64]
     Mask = NDArray[np.bool_]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigValue
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.marks import Mark
     from kafkalog.model import Defect
+    from kafkalog.unified_log import Mark
 
 MAP_SLOT_SIZE: Final = 24
 """Bytes that Kafka's offset map takes for a slot: an MD5 digest and an offset."""

@@ -16,9 +16,9 @@ import numpy as np
 from formats import constants as c
 from formats import file_names
 from formats.layouts import ABORTED_TRANSACTION
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar import kernels as k
-from kafkalog.columnar.headers import Stretch, header_stretches
+from kafkalog.columns import header_table as h
+from kafkalog.columns import kernels as k
+from kafkalog.columns.headers import Stretch, header_stretches
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import Level
 from kafkalog.paths.source import Source

@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from formats import constants as c
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar import kernels as k
-from kafkalog.columnar.chunks import ChunkReader, Rows, Workspace
-from kafkalog.columnar.headers import Stretch, header_stretches
+from kafkalog.batches.records import decode_records
+from kafkalog.columns import header_table as h
+from kafkalog.columns import kernels as k
+from kafkalog.columns.chunks import ChunkReader, Rows, Workspace
+from kafkalog.columns.headers import Stretch, header_stretches
 from kafkalog.compaction.candidates import segments_between
 from kafkalog.compaction.key_map import KeyMap
 from kafkalog.compaction.model import MapOutgrownError, read_otherwise
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.model import Batch, Level
 from kafkalog.paths.source import Source
-from kafkalog.records import decode_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from kafkalog.columnar.chunks import Chunk
+    from kafkalog.columns.chunks import Chunk
     from kafkalog.compaction.key_map import Keys
     from kafkalog.compaction.model import Cleanable
     from kafkalog.log_dir import Segment

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from kafkalog.check.registry import FAILED
 from kafkalog.check.verify import Verification
 from kafkalog.cleaner_verdict import ENDS_READING
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar.chunks import BATCH_SIZE_MAX
+from kafkalog.columns import header_table as h
+from kafkalog.columns.chunks import BATCH_SIZE_MAX
 from kafkalog.compaction.cleaning import LastRecord
 from kafkalog.errors import CorruptDataError, InternalError, RefusedError
 from kafkalog.journal.requirements import (
@@ -31,7 +31,7 @@ from kafkalog.recovery import StartConfig, predict_start
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.compaction.model import Candidate, CompactionRequest
     from kafkalog.compaction.offset_map import DirtyKeys
     from kafkalog.log_dir import PartitionDir

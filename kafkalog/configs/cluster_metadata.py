@@ -12,14 +12,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.batches.reader import Selection, read_records, size_to_read
 from kafkalog.cluster_image import MetadataTransactions
-from kafkalog.columnar import rule
 from kafkalog.errors import NotAKafkaFileError, NotFoundError
+from kafkalog.jit import fast_path
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.model import Defect, Record
 from kafkalog.names import FileKind
-from kafkalog.payloads import PayloadKind, decode
-from kafkalog.reader import Selection, read_records, size_to_read
+from kafkalog.payloads.internal_topics import PayloadKind, decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,11 +117,11 @@ def _records(
 
 
 def _items(target: PartitionDir | FileEntry, selection: Selection) -> Iterator[Record | Defect]:
-    if not rule.is_worth_it(size_to_read(target, selection)):
+    if not fast_path.is_worth_it(size_to_read(target, selection)):
         yield from read_records(target, selection)
         return
-    from kafkalog.columnar.pipeline import read_contents
-    from kafkalog.columnar.restored import Restored
+    from kafkalog.columns.pipeline import read_contents
+    from kafkalog.columns.to_objects import Restored
 
     for content in read_contents(target, selection, Restored(), None, batches=False):
         if isinstance(content, Defect):

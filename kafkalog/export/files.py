@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from kafkalog.checksums import crc32c
-from kafkalog.columnar.parquet import parquet_writer
+from kafkalog.columns.arrow_files import parquet_writer
 from kafkalog.export.model import BytesForm, Codec, FileFormat
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from formats.constants import INT64_MAX
 from kafkalog.checkpoints import java_number
-from kafkalog.java_text import java_lines
 from kafkalog.metadata_files import NoTopicIdError, read_topic_id
 from kafkalog.paths.source import Source, read_file
+from kafkalog.payloads.java_text import java_lines
 from kafkalog.recovery.model import RemoveFile, RenameFile, StartRefusedError, WriteFile
 
 if TYPE_CHECKING:

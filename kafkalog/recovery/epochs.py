@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.framing import scan_batches
+from kafkalog.batches.framing import scan_batches
 from kafkalog.model import Batch, EpochEntry
 from kafkalog.paths.source import Source, read_file
 from kafkalog.recovery.directory import checkpoint_lines, offset_from_name

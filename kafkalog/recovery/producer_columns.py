@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import constants as c
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar import record_facts as f
+from kafkalog.columns import header_table as h
+from kafkalog.columns import record_facts as f
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
 
 NO_MARKER: Final = f.NO_MARKER
 EMPTIED: Final = f.EMPTIED

@@ -13,15 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.control_records import control_record
+from kafkalog.batches.records import control_record, decode_records
 from kafkalog.errors import CorruptDataError
-from kafkalog.records import decode_records
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.producers import hash_order
 from kafkalog.recovery.walk import CorruptRecordError, Walker
 
 if TYPE_CHECKING:
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.model import Batch
     from kafkalog.paths.source import Source
     from kafkalog.recovery.indexes import AbortedList

@@ -18,7 +18,7 @@ from kafkalog.recovery.walk import CorruptRecordError, Walker, walk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.recovery.epochs import LeaderEpochs
     from kafkalog.recovery.producers import ProducerStates
     from kafkalog.recovery.segment_state import SegmentState
@@ -80,7 +80,7 @@ class SegmentRecovery(Walker):
         if not self._is_fed or self._refusal is not None:
             return
         size_bytes = self.segment.size_bytes
-        from kafkalog.columnar import header_table as h
+        from kafkalog.columns import header_table as h
 
         positions = stretch.headers[h.POSITION]
         ends = positions + stretch.headers[h.SIZE]
@@ -96,7 +96,7 @@ class SegmentRecovery(Walker):
 
     def columns(self, stretch: Stretch) -> int:
         """Take in batches with right checksums; how many."""
-        from kafkalog.columnar import header_table as h
+        from kafkalog.columns import header_table as h
         from kafkalog.recovery.producer_columns import readable_markers
 
         base_offset = self.segment.base_offset
@@ -137,7 +137,7 @@ class SegmentRecovery(Walker):
     def _note_epochs(self, part: Stretch) -> None:
         import numpy as np
 
-        from kafkalog.columnar import header_table as h
+        from kafkalog.columns import header_table as h
 
         epochs, latest = part.headers[h.EPOCH], self._epochs.latest
         before = np.maximum.accumulate(np.concatenate(([-1 if latest is None else latest], epochs)))

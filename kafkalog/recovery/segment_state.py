@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from formats import constants as c
 from formats import file_names
 from formats.layouts import ABORTED_TRANSACTION
-from kafkalog.columnar import rule
-from kafkalog.framing import scan_batches
+from kafkalog.batches.framing import scan_batches
+from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
 from kafkalog.recovery.directory import Content, segment_file
@@ -288,11 +288,11 @@ def _is_same(content: Content | None, data: bytes) -> bool:
 
 def count_records(source: Source, position: int, end: int) -> int:
     """Count the records in the batches that begin between two positions, by their headers."""
-    if not rule.is_worth_it(end - position):
+    if not fast_path.is_worth_it(end - position):
         found = scan_batches(source, position, end)
         return sum(max(batch.count, 0) for batch in found if isinstance(batch, Batch))
-    from kafkalog.columnar import header_table as h
-    from kafkalog.columnar.headers import header_stretches
+    from kafkalog.columns import header_table as h
+    from kafkalog.columns.headers import header_stretches
 
     stretches = header_stretches(source, Level.QUICK, position=position, end=end)
     return sum(

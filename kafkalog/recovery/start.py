@@ -34,7 +34,7 @@ from kafkalog.recovery.producer_replay import segments_between
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery.directory import Content

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
 from formats.layouts import MESSAGE_HEADER, RECORD_BATCH_HEADER
-from kafkalog.columnar import rule
+from kafkalog.batches.framing import crc_valid
+from kafkalog.batches.records import resolve_batch
 from kafkalog.errors import CorruptDataError
-from kafkalog.framing import crc_valid
+from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Level
-from kafkalog.records import resolve_batch
 from kafkalog.recovery.model import StartRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.paths.source import Source
     from kafkalog.recovery.indexes import IndexBuild
 
@@ -254,12 +254,12 @@ def walk(source: Source, position: int, end: int, level: Level, walker: Walker) 
         if is_over:
             return
         is_sparse = level == Level.QUICK and position - begin > count * _WORTH_A_SEEK
-        if not is_sparse and rule.is_worth_it(end - position):
+        if not is_sparse and fast_path.is_worth_it(end - position):
             position = _in_columns(source, position, end, level, walker)
 
 
 def _in_columns(source: Source, position: int, end: int, level: Level, walker: Walker) -> int:
-    from kafkalog.columnar.headers import plain_stretches
+    from kafkalog.columns.headers import plain_stretches
 
     stretches = plain_stretches(source, level, position, end)
     try:
@@ -295,7 +295,7 @@ class Search(Walker):
 
     def columns(self, stretch: Stretch) -> int:
         """Pass over batches that begin below the offset; how many."""
-        from kafkalog.columnar import header_table as h
+        from kafkalog.columns import header_table as h
 
         headers = stretch.headers
         # Of a compressed legacy message the first offset is inside it.
@@ -341,7 +341,7 @@ class ToTheEnd(Walker):
 
     def columns(self, stretch: Stretch) -> int:
         """Take in batches; all of them."""
-        from kafkalog.columnar import header_table as h
+        from kafkalog.columns import header_table as h
 
         last = stretch.headers[:, -1].tolist()
         self.next_offset = wrap_int64(last[h.LAST_OFFSET] + 1)
@@ -366,7 +366,7 @@ class Indexing(Walker):
 
     def columns(self, stretch: Stretch) -> int:
         """Add the entries that are due at batches; how many were taken in."""
-        from kafkalog.columnar import header_table as h
+        from kafkalog.columns import header_table as h
 
         times, offsets, positions = stretch.headers[[h.MAX_TIMESTAMP, h.LAST_OFFSET, h.POSITION]]
         is_plain = self._indexes.columns(times, offsets, positions - self._start)

@@ -25,11 +25,11 @@ from kafkalog.journal.requirements import (
     require_start,
 )
 from kafkalog.log_dir import open_partition
-from kafkalog.marks import Marks
 from kafkalog.names import FileKind, FileState, segment_file_name
 from kafkalog.recovery import StartMode, Verdict, epochs_from_start, predict_start, start_config
 from kafkalog.retention import simulate_retention
 from kafkalog.storage import require_writable
+from kafkalog.unified_log import Marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from formats import file_names
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.records import decode_records
+from kafkalog.batches.segment import OpenSegment
 from kafkalog.errors import KafkaLogError
-from kafkalog.framing import scan_batches
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
-from kafkalog.marks import Mark, Marks
 from kafkalog.model import Batch, Defect
 from kafkalog.names import DirectoryState, FileKind
-from kafkalog.records import decode_records
 from kafkalog.retention.model import (
     LatestRecord,
     LogFacts,
@@ -32,8 +32,7 @@ from kafkalog.retention.model import (
     Verdict,
 )
 from kafkalog.retention.verdicts import detail_of, judge_segments, run_policies
-from kafkalog.segment import OpenSegment
-from kafkalog.unified_log import UnifiedLog
+from kafkalog.unified_log import Mark, Marks, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,8 +5,7 @@ Follows `LogSegment.shouldRoll` and `UnifiedLog.maybeRoll` of Kafka 4.3.
 
 from __future__ import annotations
 
-from kafkalog.roll.model import RollCondition, RollReplay, RollSettings, SimulatedSegment
-from kafkalog.roll.replay import Replay
+from kafkalog.roll.replay import Replay, RollCondition, RollReplay, RollSettings, SimulatedSegment
 from kafkalog.roll.simulate import ROLL_CONFIGS, roll_settings, simulate_roll
 
 __all__ = [

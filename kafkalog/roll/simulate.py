@@ -10,21 +10,20 @@ import random
 from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.columnar import rule
-from kafkalog.framing import scan_batches
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.reader import EVERYTHING, size_to_read
+from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Level
 from kafkalog.paths.source import Source
-from kafkalog.reader import EVERYTHING, size_to_read
-from kafkalog.roll.model import JITTERS, RollReplay, RollSettings
-from kafkalog.roll.replay import Replay
+from kafkalog.roll.replay import JITTERS, Replay, RollReplay, RollSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.columnar.rolls import ColumnReplay
     from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
+    from kafkalog.roll.columns import ColumnReplay
 
 ROLL_CONFIGS: Final = (
     "segment.bytes",
@@ -82,7 +81,7 @@ def simulate_roll(
     """
     base_offset = partition.segments[0].base_offset if partition.segments else 0
     told = progress or (lambda _: None)
-    if rule.is_worth_it(size_to_read(partition, EVERYTHING)):
+    if fast_path.is_worth_it(size_to_read(partition, EVERYTHING)):
         return _by_columns(partition, settings, base_offset, seed, told)
     replays = [Replay(one, base_offset, _jitters(one, seed)) for one in settings]
     defects: list[Defect] = []
@@ -105,8 +104,8 @@ def _by_columns(
     seed: int,
     told: Callable[[int], None],
 ) -> list[RollReplay]:
-    from kafkalog.columnar.headers import Stretch, header_stretches
-    from kafkalog.columnar.rolls import ColumnReplay
+    from kafkalog.columns.headers import Stretch, header_stretches
+    from kafkalog.roll.columns import ColumnReplay
 
     replays = [ColumnReplay(one, base_offset, _jitters(one, seed)) for one in settings]
     defects: list[Defect] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from kafkalog.checkpoints import checkpoint_text, read_leader_epochs
-from kafkalog.columnar.headers import header_stretches
+from kafkalog.columns.headers import header_stretches
 from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import open_partition
 from kafkalog.metadata_files import read_quorum_state, read_topic_id

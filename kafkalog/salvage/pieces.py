@@ -23,9 +23,9 @@ from kafkalog.check.batches import (
     RecordsDecode,
     defects_of_stretch,
 )
-from kafkalog.columnar import header_table as h
-from kafkalog.columnar import record_facts as facts
-from kafkalog.columnar.headers import header_stretches
+from kafkalog.columns import header_table as h
+from kafkalog.columns import record_facts as facts
+from kafkalog.columns.headers import header_stretches
 from kafkalog.defects import make_defect
 from kafkalog.model import Defect, Level, Severity
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Column = NDArray[np.int64]
     from collections.abc import Iterator
 
-    from kafkalog.columnar.headers import Stretch
+    from kafkalog.columns.headers import Stretch
     from kafkalog.paths.source import Source
 
     Table = NDArray[np.int64]

@@ -9,8 +9,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.batches.framing import find_batch, read_batch
 from kafkalog.errors import UsageError
-from kafkalog.framing import find_batch, read_batch
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
 from kafkalog.model import Batch
 from kafkalog.names import FileKind, FileState, parse_directory_name

@@ -14,20 +14,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kafkalog.cuts import checked_position, cut_positions
+from kafkalog.batches.framing import read_batch
+from kafkalog.batches.lookup import lookup_timestamp
+from kafkalog.batches.reader import Selection, start_position
+from kafkalog.batches.segment import OpenSegment, checked_position, cut_positions
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
-from kafkalog.framing import read_batch
 from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import about_a_log, answered
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition, open_path
-from kafkalog.lookup import lookup_timestamp
 from kafkalog.model import Batch, Isolation, LogView
 from kafkalog.names import DirectoryState, FileKind, is_staging
 from kafkalog.paths import file_system
 from kafkalog.paths.source import Source
-from kafkalog.payloads import payload_kind
-from kafkalog.reader import Selection, start_position
-from kafkalog.segment import OpenSegment
+from kafkalog.payloads.internal_topics import payload_kind
 from kafkalog.sightings import Sighting, now_ms
 from kafkalog.tables.model import (
     OF_LOGS,

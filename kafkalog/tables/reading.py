@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.columnar.budget import Turnstile
-from kafkalog.columnar.scan import scan
+from kafkalog.batches.reader import ReadPlan, Selection
+from kafkalog.columns.chunks import Turnstile
+from kafkalog.columns.scan import scan
 from kafkalog.errors import CorruptDataError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import FileEntry, Segment, open_partition
 from kafkalog.model import AbortedTransaction
 from kafkalog.names import FileKind, parse_file_name
-from kafkalog.payloads import decode, payload_kind
+from kafkalog.payloads.internal_topics import decode, payload_kind
 from kafkalog.producer_snapshot import read_producer_snapshot
-from kafkalog.reader import ReadPlan, Selection
 from kafkalog.tables.model import OF_LOGS, TableName
 from kafkalog.tables.moved import Losses, current_splits, listed_again
 from kafkalog.tables.schemas import DATA, SCHEMAS, TIME

@@ -137,14 +137,14 @@ def export(
     kafkalog export /var/lib/kafka --table batches --to lake --file-format csv --engine local
     kafkalog export orders-0 --to lake --value json --value-schema examples/order.schema.json
     """
-    from kafkalog.columnar import rule
     from kafkalog.export import ExportRequest
     from kafkalog.export.model import GROUP_ROWS, GROUP_SIZE, Writing
+    from kafkalog.jit import fast_path
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.standard_streams import put_work_first
 
-    rule.require_arrow()
+    fast_path.require_arrow()
     isolation = Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED
     bounds = Bounds(
         None if not topic else frozenset(topic),

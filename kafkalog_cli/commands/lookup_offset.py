@@ -17,7 +17,7 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.lookup import Lookup
+    from kafkalog.batches.lookup import Lookup
     from kafkalog.unified_log import UnifiedLog
 
     Question = Callable[[UnifiedLog], Lookup]
@@ -183,7 +183,7 @@ def _of_one_moment(log: UnifiedLog) -> tuple[UnifiedLog, UnifiedLog]:
 def _questions(
     offsets: list[int], times: list[int], specials: list[Special], isolation: Isolation
 ) -> Iterator[Question]:
-    from kafkalog import lookup
+    from kafkalog.batches import lookup
 
     for offset in offsets:
         yield partial(lookup.lookup_offset, offset=offset, isolation=isolation)

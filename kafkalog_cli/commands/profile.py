@@ -87,8 +87,8 @@ def profile(
     kafkalog profile --format ndjson --bucket 1d orders-0
     kafkalog profile --engine local --format parquet --to profile.parquet /var/lib/kafka
     """
-    from kafkalog.columnar import rule
     from kafkalog.errors import UsageError
+    from kafkalog.jit import fast_path
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.outcome import Outcome
@@ -96,7 +96,7 @@ def profile(
     from kafkalog_cli.output.profiles import profile_view
     from kafkalog_cli.output.writer import Writer
 
-    rule.require_arrow()
+    fast_path.require_arrow()
     if (to is None) == (form == ProfileFormat.PARQUET):
         raise UsageError("--format parquet and --to FILE require each other.")
     request = Request(

@@ -6,11 +6,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.columnar import rule
-from kafkalog.columnar.claims import logs_to_decode
+from kafkalog.batches.reader import size_to_read
+from kafkalog.columns.claims import logs_to_decode
 from kafkalog.errors import KafkaLogError
+from kafkalog.jit import fast_path
 from kafkalog.log_dir import FileEntry
-from kafkalog.reader import size_to_read
 from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.records import BATCH, RECORD, probe
 from kafkalog_cli.output.text import csv_text, dumps
@@ -19,9 +19,9 @@ from kafkalog_cli.output.writer import Format, row_pieces
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.columnar.objects import Template
+    from kafkalog.batches.reader import ReadPlan, Selection
     from kafkalog.model import Record
-    from kafkalog.reader import ReadPlan, Selection
+    from kafkalog.text.objects import Template
     from kafkalog.view import Shown
     from kafkalog_cli.output.dump import DumpStyle
     from kafkalog_cli.output.kafka_text import RecordText
@@ -40,12 +40,12 @@ def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
     if selection.limit is not None and selection.limit <= _FEW_ROWS and not _searches(selection):
         return False
     size = sum(log.size_bytes for log in logs)
-    if size < rule.FAST_SIZE_MIN:
-        return rule.is_worth_it(logs_to_decode(log.path for log in logs))
-    if not rule.is_worth_it(size):
+    if size < fast_path.FAST_SIZE_MIN:
+        return fast_path.is_worth_it(logs_to_decode(log.path for log in logs))
+    if not fast_path.is_worth_it(size):
         return False
     with suppress(KafkaLogError):  # which is met again, and told, where it is read
-        return rule.is_worth_it(size_to_read(target, selection))
+        return fast_path.is_worth_it(size_to_read(target, selection))
     return False
 
 
@@ -77,13 +77,13 @@ def read_rows(
     Text is made where the objects are those of `rows`, nothing decoded in them; it has to be used
     before the next piece is asked for.
     """
-    from kafkalog.columnar.pipeline import read_contents
-    from kafkalog.columnar.restored import Restored
+    from kafkalog.columns.pipeline import read_contents
+    from kafkalog.columns.to_objects import Restored
 
     if style.form == Format.TABLE or not view.names:
         return read_contents(target, selection, Restored(), progress, batches=batches)
 
-    from kafkalog.columnar.objects import BatchLines, RecordLines
+    from kafkalog.text.objects import BatchLines, RecordLines
 
     form = Format(style.form)
 
@@ -107,15 +107,15 @@ def read_kafka_text(
     batches: bool,
 ) -> Iterator[Any]:
     """As `read_rows`, for Kafka's text; lists where records are decoded."""
-    from kafkalog.columnar.pipeline import read_contents
+    from kafkalog.columns.pipeline import read_contents
     from kafkalog_cli.output import kafka_text
 
     if text.decoder is not None and not batches:
-        from kafkalog.columnar.restored import Restored
+        from kafkalog.columns.to_objects import Restored
 
         return read_contents(plan, plan.selection, Restored(), progress, batches=batches)
 
-    from kafkalog.columnar.text import KafkaText
+    from kafkalog.text.kafka_text import KafkaText
 
     def record_line(record: Record) -> bytes:
         return kafka_text.record_line(record, text)
@@ -138,7 +138,7 @@ def rows_of(found: Iterator[Any]) -> Iterator[Any]:
             yield content
 
 
-# What is the same in all lines of data of a file; all else has its field in `kafkalog.columnar`.
+# What is the same in all lines of data of a file; all else has its field in `kafkalog.text`.
 _CONSTANTS = frozenset(("type", "path", "control_type"))
 
 
@@ -156,7 +156,7 @@ def batch_template(path: str, form: Format, bytes_form: BytesFormat) -> Template
 
 
 def _template(row: Row, form: Format, bytes_form: BytesFormat) -> Template:
-    from kafkalog.columnar.objects import Template
+    from kafkalog.text.objects import Template
 
     is_csv = form == Format.CSV
     begin, end = {

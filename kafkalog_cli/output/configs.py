@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigValue, LogDirConfigs, TopicConfigs
     from kafkalog.configs.definitions import Value
-    from kafkalog.marks import Mark
+    from kafkalog.unified_log import Mark
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Row, Style
 

@@ -9,13 +9,13 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from kafkalog.batches.reader import EVERYTHING, plan_reading, read_batches, read_records
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.living import LivingWalk
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
 from kafkalog.model import Batch, Defect, LogView, Record
 from kafkalog.names import FileKind, parse_directory_name
 from kafkalog.paths import file_system
-from kafkalog.reader import EVERYTHING, plan_reading, read_batches, read_records
 from kafkalog.view import Shown
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
 from kafkalog_cli.output.objects import Column
@@ -32,10 +32,10 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog.columnar.export import Exporter
+    from kafkalog.batches.reader import ReadPlan, Selection
+    from kafkalog.columns.arrow_files import Exporter
     from kafkalog.log_dir import Segment
-    from kafkalog.payloads import PayloadKind
-    from kafkalog.reader import ReadPlan, Selection
+    from kafkalog.payloads.internal_topics import PayloadKind
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.kafka_text import RecordText
     from kafkalog_cli.output.objects import Style, View
@@ -266,7 +266,7 @@ def labels_of(targets: Sequence[LogDir | PartitionDir | FileEntry]) -> dict[str,
 
 def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
     """How records below a path are to be decoded, by the name of the topic."""
-    from kafkalog.payloads import PayloadKind, payload_kind
+    from kafkalog.payloads.internal_topics import PayloadKind, payload_kind
 
     path = file_system.absolute(path)
     if os.path.basename(path) == "bootstrap.checkpoint":
@@ -288,9 +288,9 @@ class FileDump:
     def __init__(self, path: str, selection: Selection, style: DumpStyle, outcome: Outcome) -> None:
         # Arrow's own pool keeps tens of megabytes that it does not use.
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-        from kafkalog.columnar import rule
+        from kafkalog.jit import fast_path
 
-        rule.require_arrow()
+        fast_path.require_arrow()
         self._path = path
         self._selection = selection
         self._style = style
@@ -323,7 +323,7 @@ class FileDump:
             what = target if isinstance(target, FileEntry) else self._outcome.shown(target, view)
             with byte_progress([target], enabled=self._style.progress) as progress:
                 if self._kind in ("records", "batches"):
-                    from kafkalog.columnar.scan import scan
+                    from kafkalog.columns.scan import scan
 
                     for batch in scan(
                         what,
@@ -361,7 +361,7 @@ class FileDump:
                 hint="Write each kind to its own file.",
             )
         if self._exporter is None:
-            from kafkalog.columnar.export import Exporter
+            from kafkalog.columns.arrow_files import Exporter
 
             made = Exporter(self._new_file.file, self._style.form, kind, _facts(self._selection))
             self._exporter = self._files.enter_context(made)

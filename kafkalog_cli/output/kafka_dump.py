@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT32_MAX
-from kafkalog.columnar import rule
-from kafkalog.columnar.claims import size_to_decode
+from kafkalog.batches.framing import crc_valid, read_batch
+from kafkalog.batches.reader import crc_defects, defect_of
+from kafkalog.batches.records import decode_records
+from kafkalog.columns.claims import size_to_decode
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
-from kafkalog.framing import crc_valid, read_batch
 from kafkalog.index_matches import match_offsets, match_times
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.jit import fast_path
 from kafkalog.log_dir import open_path
 from kafkalog.model import Batch, Defect
 from kafkalog.names import FileKind, parse_file_name
@@ -28,8 +30,6 @@ from kafkalog.paths.file_system import normalize
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
 from kafkalog.producer_snapshot import read_producer_snapshot
-from kafkalog.reader import crc_defects, defect_of
-from kafkalog.records import decode_records
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output import kafka_text as text
 from kafkalog_cli.output.text import printable
@@ -107,17 +107,17 @@ class KafkaDump:
         """Whether the text is made by kernels: plain text of a large log, not for a terminal."""
         record = self.options.record
         plain = record.decoder is None and not any(record.numbers)
-        return plain and not sys.stdout.isatty() and rule.is_worth_it(size_bytes)
+        return plain and not sys.stdout.isatty() and fast_path.is_worth_it(size_bytes)
 
     def _fast_log(self, source: Source, limit: int) -> None:
-        from kafkalog.columnar.text import dump_lines
+        from kafkalog.text.kafka_text import dump_lines
 
         record, deep = self.options.record, self.options.deep
         gaps = self._gaps.setdefault(source.path, {})
         previous, _position = -1, 0
         for found in dump_lines(
             source, limit, deep=deep, content=record.content, metadata=record.metadata,
-            threads=rule.default_threads(),
+            threads=fast_path.default_threads(),
             line_of=lambda one: text.record_line(one, record),
         ):  # fmt: skip
             if isinstance(found, Defect):

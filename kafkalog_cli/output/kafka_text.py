@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.java_text import java_text, java_utf8
 from kafkalog.paths.uris import is_object
+from kafkalog.payloads.java_text import java_text, java_utf8
 from kafkalog_cli.output.records import compression_name
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         Record,
     )
     from kafkalog.names import FileName
-    from kafkalog.payloads import PayloadKind
+    from kafkalog.payloads.internal_topics import PayloadKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def record_line(record: Record, what: RecordText) -> bytes:
         names = ",".join(java_text(header.key) for header in record.headers)
         line += f" sequence: {record.sequence} headerKeys: [{names}]"
         if record.batch.is_control:
-            from kafkalog.control_records import control_text
+            from kafkalog.batches.records import control_text
 
             return _encoded(line + control_text(record))
     return b"".join((_encoded(line), *(_content(record, what) if what.content else ())))
@@ -101,7 +101,7 @@ def record_line(record: Record, what: RecordText) -> bytes:
 
 def _content(record: Record, what: RecordText) -> list[bytes]:
     if what.decoder is not None:
-        from kafkalog.payloads import kafka_text
+        from kafkalog.payloads.internal_topics import kafka_text
 
         text = kafka_text(what.decoder, record)
         return [_encoded(text)] if text else []

@@ -23,7 +23,7 @@ from kafkalog_cli.output.text import bytes_cell, printable, time_cell
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.lookup import Lookup, Step
+    from kafkalog.batches.lookup import Lookup, Step
     from kafkalog.model import Record
     from kafkalog_cli.output.objects import Style, View
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
 
-    from kafkalog.payloads import PayloadKind
+    from kafkalog.payloads.internal_topics import PayloadKind
 
 T = TypeVar("T")
 Row = dict[str, object]

@@ -37,7 +37,7 @@ def control_type(record: Record) -> str | None:
     """Return what a control record says: `ABORT`, `COMMIT` …, `UNKNOWN(n)`; None for data."""
     if not record.batch.is_control:
         return None
-    from kafkalog.control_records import control_record
+    from kafkalog.batches.records import control_record
 
     try:
         control = control_record(record)
@@ -60,7 +60,7 @@ def _decoded(record: Record, style: Style) -> object:
     """Return the decoded key and value of an internal topic's record; null if they could not be."""
     if style.decoder is None or record.batch.is_control:
         return ABSENT
-    from kafkalog.payloads import decode
+    from kafkalog.payloads.internal_topics import decode
 
     result = decode(style.decoder, record.key, record.value)
     return {"key": result.key, "value": result.value, "error": result.error}
@@ -214,7 +214,7 @@ def record_view(style: Style) -> View[Record]:
     def content(record: Record) -> str:
         if record.batch.is_control:
             return key(record)
-        from kafkalog.payloads import kafka_text
+        from kafkalog.payloads.internal_topics import kafka_text
 
         assert style.decoder is not None, "it is shown by a decoder"
         try:

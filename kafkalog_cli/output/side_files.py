@@ -12,8 +12,8 @@ from kafkalog_cli.output.text import dumps
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kafkalog.batches.reader import Selection
     from kafkalog.log_dir import FileEntry
-    from kafkalog.reader import Selection
     from kafkalog_cli.output.objects import Style, View
 
 

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalog.batches.framing import scan_batches
 from kafkalog.compaction import (
     CompactionRequest,
     compact_partition,
@@ -15,7 +16,6 @@ from kafkalog.compaction import (
 from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
 from kafkalog.errors import KafkaLogError
-from kafkalog.framing import scan_batches
 from kafkalog.journal import Run, undo
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch

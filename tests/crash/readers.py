@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.columnar.scan import to_table
+from kafkalog.batches.lookup import lookup_special
+from kafkalog.batches.reader import read_records
+from kafkalog.columns.scan import to_table
 from kafkalog.inventory import list_partitions, list_segments
 from kafkalog.log_dir import open_partition
-from kafkalog.lookup import lookup_special
 from kafkalog.model import Isolation, Record, Special
-from kafkalog.reader import read_records
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.model import End
 from kafkalog.tables.schemas import table_schema

@@ -6,14 +6,14 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.records import decode_records
 from kafkalog.checkpoints import read_offset_checkpoint
-from kafkalog.framing import scan_batches
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.names import DirectoryState, parse_directory_name
 from kafkalog.paths.source import Source
-from kafkalog.records import decode_records
 from kafkalog.recovery import StartConfig, StartMode
 from tests.kafka.oracle import Oracle
 from tests.kafkalog import replay

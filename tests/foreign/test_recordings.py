@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.check.verify import Verification
-from kafkalog.columnar import rule
+from kafkalog.jit import fast_path
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.model import Level, Severity
 from tests.foreign.record import CLIENTS, TOPICS
@@ -33,7 +33,7 @@ HASHED_FROM = 1024
 @pytest.fixture(params=[1 << 40, 0], ids=["reference", "kernels"])
 def _decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read with the reference decoder, then with the kernels, however small a log is."""
-    monkeypatch.setattr(rule, "FAST_SIZE_MIN", request.param)
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", request.param)
 
 
 @pytest.fixture(params=NAMES)

@@ -21,8 +21,8 @@ from formats.record import Record
 from formats.record_batch import RecordBatch
 from formats.time_index import TimeIndex
 from formats.transaction_index import TransactionIndex
+from kafkalog.batches.framing import scan_batches
 from kafkalog.codecs import decompress
-from kafkalog.framing import scan_batches
 from kafkalog.inventory import list_files
 from kafkalog.log_dir import open_path
 from kafkalog.model import Batch

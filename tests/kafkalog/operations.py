@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.batches.framing import scan_batches
 from kafkalog.configs import ConfigSources
-from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.paths.source import Source

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docgen.pages import ROOT
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.reader import EVERYTHING, read_records
 from kafkalog.check.verify import Verification
-from kafkalog.columnar import rule
-from kafkalog.framing import scan_batches
+from kafkalog.jit import fast_path
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
-from kafkalog.reader import EVERYTHING, read_records
 from tests.bad_disk import SECTOR, BadDisk
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.sweeps import covers
@@ -78,7 +78,7 @@ def test_every_batch_beside_bad_sectors_is_read(
     """Each other batch is judged and counted; each bad byte lies in a finding."""
     seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
     rng = random.Random(seed)
-    monkeypatch.setattr(rule, "FAST_SIZE_MIN", size_min)
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     whole = batches_of(log)
     for number in range(TRIES):
         bad = spoiled(rng, log.stat().st_size)
@@ -137,7 +137,7 @@ def test_a_dump_goes_on_after_a_bad_sector(
     monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
     """All lines of the sound batches, the finding, and status 1."""
-    monkeypatch.setattr(rule, "FAST_SIZE_MIN", size_min)
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     whole = batches_of(log)
     bad = [7, 30]
     good = [batch for batch in whole if not is_hit(batch, bad)]

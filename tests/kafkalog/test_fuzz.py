@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalog.batches.framing import find_batch, scan_batches
+from kafkalog.batches.reader import Selection, read_batches, read_records
+from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.errors import KafkaLogError
-from kafkalog.framing import find_batch, scan_batches
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.model import Batch, Defect, Record
 from kafkalog.paths.source import Source
-from kafkalog.reader import Selection, read_batches, read_records
-from kafkalog.records import decode_records, resolve_batch
 from kafkalog.unified_log import UnifiedLog
 from tests.builders import SEGMENT, batch, message, record
 from tests.conftest import CORPUS

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.reader import read_records
 from kafkalog.check.verify import Verification
 from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.errors import CorruptDataError, NotAKafkaFileError, NotFoundError
-from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition, open_path
 from kafkalog.metadata_files import read_meta_properties, read_quorum_state
 from kafkalog.model import Batch
 from kafkalog.paths.source import Source
-from kafkalog.reader import read_records
 from kafkalog.recovery import StartMode, predict_start
 from tests.builders import SEGMENT, batch, record, write_log
 from tests.conftest import Result

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import crc32c as wheel
 import pytest
 
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.reader import read_records
 from kafkalog.codecs import compress
-from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect
 from kafkalog.paths.source import Source
-from kafkalog.reader import read_records
 from tests.builders import batch, flip, message, record, write_log
 from tests.conftest import Result
 from tests.sweeps import (

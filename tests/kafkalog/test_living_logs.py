@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog import Verification, lookup_special, read_records, reader, to_table
+from kafkalog import Verification, lookup_special, read_records, to_table
+from kafkalog.batches import reader
+from kafkalog.batches.reader import Selection, plan_reading
+from kafkalog.batches.segment import OpenSegment
 from kafkalog.check import moments
-from kafkalog.columnar import rule
 from kafkalog.errors import NotFoundError
 from kafkalog.indexes import OffsetIndex, TimeIndex
+from kafkalog.jit import fast_path
 from kafkalog.living import TRIES_MAX, LivingWalk
 from kafkalog.log_dir import PartitionDir, list_partition, open_partition
 from kafkalog.model import Defect, Isolation, Level, Record, Severity, Special
-from kafkalog.reader import Selection, plan_reading
-from kafkalog.segment import OpenSegment
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
 from kafkalog.unified_log import UnifiedLog
@@ -70,7 +71,7 @@ def test_readers_give_each_row_once_beside_a_living_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, kernels: bool
 ) -> None:
     """No row twice, none missing that was there all along, and no damage, whatever happens."""
-    monkeypatch.setattr(rule, "is_worth_it", lambda _: kernels)
+    monkeypatch.setattr(fast_path, "is_worth_it", lambda _: kernels)
     for seed in SEEDS:
         print("seed", seed)
         rng = Random(seed)
@@ -250,7 +251,7 @@ def test_indexes_that_are_opened_one_after_the_other_hide_no_timestamp(
         return open_it
 
     for name, kind in (("OffsetIndex", OffsetIndex), ("TimeIndex", TimeIndex)):
-        monkeypatch.setattr(f"kafkalog.segment.{name}", opened(kind))
+        monkeypatch.setattr(f"kafkalog.batches.segment.{name}", opened(kind))
     for end, largest in ((6, 5), (8, 7), (None, 7)):
         with OpenSegment(segment) as one:
             assert one.largest_timestamp(recovered=True, end=end) == (BASE_TIME + largest, largest)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from formats.message_schema import UNKNOWN_TAGS, by_key, schema
 from kafkalog.errors import CorruptDataError
-from kafkalog.java_text import java_double, java_json, java_text
 from kafkalog.model import Batch, ControlRecord, Record, TimestampType
-from kafkalog.payloads import (
+from kafkalog.payloads.internal_topics import (
     Decoded,
     PayloadKind,
     control_record,
@@ -23,6 +22,7 @@ from kafkalog.payloads import (
     kafka_text,
     payload_kind,
 )
+from kafkalog.payloads.java_text import java_double, java_json, java_text
 
 # Made by running DumpLogSegments of Kafka 4.3.0, see the head of the file.
 LINES = [

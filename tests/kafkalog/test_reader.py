@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.batches.reader import EVERYTHING, Selection, read_batches, read_records
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.model import Batch, Defect, Record
-from kafkalog.reader import EVERYTHING, Selection, read_batches, read_records
 from tests.builders import BASE_TIME, batch, copy_tree, flip, frames, healthy, record, write_log
 from tests.conftest import SCENARIOS, State, state
 

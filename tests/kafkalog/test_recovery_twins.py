@@ -10,15 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalog.columnar import chunks, headers, rule
-from kafkalog.columnar.headers import header_stretches
+from kafkalog.columns import chunks, headers
+from kafkalog.columns.headers import header_stretches
+from kafkalog.jit import fast_path
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Defect, Level
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig, StartInProgress, StartMode, predict_start, walk
 from tests.builders import batch, record, write_log
 from tests.kafka.damaged_logs import Damage
-from tests.kafkalog.columnar.test_twins import logs
+from tests.kafkalog.columns.test_twins import logs
 from tests.kafkalog.test_recovery import CONFIG, PARTITION, Scenario, scenarios
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ Told = list[tuple[str, bytes]]
 def in_columns(*, small: bool) -> Iterator[None]:
     """Columns from the first batch on; with small chunks if wanted."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rule, "FAST_SIZE_MIN", 0)
+        patch.setattr(fast_path, "FAST_SIZE_MIN", 0)
         patch.setattr(walk, "_ONE_BY_ONE", 1)
         if small:
             patch.setattr(chunks, "CHUNK_SIZE_MIN", 300)
@@ -71,7 +72,7 @@ def fed(partition: Path, mode: StartMode, **options: Any) -> tuple[PredictedStar
 
 def assert_twins(partition: Path, mode: StartMode, **options: Any) -> PredictedStart:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rule, "FAST_SIZE_MIN", 1 << 40)
+        patch.setattr(fast_path, "FAST_SIZE_MIN", 1 << 40)
         wanted = predicted(partition, mode, **options)
     for small in (True, False):
         with in_columns(small=small):

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.batches.lookup import lookup_special
+from kafkalog.batches.reader import Selection, read_records
 from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.log_dir import open_partition
-from kafkalog.lookup import lookup_special
-from kafkalog.marks import Marks
 from kafkalog.model import EpochEntry, Isolation, Record, Special
-from kafkalog.reader import Selection, read_records
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
-from kafkalog.unified_log import END, OpenTransaction, UnifiedLog
+from kafkalog.unified_log import END, Marks, OpenTransaction, UnifiedLog
 from tests.builders import batch, healthy, record, write_log
 from tests.conftest import SCENARIOS, State
 

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalog.columnar import objects, restored, rule, text
+from kafkalog.columns import to_objects
+from kafkalog.jit import fast_path
+from kafkalog.text import kafka_text, objects
 from kafkalog_cli.main import run
 from kafkalog_cli.output import bulk
 from tests.builders import BASE_TIME, batch, flip, frames, record, write_log
-from tests.kafkalog.columnar.test_twins import logs
+from tests.kafkalog.columns.test_twins import logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,9 +39,9 @@ def outputs(capture: pytest.CaptureFixture[bytes], *argv: object) -> list[Any]:
     found = []
     for size_min in (1 << 60, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rule, "FAST_SIZE_MIN", size_min)
+            patch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
             patch.setattr(bulk, "_FEW_ROWS", -1)
-            for form in (text.KafkaText, objects.RecordLines, restored.Restored):
+            for form in (kafka_text.KafkaText, objects.RecordLines, to_objects.Restored):
                 patch.setattr(form, "rows_max", 50)
             capture.readouterr()
             status = run(["dump-segment", *map(str, argv)])
@@ -217,12 +219,12 @@ def test_a_segment_that_cannot_be_read_ends_its_partition(
 
 def test_a_few_rows_of_a_large_log_need_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """They are there before the kernels are loaded; a search may have to read everything."""
+    from kafkalog.batches.reader import Selection
     from kafkalog.log_dir import open_path
-    from kafkalog.reader import Selection
 
     path = write_log(tmp_path, batch(0, [record(0, None, bytes(5000))]))
     entry: Any = open_path(str(path))
-    monkeypatch.setattr(rule, "FAST_SIZE_MIN", 5000)
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 5000)
     assert bulk.is_bulk(entry, Selection())
     assert not bulk.is_bulk(entry, Selection(limit=10))
     assert bulk.is_bulk(entry, Selection(limit=10, key=b"k"))

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkalog.columnar import export, rule
+from kafkalog.columns import arrow_files
+from kafkalog.jit import fast_path
 from kafkalog_cli.main import run
 from kafkalog_cli.output import dump as command
 from tests.builders import batch, flip, record, write_log
@@ -57,7 +58,7 @@ def objects(kafkalog: Any, *argv: object) -> list[dict[str, Any]]:
 
 @pytest.fixture(params=[0, 1 << 60], ids=["kernels", "reference"])
 def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule, "FAST_SIZE_MIN", request.param)
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", request.param)
 
 
 @pytest.mark.usefixtures("_either_way")
@@ -106,9 +107,9 @@ def test_defects_go_to_stderr(tmp_path: Path, kafkalog: Any):
 
 def test_row_groups_are_bounded(tmp_path: Path, kafkalog: Any, monkeypatch: pytest.MonkeyPatch):
     """By rows and by bytes, so that memory is; the compression is Parquet's usual one."""
-    monkeypatch.setattr(export, "_GROUP_ROWS", 100)
+    monkeypatch.setattr(arrow_files, "_GROUP_ROWS", 100)
     monkeypatch.setattr(command, "_BATCH_ROWS", 30)
-    monkeypatch.setattr(rule, "FAST_SIZE_MIN", 0)
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
     made = [batch(i * 50, [record(n, b"k", bytes(90)) for n in range(50)]) for i in range(9)]
     path = write_log(tmp_path, *made)
     target = tmp_path / "x.parquet"
@@ -186,7 +187,7 @@ def test_an_interrupt_leaves_no_file(
         raise KeyboardInterrupt
 
     path = write_log(tmp_path, batch(0, [record(0)]))
-    monkeypatch.setattr(export.Exporter, "write", interrupt)
+    monkeypatch.setattr(arrow_files.Exporter, "write", interrupt)
     target = tmp_path / "x.parquet"
     assert kafkalog("dump-segment", path, "--format", "parquet", "--to", target).status == 130
     assert os.listdir(tmp_path) == [path.name]

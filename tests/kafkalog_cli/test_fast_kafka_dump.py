@@ -11,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalog.columnar import rule, text
+from kafkalog.jit import fast_path
+from kafkalog.text import kafka_text
 from kafkalog_cli.main import run
 from tests.builders import BASE_TIME, batch, flip, record, write_log
-from tests.kafkalog.columnar.test_twins import logs
+from tests.kafkalog.columns.test_twins import logs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,8 +36,8 @@ def outputs(
     found = []
     for size_min in (1 << 40, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rule, "FAST_SIZE_MIN", size_min)
-            patch.setattr(text.KafkaText, "rows_max", 50)
+            patch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
+            patch.setattr(kafka_text.KafkaText, "rows_max", 50)
             capture.readouterr()
             status = run([command, *map(str, argv)])
             found.append((status, *capture.readouterr()))
@@ -126,8 +127,8 @@ def test_lines_longer_than_a_block(tmp_path: Path, capfdbinary: pytest.CaptureFi
 
 def test_a_small_log_needs_no_engine(corpus_dir: Path, capfdbinary: Any):
     """The rule says so; nor does text for decoders, or on a terminal."""
-    sys.modules.pop("kafkalog.columnar.text", None)
+    sys.modules.pop("kafkalog.text.kafka_text", None)
     [path] = sorted((corpus_dir / "kafka-4.3" / "txn").glob("txn-0/*.log"))[:1]
     assert run(["kafka-dump-log", *DEEP, "--files", str(path)]) == 0
-    assert "kafkalog.columnar.text" not in sys.modules
+    assert "kafkalog.text.kafka_text" not in sys.modules
     capfdbinary.readouterr()

@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog import index_matches
-from kafkalog.columnar import chunks, index_columns, rule, time_matches
+from kafkalog.columns import chunks, side_files, time_matches
+from kafkalog.jit import fast_path
 from kafkalog_cli.main import run
 from tests.builders import BASE_TIME, batch, copy_tree, flip, frames, message, record, write_log
-from tests.kafkalog.columnar.test_twins import logs
+from tests.kafkalog.columns.test_twins import logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,13 +40,13 @@ def output(capture: Capture, *argv: object) -> tuple[int, bytes, bytes]:
 def assert_same(capture: Capture, *argv: object, small: bool = False) -> tuple[int, bytes, bytes]:
     """Both ways; with small blocks and chunks if wanted, so that a little data has many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rule, "FAST_SIZE_MIN", 1 << 40)
+        patch.setattr(fast_path, "FAST_SIZE_MIN", 1 << 40)
         patch.setattr(index_matches, "_ORDINARY", NEVER)
         wanted = output(capture, *argv)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rule, "FAST_SIZE_MIN", 0)
+        patch.setattr(fast_path, "FAST_SIZE_MIN", 0)
         if small:
-            patch.setattr(index_columns, "_ENTRIES_AT_ONCE", 4)
+            patch.setattr(side_files, "_ENTRIES_AT_ONCE", 4)
             patch.setattr(time_matches, "_JUMP", 100)
             patch.setattr(time_matches, "_OFFSET_ENTRIES_MAX", 5)
             patch.setattr(time_matches, "_ROWS", 3)

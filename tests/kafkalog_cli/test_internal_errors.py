@@ -10,7 +10,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from kafkalog.columnar import cache, headers, kernels, native, rule
+from kafkalog.columns import headers, kernels
+from kafkalog.jit import cache, fast_path, native
 from kafkalog.paths import file_system, source
 from tests.builders import copy_tree
 from tests.sweeps import command_lines, small_log
@@ -73,7 +74,7 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
 @pytest.fixture
 def broken_check(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A bug in a thread of the checks."""
-    monkeypatch.setattr(rule, "FAST_SIZE_MIN", 0)
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
     monkeypatch.setattr(headers, "_judge", fails(IndexError, "out of range"))
     return
 
@@ -161,13 +162,13 @@ def without_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr(native, "_cache_path", lambda: None)
     monkeypatch.setattr(native, "_compiled", fails(ImportError, "No module named 'numba'"))
     monkeypatch.setattr(kernels.binary_offsets, "_native", None)
-    monkeypatch.setattr(rule, "FAST_SIZE_MIN", 0)
-    monkeypatch.setattr(rule, "COMPILING_SIZE_MIN", 0)
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
+    monkeypatch.setattr(fast_path, "COMPILING_SIZE_MIN", 0)
     monkeypatch.setattr(cache, "on_unusable", said_into := [said.append])
-    monkeypatch.setattr(rule, "on_unusable", said_into)
-    rule.kernels_work.cache_clear()
+    monkeypatch.setattr(fast_path, "on_unusable", said_into)
+    fast_path.kernels_work.cache_clear()
     yield said
-    rule.kernels_work.cache_clear()
+    fast_path.kernels_work.cache_clear()
 
 
 def test_without_numba_the_answers_are_the_same(
@@ -221,10 +222,10 @@ def test_object_code_that_cannot_be_loaded_is_compiled_again(
 
 
 def test_compiling_ahead_says_why_it_cannot(tmp_path: Path):
-    """`python -m kafkalog.columnar.native`, a step of an installation: a status, no traceback."""
+    """`python -m kafkalog.jit.native`, a step of an installation: a status, no traceback."""
     (tmp_path / "numba.py").write_text("raise ImportError('numba needs another numpy')\n")
     done = subprocess.run(
-        [sys.executable, "-m", "kafkalog.columnar.native"], capture_output=True, text=True,
+        [sys.executable, "-m", "kafkalog.jit.native"], capture_output=True, text=True,
         env={"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}, check=False,
     )  # fmt: skip
     assert done.returncode == 5

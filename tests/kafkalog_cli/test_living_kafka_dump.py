@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.columnar import rule
+from kafkalog.jit import fast_path
 from kafkalog_cli.output import kafka_text
 from tests.builders import batch, record, write_log
 
@@ -32,7 +32,7 @@ def test_files_that_go_away_are_listed_again(
     number: int,
 ) -> None:
     """A cleaner makes one segment of all, just before one of them is read: each row comes once."""
-    monkeypatch.setattr(rule, "FAST_SIZE_MIN", size_min)
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     partition = tmp_path / "t-0"
     batches = [batch(n, [record(0, b"k", b"v")]) for n in range(3 * PER_SEGMENT)]
     for base in range(0, len(batches), PER_SEGMENT):

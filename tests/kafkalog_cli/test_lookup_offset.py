@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog import lookup
+from kafkalog.batches import lookup
 from tests.builders import BASE_TIME, batch, record, write_log
 from tests.conftest import SCENARIOS, State
 

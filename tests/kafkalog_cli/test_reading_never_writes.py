@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.columnar.cache import cache_directory
+from kafkalog.jit.cache import cache_directory
 from tests.builders import copy_tree, flip
 from tests.conftest import SCENARIOS, STATES_28, STATES_43, Result
 from tests.sweeps import command_lines
@@ -223,7 +223,7 @@ def test_a_cache_of_kernels_is_all_that_a_first_run_leaves(
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     before = pictures(small_tree)
-    code = "from kafkalog.columnar import rule\nrule.COMPILING_SIZE_MIN = rule.FAST_SIZE_MIN = 1\n"
+    code = "from kafkalog.jit import fast_path as f\nf.COMPILING_SIZE_MIN = f.FAST_SIZE_MIN = 1\n"
     log = max(small_tree.rglob("*.log"), key=lambda path: path.stat().st_size)
     done = watch([["dump-segment", str(log), "--format", "ndjson"]], tmp_path, code + AUDIT)
     assert done.changes

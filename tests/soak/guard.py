@@ -61,13 +61,16 @@ class GuardedArrow:
 
 
 def guard_kernels() -> None:
-    """From now on everything of the columnar core and of the checks works in guarded arrays."""
-    package = importlib.import_module("kafkalog.columnar")
-    for found in pkgutil.iter_modules(package.__path__, "kafkalog.columnar."):
-        if found.name.endswith(("_kernels", ".kernels", ".compiler", ".native")):
+    """From now on all that works on columns does so in guarded arrays."""
+    names = ["kafkalog.compaction.chunks", "kafkalog.compaction.key_map", "kafkalog.roll.columns"]
+    for room in ("kafkalog.columns", "kafkalog.text"):
+        package = importlib.import_module(room)
+        names += [found.name for found in pkgutil.iter_modules(package.__path__, f"{room}.")]
+    for name in names:
+        if name.endswith(("_kernels", ".kernels")):
             continue  # constants are made at import; kernels allocate nothing
-        module = importlib.import_module(found.name)
+        module = importlib.import_module(name)
         if getattr(module, "np", None) is np:
             module.np = GuardedNumpy()  # type: ignore[attr-defined]
-    assembly = importlib.import_module("kafkalog.columnar.assembly")
+    assembly = importlib.import_module("kafkalog.columns.arrow")
     assembly.pa = GuardedArrow()  # type: ignore[attr-defined]

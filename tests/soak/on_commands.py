@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from kafkalog.columnar import chunks, headers
+from kafkalog.columns import chunks, headers
 from kafkalog.compaction import offset_map
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import open_partition

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from kafkalog import inventory
 from kafkalog.check.verify import Verification
-from kafkalog.columnar import chunks, headers, index_columns, objects, restored, text, time_matches
+from kafkalog.columns import chunks, headers, side_files, time_matches, to_objects
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.model import Level
@@ -23,6 +23,7 @@ from kafkalog.recovery import (
     predict_start,
     start_line,
 )
+from kafkalog.text import kafka_text, objects
 from kafkalog_cli.main import run
 from kafkalog_cli.output import bulk
 from tests.kafkalog_cli.test_terminal_safety import is_safe
@@ -75,7 +76,7 @@ def check_verify(files: Files, rng: Random, place: Place) -> None:
         kernels(on=True),
         patch.object(chunks, "CHUNK_SIZE_MIN", 200),
         patch.object(headers, "_BATCHES_AT_ONCE", 3),
-        patch.object(index_columns, "_ENTRIES_AT_ONCE", 2),
+        patch.object(side_files, "_ENTRIES_AT_ONCE", 2),
     ):
         assert _verdict(directory, level) == wanted
 
@@ -214,11 +215,11 @@ def small_steps() -> Iterator[None]:
     """Chunks, blocks and rows so small that a little data has many of them."""
     with (
         patch.object(bulk, "_FEW_ROWS", -1),
-        patch.object(text.KafkaText, "rows_max", 5),
+        patch.object(kafka_text.KafkaText, "rows_max", 5),
         patch.object(objects.RecordLines, "rows_max", 5),
-        patch.object(restored.Restored, "rows_max", 5),
+        patch.object(to_objects.Restored, "rows_max", 5),
         patch.object(chunks, "CHUNK_SIZE_MIN", 200),
-        patch.object(index_columns, "_ENTRIES_AT_ONCE", 4),
+        patch.object(side_files, "_ENTRIES_AT_ONCE", 4),
         patch.object(time_matches, "_JUMP", 100),
         patch.object(time_matches, "_ROWS", 3),
     ):

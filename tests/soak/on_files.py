@@ -7,17 +7,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from kafkalog.columnar import chunks, headers, index_columns, rule
-from kafkalog.columnar import scan as columnar
-from kafkalog.columnar.header_table import batch_at
-from kafkalog.columnar.headers import header_stretches
+from kafkalog.batches.framing import align, find_batch, scan_batches
+from kafkalog.batches.reader import Selection, read_batches, read_records
+from kafkalog.batches.records import decode_records, resolve_batch
+from kafkalog.columns import chunks, headers, side_files
+from kafkalog.columns import scan as columnar
+from kafkalog.columns.header_table import batch_at
+from kafkalog.columns.headers import header_stretches
 from kafkalog.errors import KafkaLogError
-from kafkalog.framing import align, find_batch, scan_batches
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Level, Record
 from kafkalog.paths.source import Source
-from kafkalog.reader import Selection, read_batches, read_records
-from kafkalog.records import decode_records, resolve_batch
 from tests.builders import BASE_TIME, SEGMENT
 from tests.soak import generated, real
 from tests.soak.decoders import text
@@ -114,7 +115,7 @@ def check_records(files: Files, _rng: Random, place: Place) -> None:
 
 def kernels(*, on: bool) -> AbstractContextManager[object]:
     """Everything read by kernels, or nothing."""
-    return patch.object(rule, "FAST_SIZE_MIN", 0 if on else 1 << 60)
+    return patch.object(fast_path, "FAST_SIZE_MIN", 0 if on else 1 << 60)
 
 
 def selection(rng: Random) -> Selection:
@@ -139,7 +140,7 @@ def selection(rng: Random) -> Selection:
 
 def check_scan(files: Files, rng: Random, place: Place) -> None:
     """Records by the kernels, as Arrow, are those of the reference decoder; so are the defects."""
-    from tests.kafkalog.columnar.twins import row_of
+    from tests.kafkalog.columns.twins import row_of
 
     path, wanted = _put(files, place), selection(rng)
     options = {"batch_rows": rng.choice((1, 3, 1000)), "threads": rng.choice((1, 1, 2))}
@@ -149,7 +150,7 @@ def check_scan(files: Files, rng: Random, place: Place) -> None:
 
 def check_batches(files: Files, rng: Random, place: Place) -> None:
     """Batches as Arrow columns are those of the reference reader."""
-    from tests.kafkalog.columnar.test_batch_twins import row_of
+    from tests.kafkalog.columns.test_batch_twins import row_of
 
     path, wanted = _put(files, place), selection(rng)
     options = {"batches": True, "batch_rows": 3, "threads": 1}
@@ -202,7 +203,7 @@ def check_stretches(files: Files, rng: Random, place: Place) -> None:
             kernels(on=True),
             patch.object(chunks, "CHUNK_SIZE_MIN", 200),
             patch.object(headers, "_BATCHES_AT_ONCE", 3),
-            patch.object(index_columns, "_ENTRIES_AT_ONCE", 2),
+            patch.object(side_files, "_ENTRIES_AT_ONCE", 2),
         ):
             assert list(_facts(source, level)) == wanted
 
@@ -230,8 +231,8 @@ def check_hash(files: Files, rng: Random, _place: Place) -> None:
     """Hashes are those of the publication."""
     import numpy as np
 
-    from kafkalog.columnar.hash_kernels import hash_keys
-    from tests.kafkalog.columnar.test_hash_kernels import reference
+    from kafkalog.columns.byte_kernels import hash_keys
+    from tests.kafkalog.columns.test_hash_kernels import reference
     from tests.soak.guard import guarded
 
     data, keys, position = only(files), [], 0

@@ -13,14 +13,15 @@ import pytest
 
 from kafkalog.audit import Audit, Reason, audit_compaction
 from kafkalog.audit.proof import proved_keys
-from kafkalog.columnar import chunks, rule
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.records import decode_records
+from kafkalog.columns import chunks
 from kafkalog.compaction.cleaning import rewritten
 from kafkalog.errors import CorruptDataError, UsageError
-from kafkalog.framing import scan_batches
+from kafkalog.jit import fast_path
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.paths.source import Source
-from kafkalog.records import decode_records
 from kafkalog.unified_log import UnifiedLog
 from tests.conftest import CORPUS
 
@@ -44,7 +45,7 @@ the committed value of a key, and the next pass takes the marker for one without
 @pytest.fixture(params=["reference", "kernels"], autouse=True)
 def which(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Who judges; what the kernels do not prove is for the reference. They see a log in pieces."""
-    monkeypatch.setattr(rule, "is_worth_it", lambda _: request.param == "kernels")
+    monkeypatch.setattr(fast_path, "is_worth_it", lambda _: request.param == "kernels")
     if request.param == "kernels":
         monkeypatch.setattr(chunks, "CHUNK_SIZE_MIN", 128)
         monkeypatch.setattr(chunks, "CHUNK_SIZE_MAX", 256)
@@ -121,7 +122,7 @@ def test_the_kernels_prove_what_the_reference_finds_right(
     """And as many keys; old formats alone are left to the reference."""
     if name in CORRUPT:
         return
-    monkeypatch.setattr(rule, "is_worth_it", lambda _: False)
+    monkeypatch.setattr(fast_path, "is_worth_it", lambda _: False)
     for cleaning in cleanings(corpus_dir, name):
         found = cleaning.judged()
         logs = [UnifiedLog(open_partition(str(one / "orders-0")))

@@ -17,16 +17,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formats.constants import RECORD_BATCH_OVERHEAD
+from kafkalog.batches.framing import scan_batches
 from kafkalog.check.verify import Verification
 from kafkalog.checksums import crc32c
-from kafkalog.columnar import chunks, headers, index_columns, rule
-from kafkalog.columnar.header_table import batch_at
-from kafkalog.columnar.headers import header_stretches
-from kafkalog.framing import scan_batches
+from kafkalog.columns import chunks, headers, side_files
+from kafkalog.columns.header_table import batch_at
+from kafkalog.columns.headers import header_stretches
+from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect, Level
 from kafkalog.paths.source import Source
 from tests.builders import BASE_TIME, batch, copy_tree, flip, message, record, write_log
-from tests.kafkalog.columnar.test_twins import logs
+from tests.kafkalog.columns.test_twins import logs
 from tests.kafkalog_cli.test_index_dumps import hurt, rising_logs, write_indexes
 
 if TYPE_CHECKING:
@@ -45,12 +46,12 @@ NEVER, ALWAYS = 1 << 40, 0
 def sized(size_min: int, *, small: bool = False) -> Iterator[None]:
     """The kernels for logs of this size on; with small chunks and stretches if wanted."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rule, "FAST_SIZE_MIN", size_min)
+        patch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
         if small:
             patch.setattr(chunks, "CHUNK_SIZE_MIN", 200)
             patch.setattr(chunks, "_BATCHES_MAX", 2)
             patch.setattr(headers, "_BATCHES_AT_ONCE", 3)
-            patch.setattr(index_columns, "_ENTRIES_AT_ONCE", 2)
+            patch.setattr(side_files, "_ENTRIES_AT_ONCE", 2)
         yield
 
 
@@ -329,7 +330,7 @@ def test_small_logs_load_no_kernels(corpus_dir: Path):
     code = (
         "import sys, kafkalog\n"
         "found = list(kafkalog.Verification().verify(sys.argv[1]))\n"
-        "assert 'numba' not in sys.modules and 'kafkalog.columnar.kernels' not in sys.modules"
+        "assert 'numba' not in sys.modules and 'kafkalog.columns.kernels' not in sys.modules"
     )
     path = corpus_dir / "kafka-4.3" / "txn" / "txn-0"
     subprocess.run([sys.executable, "-c", code, path], check=True)

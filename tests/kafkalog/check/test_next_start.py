@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.check.next_start import unexplained
 from kafkalog.check.verify import Verification
-from kafkalog.columnar import rule
+from kafkalog.jit import fast_path
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Level, Severity
 from kafkalog.recovery import NextStart, StartMode, Verdict, predict_start
@@ -276,7 +276,7 @@ def test_the_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(os, "pread", counting)
     monkeypatch.setattr(os, "preadv", counting_into)
-    monkeypatch.setattr(rule, "FAST_SIZE_MIN", 0)
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
     run = Verification()
     assert not list(run.verify(path.parent))
     assert run.next_starts[0].verdict == Verdict.REBUILD

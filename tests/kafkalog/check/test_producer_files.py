@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.check import snapshots
 from kafkalog.check.producer_states import SNAPSHOT_FIELDS
-from kafkalog.columnar.snapshot_columns import snapshot_columns
+from kafkalog.columns.side_files import snapshot_columns
 from kafkalog.defects import REFERENCES
 from kafkalog.defects.producers import REFERENCES as OF_PRODUCERS
 from kafkalog.model import Level, Severity

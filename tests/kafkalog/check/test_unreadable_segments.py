@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.check.verify import Verification
-from kafkalog.columnar import rule
+from kafkalog.jit import fast_path
 from kafkalog.model import Defect, Level
 from tests.bad_disk import SECTOR, BadDisk
 from tests.builders import batch, record, write_log
@@ -32,7 +32,7 @@ def is_hit(number: int, bad: list[int]) -> bool:
 @pytest.fixture(params=[0, 1 << 40], ids=["kernels", "reference"])
 def log(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A closed segment whose indexes have an entry for every tenth batch, and the next one."""
-    monkeypatch.setattr(rule, "FAST_SIZE_MIN", request.param)
+    monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", request.param)
     value = record(0, None, bytes(300))
     data = [batch(i, [value], base_time=i, max_time=i) for i in range(BATCHES)]
     path = write_log(tmp_path / "t-0", *data)

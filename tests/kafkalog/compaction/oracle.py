@@ -9,14 +9,14 @@ import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.records import decode_records
 from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
 from kafkalog.configs import ConfigSources
-from kafkalog.framing import scan_batches
 from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.paths.source import Source
-from kafkalog.records import decode_records
 from tests.conftest import CORPUS
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from kafkalog.columnar import rule
 from kafkalog.export import FileFormat, Writing
 from kafkalog.export.model import BytesForm, Codec
+from kafkalog.jit import fast_path
 from kafkalog.model import Isolation
 from kafkalog.tables import Bounds, Request, TableName
 from tests.builders import BASE_TIME, batch, record, write_log
@@ -176,9 +176,9 @@ def test_both_decoders_write_the_same_bytes(
     source = [corpus_dir / "kafka-4.3" / "codecs" / f"codec-{name}-0" for name in ("gzip", "zstd")]
     for form in FileFormat:
         writing = Writing(form, row_group_rows=97, row_group_size=5000)
-        monkeypatch.setattr(rule, "FAST_SIZE_MIN", 0)
+        monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
         export(source, tmp_path / form / "kernels", writing=writing)
-        monkeypatch.setattr(rule, "FAST_SIZE_MIN", 1 << 60)
+        monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 1 << 60)
         export(source, tmp_path / form / "reference", writing=writing)
         found = files_of(tmp_path / form / "kernels")
         assert found == files_of(tmp_path / form / "reference")

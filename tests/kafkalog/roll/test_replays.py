@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.columnar.header_table import table_of
-from kafkalog.columnar.rolls import ColumnReplay
+from kafkalog.columns.header_table import table_of
 from kafkalog.model import Batch
 from kafkalog.roll import Replay, RollSettings, SimulatedSegment
+from kafkalog.roll.columns import ColumnReplay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

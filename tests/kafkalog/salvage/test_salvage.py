@@ -17,10 +17,10 @@ import crc32c as wheel
 import pytest
 
 from docgen.pages import ROOT
+from kafkalog.batches.reader import read_records
 from kafkalog.check.verify import Verification
 from kafkalog.log_dir import open_path
 from kafkalog.model import Level, Record, Severity
-from kafkalog.reader import read_records
 from kafkalog.recovery import StartMode, Verdict, predict_start
 from kafkalog.salvage import SalvageSummary, salvage
 from tests.builders import healthy

@@ -1,0 +1,1 @@
+"""Batches and records, one at a time: framing, the reference decoder, selection, lookup."""

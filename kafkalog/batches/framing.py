@@ -1,0 +1,353 @@
+"""From the bytes of a segment to its batches, going on after damage.
+
+The frame rules are those of `FileLogInputStream` of Kafka 4.3. Where Kafka stops at the first
+thing it cannot read, this scanner reports a defect and looks for the next sound batch: a header
+that makes sense and whose checksum matches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from formats import constants as c
+from formats.layouts import MESSAGE_HEADER, RECORD_BATCH_HEADER
+from kafkalog.checksums import crc32, crc32c
+from kafkalog.defects import make_defect
+from kafkalog.errors import BytesUnreadableError
+from kafkalog.model import Batch, Defect, wrap_int64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.paths.source import Readable, Source
+
+
+_HEADER = RECORD_BATCH_HEADER.struct
+_UP_TO_MAGIC = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic")
+_LEGACY = MESSAGE_HEADER.part("crc", "attributes")
+_INT64 = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
+
+# How a header of magic 0, 1 or 2 can look: offset and length not negative, length no smaller than
+# the smallest message, known attribute bits only. A regular expression does this at memory speed.
+_PLAUSIBLE = re.compile(
+    rb"(?s)(?=[\x00-\x7f].{7}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f].{7}"
+    rb"(?:\x02.{4}\x00[\x00-\x7f]|[\x00\x01][\x00-\x0b]))"
+)
+_CHUNK_SIZE_MIN = 1 << 12
+_CHUNK_SIZE_MAX = 1 << 20
+_BLOCK_SIZE = 1 << 12  # what a disk gives or does not give
+_CHECKSUM_BUDGET_FACTOR = 4
+_CANDIDATE_COST_BYTES = 256
+
+
+def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
+    """The batch at `position`, or the defect that keeps it from being one.
+
+    `end` is where the log ends, normally the size of the file. The frame is checked, the checksum
+    is not. Magic 3 and above are taken for magic 2, as Kafka's file scanner does.
+    """
+    left = end - position
+    if left <= c.HEADER_SIZE_UP_TO_MAGIC:
+        return _damage(
+            "torn-tail", source, position, left, f"{left} bytes are too few for a header."
+        )
+    header = source.read(position, min(left, c.RECORD_BATCH_OVERHEAD))
+    offset, length, magic = _UP_TO_MAGIC.unpack_from(header)
+    minimum = c.MESSAGE_V0_LENGTH_MIN
+    if magic >= 2:
+        minimum = c.BATCH_LENGTH_MIN
+    elif magic == 1:
+        minimum = c.MESSAGE_V1_LENGTH_MIN
+    if length < minimum:
+        detail = f"The length field says {length}, a batch of magic {magic} has at least {minimum}."
+        return _damage("batch-length-invalid", source, position, left, detail)
+    if magic < 0:
+        return _damage("magic-unknown", source, position, left, f"Magic {magic} is unknown.")
+    size = c.LOG_OVERHEAD + length
+    if size > left:
+        detail = f"The batch should have {size} bytes, the file ends after {left}."
+        return _damage("torn-tail", source, position, left, detail)
+    if magic < 2:
+        return _legacy_batch(source.path, position, size, offset, magic, header)
+    (base_offset, _, epoch, _, crc, attributes, delta, base_timestamp, max_timestamp,
+     producer_id, producer_epoch, base_sequence, count) = _HEADER.unpack(header)  # fmt: skip
+    return Batch(
+        path=source.path,
+        position=position,
+        size_bytes=size,
+        base_offset=base_offset,
+        last_offset=wrap_int64(base_offset + delta),
+        magic=magic,
+        attributes=attributes,
+        crc=crc,
+        partition_leader_epoch=epoch,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        count=count,
+    )
+
+
+def _legacy_batch(
+    path: str, position: int, size: int, offset: int, magic: int, header: bytes
+) -> Batch:
+    crc, attributes = _LEGACY.unpack_from(header, c.LEGACY_CRC_POSITION)
+    timestamp = -1
+    if magic == 1:
+        timestamp = _INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
+    return Batch(
+        path=path,
+        position=position,
+        size_bytes=size,
+        base_offset=offset,
+        last_offset=offset,
+        magic=magic,
+        attributes=attributes,
+        crc=crc,
+        partition_leader_epoch=-1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        count=1,
+    )
+
+
+def scan_batches(
+    source: Source, start: int = 0, end: int | None = None, *, check_crc: bool = False
+) -> Iterator[Batch | Defect]:
+    """Every batch from position `start` to `end`, with a defect for each stretch that holds none.
+
+    Args:
+        source: the segment.
+        start: position of a batch, or anywhere: reading resumes at the next sound batch.
+        end: where the log ends; the end of the file where None.
+        check_crc: compare checksums, set `Batch.crc_valid`, and use them to tell a wrong length
+            field from wrong content. Without it a header walk reads headers only.
+
+    Yields:
+        Batches and defects in the order of their positions; together they cover every byte.
+    """
+    frames = Frames(source, end, check_crc=check_crc)
+    position = start
+    while position < frames.end:
+        found = frames.at(position)
+        yield found
+        position += found.size_bytes or 0
+
+
+class Frames:
+    """What is at which position of a segment; the arguments are those of `scan_batches`.
+
+    Ask in ascending order: the effort spent on searching is bounded over all questions together, by
+    the size of the log up to `end`. So what is found does not depend on where reading starts.
+    """
+
+    def __init__(self, source: Source, end: int | None = None, *, check_crc: bool = False) -> None:
+        self.end = source.size_bytes if end is None else min(end, source.size_bytes)
+        self._source = source
+        self._check_crc = check_crc
+        self._search = _Search(source, 0, self.end)
+
+    def at(self, position: int) -> Batch | Defect:
+        """The batch that begins here, or the defect up to the place where reading resumes."""
+        try:
+            return self._at(position)
+        except BytesUnreadableError as error:
+            resumed = self._search.next_batch(position + 1)
+            detail = f"{error.message} The next batch is at position {resumed}."
+            if resumed >= self.end:
+                detail = f"{error.message} No batch follows."
+            size = resumed - position
+            return _damage("bytes-unreadable", self._source, position, size, detail)
+
+    def _at(self, position: int) -> Batch | Defect:
+        found = read_batch(self._source, position, self.end)
+        if isinstance(found, Batch):
+            if self._check_crc:
+                found = _checked(self._source, found, self.end, self._search)
+            if isinstance(found, Batch):
+                return found
+        source, end = self._source, self.end
+        zeros = end == source.size_bytes and source.is_zero_from(position)
+        resumed = end if zeros else self._search.next_batch(position + 1)
+        return _until(source, found, resumed, end)
+
+
+def crc_valid(source: Source, batch: Batch) -> bool:
+    """Whether the stored checksum matches the bytes: CRC-32C for magic 2, CRC-32 for 0 and 1."""
+    checksum, position = (crc32, batch.position + c.MAGIC_POSITION)
+    if batch.magic >= 2:
+        checksum, position = (crc32c, batch.position + c.ATTRIBUTES_POSITION)
+    computed = 0
+    while position < batch.end_position:
+        piece = source.read(position, min(_CHUNK_SIZE_MAX, batch.end_position - position))
+        computed = checksum(piece, computed)
+        position += len(piece)
+    return computed == batch.crc
+
+
+def find_batch(source: Source, start: int, end: int) -> int:
+    """Position of the first sound batch at or after `start`, `end` where there is none.
+
+    Sound: a header that makes sense and whose frame fits and whose checksum matches. The work is
+    bounded: at most four times the bytes searched are fed to checksums, however hostile they are.
+    """
+    return _Search(source, start, end).next_batch(start)
+
+
+class _Search:
+    """The search for sound batches up to `end`; no stretch is searched twice."""
+
+    def __init__(self, source: Source, start: int, end: int) -> None:
+        self._source = source
+        self._end = end
+        self._budget = _CHECKSUM_BUDGET_FACTOR * (end - start) + _CHUNK_SIZE_MAX
+        self._searched_from, self._found = end, start - 1  # nothing yet
+
+    def next_batch(self, start: int) -> int:
+        """Position of the first sound batch at or after `start`, the end where there is none."""
+        if not self._searched_from <= start <= self._found:
+            self._found = self._search(start)
+            self._searched_from = start
+        return self._found
+
+    def _search(self, position: int) -> int:
+        size = _CHUNK_SIZE_MIN
+        while position < self._end:
+            # What begins in a hole has at least its magic or its length behind it.
+            position = max(position, self._source.next_data(position) - c.RECORD_BATCH_OVERHEAD)
+            wanted = min(size + c.RECORD_BATCH_OVERHEAD, self._end - position)
+            try:
+                chunk = self._source.read(position, wanted)
+            except BytesUnreadableError:
+                if size > _CHUNK_SIZE_MIN:
+                    size = max(size // 4, _CHUNK_SIZE_MIN)
+                    continue
+                chunk = self._rest_of_block(position)
+                if not chunk:
+                    position = self._source.next_readable(position)
+                    continue
+            step = min(size, len(chunk))
+            for match in _PLAUSIBLE.finditer(chunk) if chunk.strip(b"\0") else ():
+                if match.start() >= step:
+                    break
+                if self._is_sound(position + match.start()):
+                    return position + match.start()
+                if self._budget < 0:
+                    return self._end
+            position += step
+            size = min(2 * size, _CHUNK_SIZE_MAX)
+        return self._end
+
+    def _rest_of_block(self, position: int) -> bytes:
+        """The bytes up to the next block, which may be unreadable; none if these are."""
+        try:
+            return self._source.read(position, _BLOCK_SIZE - position % _BLOCK_SIZE)
+        except BytesUnreadableError:
+            return b""
+
+    def _is_sound(self, position: int) -> bool:
+        """Whether a sound batch begins where a header makes sense."""
+        self._budget -= _CANDIDATE_COST_BYTES
+        try:
+            candidate = read_batch(self._source, position, self._end)
+            if not isinstance(candidate, Batch) or not _is_likely(self._source, candidate):
+                return False
+            self._budget -= candidate.size_bytes
+            sound = self._budget >= 0 and crc_valid(self._source, candidate)
+            return sound and (candidate.magic >= 2 or self._is_followed(candidate))
+        except BytesUnreadableError:
+            return False
+
+    def _is_followed(self, batch: Batch) -> bool:
+        """Whether a message is not part of another: snappy leaves some of them as they are."""
+        if self._source.is_zero_from(batch.end_position):
+            return True  # or it is the last
+        following = read_batch(self._source, batch.end_position, self._end)
+        return isinstance(following, Batch) and _is_likely(self._source, following)
+
+
+def align(source: Source, position: int) -> int:
+    """Where the batch begins that is at `position` or, if none is there, the next sound one.
+
+    A batch with a wrong checksum is taken for one if the next batch, or the end, follows it.
+    """
+    end = source.size_bytes
+    with suppress(BytesUnreadableError):
+        batch = read_batch(source, position, end)
+        if isinstance(batch, Batch) and _is_likely(source, batch):
+            follows = batch.end_position == end or isinstance(
+                read_batch(source, batch.end_position, end), Batch
+            )
+            if follows or crc_valid(source, batch):
+                return position
+    return find_batch(source, position, end)
+
+
+def _is_likely(source: Source, batch: Batch) -> bool:
+    """Whether the header makes sense; checksums of all that look like one would cost too much."""
+    if batch.magic >= 2:
+        delta = wrap_int64(batch.last_offset - batch.base_offset)
+        numbers = (batch.partition_leader_epoch, batch.producer_id, batch.producer_epoch)
+        return (
+            batch.magic == 2
+            and 0 <= batch.count <= delta + 1
+            and batch.compression <= 4
+            and min(*numbers, batch.base_sequence) >= -1
+        )
+    position = batch.position + c.LOG_OVERHEAD
+    position += c.MESSAGE_V1_LENGTH_MIN if batch.magic == 1 else c.MESSAGE_V0_LENGTH_MIN
+    position -= 2 * _INT32.size
+    for _ in ("key", "value"):
+        field = source.read(position, _INT32.size)
+        size = _INT32.unpack(field)[0] if len(field) == _INT32.size else -2
+        if size < -1:
+            return False
+        position += _INT32.size + max(size, 0)
+    return position == batch.end_position
+
+
+def _checked(source: Source, batch: Batch, end: int, search: _Search) -> Batch | Defect:
+    """The batch with its checksum judged, or a defect where its length cannot be trusted."""
+    valid = crc_valid(source, batch)
+    if not valid:
+        at_end = batch.end_position == end
+        following = None if at_end else read_batch(source, batch.end_position, end)
+        if not isinstance(following, Batch) or not _is_likely(source, following):
+            inner = search.next_batch(batch.position + 1)
+            if inner < batch.end_position or (isinstance(following, Defect) and inner < end):
+                detail = "Neither the checksum nor the length of the batch is right."
+                return _damage(
+                    "batch-length-invalid", source, batch.position, batch.size_bytes, detail
+                )
+    return dataclasses.replace(batch, crc_valid=valid)
+
+
+def _damage(reference: str, source: Readable, position: int, size: int, detail: str) -> Defect:
+    return make_defect(reference, source.path, detail, position=position, size_bytes=size)
+
+
+def _until(source: Source, found: Batch | Defect, resumed: int, end: int) -> Defect:
+    """The defect that covers everything up to where reading resumes."""
+    assert isinstance(found, Defect), "only defects end here"
+    position = found.position or 0
+    size = resumed - position
+    if resumed < end:
+        detail = f"{found.detail} Reading resumes at position {resumed}."
+        reference = "batch-length-invalid" if found.reference == "torn-tail" else found.reference
+        return _damage(reference, source, position, size, detail)
+    # A few zero bytes are the beginning of an offset rather than preallocated space.
+    preallocated = size > c.HEADER_SIZE_UP_TO_MAGIC and end == source.size_bytes
+    if preallocated and source.is_zero_from(position):
+        detail = f"The last {size} bytes are zero: preallocated or never written."
+        return _damage("zero-tail", source, position, size, detail)
+    return dataclasses.replace(found, size_bytes=size)

@@ -1,0 +1,329 @@
+"""Where a record is: by offset as a fetch finds it, by time as ListOffsets answers.
+
+Follows `UnifiedLog.read`, `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTimestamp`,
+`FileRecords` and `Partition.fetchOffsetForTimestamp` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.batches.framing import scan_batches
+from kafkalog.batches.records import decode_records, resolve_batch
+from kafkalog.living import about_a_log
+from kafkalog.model import Batch, Isolation, Record, Special
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.batches.segment import OpenSegment
+    from kafkalog.indexes import Probe
+    from kafkalog.unified_log import UnifiedLog
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a lookup: what was looked at, and what it said.
+
+    `probes` are the steps of a binary search, in order.
+    """
+
+    action: str
+    path: str | None
+    detail: str
+    probes: tuple[Probe[Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The answer to one query; what was not found is None.
+
+    Attributes:
+        query: what was asked: an offset, a timestamp or a special timestamp.
+        found: whether there is an answer. The offset at the end of the log is in range but holds
+            nothing yet: not found.
+        reason: why nothing was found, in words.
+        segment: path of the `.log` file.
+        batch: the batch that a fetch would start with, resolved.
+        offset: of the first record that answers.
+        timestamp: of that record; -1 for `latest` and `earliest`, as ListOffsets has it.
+        leader_epoch: of the batch, or of the log for `latest` and `earliest`.
+        record: the record itself, where one answers.
+        bytes_read: bytes of headers and batches the answer needed, index entries included.
+        steps: how it was found.
+    """
+
+    query: int | Special
+    by_timestamp: bool
+    found: bool = False
+    reason: str | None = None
+    segment: str | None = None
+    batch: Batch | None = None
+    offset: int | None = None
+    timestamp: int | None = None
+    leader_epoch: int | None = None
+    record: Record | None = None
+    bytes_read: int = 0
+    steps: tuple[Step, ...] = field(default=())
+
+
+class _Search:
+    """One lookup under way: the log, and the steps taken so far."""
+
+    def __init__(self, log: UnifiedLog) -> None:
+        self.log = log
+        self.steps: list[Step] = []
+        self.bytes_read = 0
+
+    def note(self, action: str, path: str | None, detail: str, probes: list[Any] | None) -> None:
+        self.steps.append(Step(action, path, detail, tuple(probes or ())))
+
+    def finish(self, answer: Lookup) -> Lookup:
+        return replace(answer, steps=tuple(self.steps), bytes_read=self.bytes_read)
+
+    def start_position(self, opened: OpenSegment, offset: int) -> int:
+        """Position where the scan for `offset` starts, by the offset index."""
+        index = opened.offset_index
+        if index is None:
+            detail = "not used" if not opened.use_index else "there is none"
+            self.note("offset-index", None, f"{detail}: the scan starts at position 0", None)
+            return 0
+        probes: list[Any] = []
+        entry = opened.index_entry(offset, probes)
+        self.bytes_read += len(probes) * index.entry_size
+        where = f"entry {entry.entry}: offset {entry.offset}" if entry else "no entry"
+        position = entry.position if entry else 0
+        detail = f"greatest entry at or below offset {offset}: {where}, position {position}"
+        self.note("offset-index", index.path, detail, probes)
+        return position
+
+    def first_record(self, opened: OpenSegment, batch: Batch, offset: int) -> Record | None:
+        """The first record of the batch with an offset at or above `offset`."""
+        self.bytes_read += batch.size_bytes
+        records = decode_records(opened.source, batch)
+        return next((record for record in records if record.offset >= offset), None)
+
+
+@about_a_log
+def lookup_offset(
+    log: UnifiedLog, offset: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
+) -> Lookup:
+    """Where a fetch of `offset` starts, and the first record at or above it.
+
+    Raises:
+        CorruptDataError: the batch that holds the offset cannot be decoded.
+        UnreadableError: a file cannot be read.
+    """
+    search = _Search(log)
+    answer = Lookup(query=offset, by_timestamp=False)
+    limit = log.fetch_bounds(isolation)[1]
+    if not log.log_start_offset <= offset <= log.log_end_offset:
+        reason = f"out of range: the log has {log.log_start_offset} to {log.log_end_offset - 1}"
+        return search.finish(replace(answer, reason=reason))
+    if offset >= limit:
+        reason = f"nothing to fetch yet: the readable part of the log ends at {limit}"
+        return search.finish(replace(answer, reason=reason))
+    first = log.floor_segment(offset)
+    if first is None:
+        return search.finish(replace(answer, reason="out of range: below the first segment"))
+    for segment in log.segments[first:]:
+        detail = f"base offset {segment.base_offset} is the greatest at or below {offset}"
+        if segment is not log.segments[first]:
+            detail = "nothing at or above the offset before: the next segment"
+        search.note("segment", segment.log.path, detail, None)
+        with log.open_segment(segment) as opened:
+            position = search.start_position(opened, offset)
+            batch = opened.find_batch(position, offset)
+            if batch is None:
+                search.note("scan", segment.log.path, f"no batch from position {position}", None)
+                continue
+            search.bytes_read += batch.position - position
+            detail = f"from position {position} to the batch at {batch.position}"
+            search.note("scan", segment.log.path, detail, None)
+            answer = replace(
+                answer,
+                found=True,
+                segment=segment.log.path,
+                batch=resolve_batch(opened.source, batch),
+                leader_epoch=_epoch(batch),
+            )
+            record = _first_record(search, offset, limit)
+            if record is not None:
+                answer = replace(
+                    answer, offset=record.offset, timestamp=record.timestamp, record=record
+                )
+            return search.finish(answer)
+    return search.finish(replace(answer, reason="no batch at or above the offset"))
+
+
+def _first_record(search: _Search, offset: int, limit: int) -> Record | None:
+    """The first record from `offset` up to `limit`, over emptied batches and segments."""
+    for batch, opened in search.log.batches_from(offset):
+        record = search.first_record(opened, batch, offset)
+        if record is not None:
+            return record if record.offset < limit else None
+    return None
+
+
+@about_a_log
+def lookup_timestamp(
+    log: UnifiedLog, timestamp: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
+) -> Lookup:
+    """What ListOffsets answers for a timestamp: the first record of the first segment to hold one.
+
+    Exactly one segment is searched, the first whose largest timestamp is at or above the target,
+    as in the broker: a segment without timestamps counts with the time of its file.
+
+    Raises:
+        CorruptDataError: the batch that would answer cannot be decoded.
+        UnreadableError: a file cannot be read.
+    """
+    search = _Search(log)
+    answer = Lookup(query=timestamp, by_timestamp=True)
+    for segment in log.segments:
+        with log.open_segment(segment) as opened:
+            largest, source = _largest_timestamp(log, opened)
+            comparison = "at or above" if largest >= timestamp else "below"
+            detail = f"largest timestamp {largest} ({source}) is {comparison} {timestamp}"
+            search.note("segment", segment.log.path, detail, None)
+            if largest < timestamp:
+                continue
+            record = _record_at_or_after(search, opened, timestamp)
+            if record is None:
+                reason = "the first segment that reaches the timestamp holds no such record"
+                return search.finish(replace(answer, reason=reason))
+            answer = _record_answer(answer, opened, record)
+            return search.finish(_below(log, answer, isolation))
+    return search.finish(replace(answer, reason="no segment reaches the timestamp"))
+
+
+@about_a_log
+def lookup_special(
+    log: UnifiedLog, special: Special, isolation: Isolation = Isolation.READ_UNCOMMITTED
+) -> Lookup:
+    """What ListOffsets answers for earliest, latest and max-timestamp.
+
+    Raises as `lookup_timestamp`.
+    """
+    search = _Search(log)
+    answer = Lookup(query=special, by_timestamp=True)
+    if special == Special.MAX_TIMESTAMP:
+        return search.finish(_below(log, _max_timestamp(search, answer), isolation))
+    epochs = log.leader_epochs
+    if special == Special.EARLIEST:
+        offset = log.log_start_offset
+        epoch = epochs[0].epoch if epochs and epochs[0].start_offset <= offset else None
+        search.note("log-start-offset", None, f"the log starts at offset {offset}", None)
+    else:
+        offset = log.fetch_bounds(isolation)[1]
+        epoch = epochs[-1].epoch if epochs else None
+        search.note("log-end-offset", None, f"the readable log ends at offset {offset}", None)
+    return search.finish(
+        replace(answer, found=True, offset=offset, timestamp=-1, leader_epoch=epoch)
+    )
+
+
+def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
+    """Search up to the log end that was taken: what is appended later is of another moment."""
+    log = search.log
+    end = log.log_end_offset
+    best: tuple[int, int] = (-1, 0)
+    best_segment = None
+    for segment in log.segments:
+        with log.open_segment(segment) as opened:
+            largest = opened.largest_timestamp(recovered=_recovered(log, opened), end=end)
+        search.note("segment", segment.log.path, f"largest timestamp {largest[0]}", None)
+        if largest[0] > best[0]:
+            best, best_segment = largest, segment
+    if best_segment is None:
+        return replace(answer, reason="no segment has a timestamp")
+    with log.open_segment(best_segment) as opened:
+        start = search.start_position(opened, best[1])
+        for batch in _batches(opened, start):
+            if batch.max_timestamp != best[0]:
+                continue
+            records = decode_records(opened.source, batch)
+            record = next((record for record in records if record.timestamp == best[0]), None)
+            search.bytes_read += batch.end_position - start
+            if record is not None:
+                return _record_answer(answer, opened, record)
+            break
+    return replace(answer, reason="the batch with the largest timestamp holds no such record")
+
+
+def _record_at_or_after(search: _Search, opened: OpenSegment, timestamp: int) -> Record | None:
+    log = search.log
+    offset = opened.segment.base_offset
+    if opened.time_index is not None:
+        probes: list[Any] = []
+        entry = opened.time_index.lookup(timestamp, probes)
+        search.bytes_read += len(probes) * opened.time_index.entry_size
+        where = f"entry {entry.entry}: offset {entry.offset}" if entry else "no entry"
+        detail = f"greatest entry at or below timestamp {timestamp}: {where}"
+        search.note("time-index", opened.time_index.path, detail, probes)
+        if entry is not None and opened.use_index:
+            offset = entry.offset
+    start = search.start_position(opened, max(offset, log.log_start_offset))
+    for batch in _batches(opened, start):
+        if batch.max_timestamp < timestamp:
+            continue
+        for record in decode_records(opened.source, batch):
+            if record.timestamp >= timestamp and record.offset >= log.log_start_offset:
+                search.bytes_read += batch.end_position - start
+                detail = f"from position {start} to the batch at {batch.position}"
+                search.note("scan", opened.segment.log.path, detail, None)
+                return record
+    search.note("scan", opened.segment.log.path, f"no record from position {start}", None)
+    return None
+
+
+def _batches(opened: OpenSegment, start: int) -> Iterator[Batch]:
+    return (found for found in scan_batches(opened.source, start) if isinstance(found, Batch))
+
+
+def _record_answer(answer: Lookup, opened: OpenSegment, record: Record) -> Lookup:
+    return replace(
+        answer,
+        found=True,
+        segment=opened.segment.log.path,
+        batch=resolve_batch(opened.source, record.batch),
+        offset=record.offset,
+        timestamp=record.timestamp,
+        leader_epoch=_epoch(record.batch),
+        record=record,
+    )
+
+
+def _below(log: UnifiedLog, answer: Lookup, isolation: Isolation) -> Lookup:
+    """The answer, or nothing where it is not below the last offset that may be read."""
+    limit = log.fetch_bounds(isolation)[1]
+    if answer.offset is None or answer.offset < limit:
+        return answer
+    reason = (
+        f"the record at offset {answer.offset} is not readable yet: {isolation} ends at {limit}"
+    )
+    return Lookup(query=answer.query, by_timestamp=answer.by_timestamp, reason=reason)
+
+
+def _recovered(log: UnifiedLog, opened: OpenSegment) -> bool:
+    """Whether a start would have read the segment: the active one of a log that was not closed.
+
+    In the view of a start, also those whose time index the start would rebuild.
+    """
+    loaded = log.partition.loaded
+    if loaded is not None and opened.time_index is None:
+        base = opened.segment.base_offset
+        return any(one.max_timestamp >= 0 for one in loaded.segments if one.base_offset == base)
+    return opened.segment.is_active and not log.was_closed
+
+
+def _largest_timestamp(log: UnifiedLog, opened: OpenSegment) -> tuple[int, str]:
+    timestamp, _ = opened.largest_timestamp(recovered=_recovered(log, opened))
+    if timestamp >= 0:
+        return timestamp, "time index"
+    return opened.segment.log.mtime_ms, "file time"
+
+
+def _epoch(batch: Batch) -> int | None:
+    return batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None

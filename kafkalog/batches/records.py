@@ -1,0 +1,377 @@
+"""The reference decoder: from a batch to its records, through the schemas in `formats`.
+
+Follows `ControlRecordType`, `EndTransactionMarker`, `ControlRecordUtils` and `DumpLogSegments` of
+Kafka 4.3. The schemas are loaded for the first record: most logs have none.
+
+Follows `DefaultRecordBatch`, `DefaultRecord` and `AbstractLegacyRecordBatch` of Kafka 4.3: what
+they accept is decoded, what they reject raises.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from formats import constants as c
+from formats.constants import ABORT, COMMIT, CONTROL_TYPE_NAMES
+from kafkalog.checksums import crc32
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
+from kafkalog.errors import CorruptDataError, LimitExceededError
+from kafkalog.model import (
+    Batch,
+    ControlRecord,
+    Header,
+    Record,
+    TimestampType,
+    increment_sequence,
+    wrap_int64,
+)
+from kafkalog.parsing import reason
+from kafkalog.payloads.java_text import java_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kafkalog.paths.source import Readable
+
+
+_KRAFT_LABELS: Final = {
+    2: "LeaderChange:",  # the only one with a colon
+    3: "SnapshotHeader",
+    4: "SnapshotFooter",
+    5: "KRaftVersion",
+    6: "KRaftVoters",
+}
+
+
+def control_record(record: Record) -> ControlRecord:
+    """Read a record of a control batch.
+
+    Raises:
+        CorruptDataError: key or value is too short or no such message
+            (`control-record-malformed`); the versions of key and marker must not be negative.
+    """
+    from formats.control_record import ControlRecordKey, EndTxnMarker
+
+    key = _parse(ControlRecordKey, record, "key")
+    if key.version < 0:
+        _fail(record, f"the key has version {key.version}")
+    type_id = key.type
+    if not 0 <= type_id < len(CONTROL_TYPE_NAMES):
+        return ControlRecord(type_id, None)
+    name = CONTROL_TYPE_NAMES[type_id]
+    if type_id in {ABORT, COMMIT}:
+        marker = _parse(EndTxnMarker, record, "value")
+        if marker.version < 0:
+            _fail(record, f"the {name} marker has version {marker.version}")
+        return ControlRecord(type_id, name, coordinator_epoch=marker.coordinator_epoch)
+    return ControlRecord(type_id, name, fields=_kraft_fields(type_id, record))
+
+
+def is_abort(record: Record) -> bool:
+    """Whether a record of a control batch is the marker of an aborted transaction."""
+    try:
+        return control_record(record).type_id == ABORT
+    except CorruptDataError:
+        return False
+
+
+def control_text(record: Record) -> str:
+    """What `kafka-dump-log.sh` 4.3 prints behind the metadata of a control record.
+
+    Raises:
+        CorruptDataError: as `control_record`, where Kafka's tool ends with an exception.
+    """
+    found = control_record(record)
+    if found.fields is not None:
+        return f" {_KRAFT_LABELS[found.type_id]} {java_json(found.fields)}"
+    if found.type_name is not None:
+        epoch = found.coordinator_epoch
+        return f" endTxnMarker: {found.type_name} coordinatorEpoch: {epoch}"
+    return f" controlType: UNKNOWN({found.type_id})"
+
+
+def _kraft_fields(type_id: int, record: Record) -> dict[str, object]:
+    """Fields as JSON values; a LeaderChange is written by the version that it claims to have."""
+    from formats.control_record import LEADER_CHANGE, kraft_value
+    from formats.message_schema import by_key
+    from kafkalog.payloads.internal_topics import message_json
+
+    codec, found = kraft_value(type_id), by_key("control", type_id)
+    if codec is None or found is None:
+        _fail(record, f"type {type_id} has no schema")
+    values: dict[str, Any] = _parse(codec, record, "value").fields
+    version = values["version"] if type_id == LEADER_CHANGE else 0
+    return message_json(found, min(max(version, 0), found.versions[-1]), values)
+
+
+def _parse(codec: Any, record: Record, part: str) -> Any:
+    data = record.key if part == "key" else record.value
+    if data is None:
+        _fail(record, f"the {part} is null")
+    from construct import ConstructError
+
+    try:
+        return codec.parse(data)
+    except ConstructError as error:
+        _fail(record, f"the {part} of {len(data)} bytes cannot be read", cause=error)
+
+
+def _fail(record: Record, detail: str, *, cause: Exception | None = None) -> NoReturn:
+    raise CorruptDataError(
+        f"Control record at offset {record.offset} is malformed: {detail}.",
+        reference="control-record-malformed",
+        path=record.batch.path,
+        position=record.batch.position,
+    ) from cause
+
+
+RECORDS_HELD_MAX: Final = 1 << 21
+"""How many records of one batch are held at a time, where that is needed."""
+_MESSAGES_KEPT_MAX: Final = 1 << 20  # bytes; of a larger set each message is parsed twice
+_READ_WHOLE_MAX: Final = 1 << 20  # bytes; a larger batch that is not compressed is read bit by bit
+
+
+def require_few_records(count: int) -> None:
+    """Raise `LimitExceededError` if a batch has too many records to hold them all."""
+    if count > RECORDS_HELD_MAX:
+        raise LimitExceededError(
+            f"A batch has {count} records; at most {RECORDS_HELD_MAX} can be held at a time."
+        )
+
+
+def hold_records(source: Readable, batch: Batch) -> list[Record]:
+    """Return all records of a batch; raises as `decode_records` and `require_few_records`."""
+    require_few_records(batch.count)
+    found = list(islice(decode_records(source, batch), RECORDS_HELD_MAX + 1))
+    require_few_records(len(found))
+    return found
+
+
+def decode_records(
+    source: Readable, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX
+) -> Iterator[Record]:
+    """The records of a batch in the order they are stored.
+
+    Args:
+        source: the file the batch is in.
+        batch: a batch of that file.
+        size_max: the most bytes a batch may have when decompressed.
+
+    Raises:
+        CorruptDataError: the batch does not hold what its header says; the records before the
+            damage have been yielded.
+        LimitExceededError: the batch is larger than `size_max` when decompressed.
+    """
+    if batch.magic < 2:
+        return _decode_messages(source, batch, size_max)
+    return _decode_records(source, batch, size_max)
+
+
+def resolve_batch(
+    source: Readable, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX
+) -> Batch:
+    """The batch with its true base offset and count: compressed messages of magic 0 and 1.
+
+    Any other batch is returned as it is. Raises as `decode_records`.
+    """
+    if batch.magic >= 2 or not batch.compression:
+        return batch
+    first = count = 0
+    for record in decode_records(source, batch, size_max=size_max):
+        first = record.offset if not count else first
+        count += 1
+    return dataclasses.replace(batch, base_offset=first, count=count)
+
+
+def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
+    if batch.magic > 2:
+        raise _corrupt("magic-unknown", batch, f"Magic {batch.magic} is unknown.")
+    if batch.count < 0:
+        raise _corrupt("records-count-invalid", batch, f"The batch says {batch.count} records.")
+    if batch.count == 0:
+        return
+    from formats.record import Record as RecordSchema
+
+    start, size = batch.position + c.RECORD_BATCH_OVERHEAD, batch.size_bytes
+    size -= c.RECORD_BATCH_OVERHEAD
+    stream: io.BytesIO | _Stretch
+    if batch.compression:
+        _require_room(size, size_max)
+        body = _decompress(batch, source.read(start, size), size_max)
+        stream, size = io.BytesIO(body), len(body)
+        del body
+    elif size > _READ_WHOLE_MAX:
+        stream = _Stretch(source, start, start + size)
+    else:
+        stream = io.BytesIO(source.read(start, size))
+    append_time = batch.timestamp_type == TimestampType.LOG_APPEND_TIME
+    for ordinal in range(batch.count):
+        if stream.tell() == size:
+            raise _corrupt(
+                "records-count-invalid",
+                batch,
+                f"The header says {batch.count} records; the batch holds {ordinal}.",
+            )
+        fields = _records_parse(RecordSchema, stream, batch, f"Record {ordinal} of the batch")
+        timestamp = batch.max_timestamp
+        if not append_time:
+            timestamp = wrap_int64(batch.base_timestamp + fields.timestamp_delta)
+        sequence = -1
+        if batch.base_sequence >= 0:
+            sequence = increment_sequence(batch.base_sequence, fields.offset_delta)
+        yield Record(
+            batch=batch,
+            offset=wrap_int64(batch.base_offset + fields.offset_delta),
+            timestamp=timestamp,
+            timestamp_type=batch.timestamp_type,
+            key=fields.key,
+            value=fields.value,
+            headers=tuple(Header(header.key, header.value) for header in fields.headers),
+            sequence=sequence,
+        )
+        del fields  # not while the next one is parsed
+    left = size - stream.tell()
+    if left:
+        raise _corrupt(
+            "records-left-over",
+            batch,
+            f"{left} bytes are left after the {batch.count} records of the batch.",
+        )
+
+
+def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[Record]:
+    from formats.message_set import Message
+
+    if batch.compression:
+        _require_room(batch.size_bytes, size_max)
+    body = source.read(batch.position, batch.size_bytes)
+    wrapper = _records_parse(Message, io.BytesIO(body), batch, "The message")
+    if not batch.compression:
+        wrapper.computed_crc = crc32(memoryview(body)[c.MAGIC_POSITION :])
+        del body
+        yield _message_record(batch, wrapper, batch.last_offset)
+        return
+    if batch.compression == 4:
+        raise _corrupt("unknown-codec", batch, f"Magic {batch.magic} has no zstd.")
+    if wrapper.value is None:
+        raise _corrupt("message-set-invalid", batch, "A compressed message has no value.")
+    del body
+    body = _decompress(batch, wrapper.value, size_max)
+    wrapper = None
+    found = _inner_messages(batch, body)
+    inner: Iterable[Any]
+    if len(body) <= _MESSAGES_KEPT_MAX:
+        inner = kept = list(found)
+        last = kept[-1].offset
+    else:  # nothing is given before all of it is known to be sound
+        for message in found:
+            last = message.offset
+        inner = _inner_messages(batch, body)
+    base = 0
+    if batch.magic == 1:
+        if batch.last_offset and batch.last_offset < last:
+            raise _corrupt(
+                "message-set-invalid",
+                batch,
+                f"The last inner offset {last} is above the message's own {batch.last_offset}.",
+            )
+        base = batch.last_offset - last if batch.last_offset else 0
+    for message in inner:
+        yield _message_record(batch, message, wrap_int64(base + message.offset))
+
+
+def _require_room(size: int, size_max: int) -> None:
+    """Raise `LimitExceededError` if what is compressed is larger than what it may become."""
+    if size > size_max:
+        raise LimitExceededError(
+            f"The batch has {size} compressed bytes, more than the limit of {size_max}."
+        )
+
+
+class _Stretch:
+    """A stretch of a file as a stream: of a large batch one record at a time is in memory."""
+
+    def __init__(self, source: Readable, start: int, end: int) -> None:
+        self._source = source
+        self._start = self._position = start
+        self._end = end
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, fewer at the end."""
+        data = self._source.read(self._position, min(size, self._end - self._position))
+        self._position += len(data)
+        return data
+
+    def tell(self) -> int:
+        """How many bytes were read."""
+        return self._position - self._start
+
+
+def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
+    """The messages of a decompressed set; an incomplete last one is dropped, as by Kafka."""
+    from formats.message_set import Message
+
+    count = position = 0
+    while len(body) - position >= c.LOG_OVERHEAD:
+        size = int.from_bytes(body[position + 8 : position + 12], "big", signed=True)
+        if size < c.MESSAGE_V0_LENGTH_MIN:
+            raise _corrupt("message-set-invalid", batch, f"An inner message has size {size}.")
+        end = position + c.LOG_OVERHEAD + size
+        if end > len(body):
+            break
+        view = memoryview(body)[position:end]
+        message = _records_parse(Message, io.BytesIO(view), batch, "An inner message")
+        if message.attributes.compression:
+            raise _corrupt("message-set-invalid", batch, "An inner message is compressed.")
+        message.computed_crc = crc32(view[c.MAGIC_POSITION :])
+        yield message
+        del message
+        count += 1
+        position = end
+    if not count:
+        raise _corrupt("message-set-invalid", batch, "A compressed message contains no messages.")
+
+
+def _message_record(batch: Batch, message: Any, offset: int) -> Record:
+    timestamp_type = batch.timestamp_type
+    timestamp = -1 if message.timestamp is None else message.timestamp
+    if batch.magic == 0:
+        timestamp = -1
+    elif timestamp_type == TimestampType.LOG_APPEND_TIME and message.magic == 1:
+        timestamp = batch.max_timestamp
+    return Record(
+        batch=batch,
+        offset=offset,
+        timestamp=timestamp,
+        timestamp_type=timestamp_type,
+        key=message.key,
+        value=message.value,
+        crc=message.crc,
+        crc_valid=message.computed_crc == message.crc,
+    )
+
+
+def _decompress(batch: Batch, body: bytes, size_max: int) -> bytes:
+    try:
+        return decompress(body, batch.compression, magic=batch.magic, limit=size_max)
+    except CorruptDataError as error:
+        raise _corrupt(error.reference, batch, error.message) from error
+
+
+def _records_parse(schema: Any, stream: io.BytesIO | _Stretch, batch: Batch, what: str) -> Any:
+    from construct import ConstructError
+
+    try:
+        # Without a root a context of construct's refers to itself, and so keeps a large record
+        # until there is a garbage collection.
+        return schema.parse_stream(stream, _root=None)
+    except ConstructError as error:
+        message = f"{what} cannot be parsed: {reason(error)}."
+        raise _corrupt("record-malformed", batch, message) from error
+
+
+def _corrupt(reference: str, batch: Batch, message: str) -> CorruptDataError:
+    return CorruptDataError(message, reference=reference, path=batch.path, position=batch.position)

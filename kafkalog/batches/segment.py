@@ -1,0 +1,212 @@
+"""One segment, open for reading by way of its indexes, and where a log can be cut into parts.
+
+Follows `LogSegment.translateOffset`, `LogSegment.readNextOffset` and `LogSegment.largestTimestamp`
+of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from kafkalog.batches.framing import align, read_batch, scan_batches
+from kafkalog.errors import KafkaLogError
+from kafkalog.indexes import OffsetIndex, TimeIndex
+from kafkalog.model import Batch
+from kafkalog.paths.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.indexes import Probe
+    from kafkalog.log_dir import Segment
+    from kafkalog.model import Defect, OffsetIndexEntry, TimeIndexEntry
+
+
+def cut_positions(opened: OpenSegment, start: int, end: int, size_bytes: int) -> Iterator[int]:
+    """Positions of batches between two others, about as far apart as parts are to be large.
+
+    None are there without an offset index. An entry that hits no sound batch is passed over.
+    """
+    index = opened.offset_index
+    if index is None:
+        return
+    before = start
+    while before + size_bytes < end:
+        position = _position_from(index, before + size_bytes)
+        while position is not None and checked_position(opened, position) is None:
+            position = _position_from(index, position + 1)
+        if position is None or position >= end:
+            return
+        yield position
+        before = position
+
+
+def checked_position(opened: OpenSegment, position: int) -> int | None:
+    """The position, if a sound batch begins there."""
+    with suppress(KafkaLogError):
+        if 0 < position < opened.source.size_bytes and align(opened.source, position) == position:
+            return position
+    return None
+
+
+def _position_from(index: OffsetIndex, position: int) -> int | None:
+    """The lowest position in an index from one on."""
+    number = index.first_at(position)
+    return index.entry(number).position if number < index.entry_count else None
+
+
+class OpenSegment:
+    """A segment whose files are opened when they are first used.
+
+    Args:
+        segment: which one.
+        use_index: whether offset lookups may use the offset index.
+    """
+
+    def __init__(self, segment: Segment, *, use_index: bool = True) -> None:
+        self.segment = segment
+        self.use_index = use_index
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    @cached_property
+    def source(self) -> Source:
+        """The `.log` file."""
+        return self._files.enter_context(Source(self.segment.log.path, self.segment.log.end))
+
+    @cached_property
+    def offset_index(self) -> OffsetIndex | None:
+        """The `.index` file, None where it is missing, unreadable or must not be used."""
+        entry = self.segment.offset_index
+        if entry is not None and self.use_index:
+            with suppress(KafkaLogError):  # what is derived must not hide records
+                return self._files.enter_context(OffsetIndex(entry.path, self.segment.base_offset))
+        return None
+
+    @cached_property
+    def time_index(self) -> TimeIndex | None:
+        """The `.timeindex` file, None where it is missing, unreadable or must not be used."""
+        entry = self.segment.time_index
+        if entry is not None and not entry.is_stale:
+            with suppress(KafkaLogError):
+                return self._files.enter_context(TimeIndex(entry.path, self.segment.base_offset))
+        return None
+
+    def index_entry(
+        self, offset: int, probes: list[Probe[OffsetIndexEntry]] | None = None
+    ) -> OffsetIndexEntry | None:
+        """The index entry a search for `offset` starts from, None where it starts at position 0.
+
+        An entry that hits no batch is not used: damage in an index must not hide records.
+        """
+        entry = self.offset_index.lookup(offset, probes) if self.offset_index else None
+        if entry is None or not 0 <= entry.position < self.source.size_bytes:
+            return None
+        hit = read_batch(self.source, entry.position, self.source.size_bytes)
+        return entry if isinstance(hit, Batch) and hit.base_offset <= entry.offset else None
+
+    def scan_from(self, offset: int, *, check_crc: bool = False) -> Iterator[Batch | Defect]:
+        """Batches and defects from the index entry below `offset` on; earlier batches may come."""
+        entry = self.index_entry(offset)
+        return scan_batches(self.source, entry.position if entry else 0, check_crc=check_crc)
+
+    def find_batch(self, start: int, offset: int) -> Batch | None:
+        """The batch that a fetch of `offset` returns, searched from position `start` on.
+
+        Follows `FileRecords.searchForOffsetFromPosition`: only headers are read.
+        """
+        previous = None
+        for found in scan_batches(self.source, start):
+            if not isinstance(found, Batch):
+                continue
+            if found.base_offset == offset and not _is_wrapper(found):
+                return found
+            if found.last_offset >= offset and _is_wrapper(found):
+                return found
+            if found.base_offset > offset:
+                if previous and previous.last_offset >= offset:
+                    return previous
+                return found
+            previous = found
+        return previous if previous and previous.last_offset >= offset else None
+
+    def next_offset(self) -> int:
+        """The offset after the last batch; the base offset of an empty segment."""
+        following = self.segment.base_offset
+        for found in self.scan_from(self._last_indexed_offset()):
+            if isinstance(found, Batch):
+                following = found.next_offset
+        return following
+
+    def _last_indexed_offset(self) -> int:
+        """Offset of the last entry of the offset index, the base offset without one."""
+        index = self.offset_index
+        if index is None or not index.entry_count:
+            return self.segment.base_offset
+        return index.entry(index.entry_count - 1).offset
+
+    def largest_timestamp(self, *, recovered: bool, end: int | None = None) -> tuple[int, int]:
+        """Largest timestamp and the offset that goes with it, (-1, base offset) where unknown.
+
+        The last entry of the time index, as a broker takes it that loads a cleanly closed log. With
+        `recovered` the batches behind the index count too, as after the recovery of a log that was
+        not closed. Each entry of the offset index brought the time index up to date before the next
+        one was written, so that only batches behind the last but one can be later.
+
+        Args:
+            recovered: whether batches behind the index count.
+            end: a log end that was taken before; what was appended there since does not count.
+        """
+        settled = self._settled_offset(end)  # before the time index is opened, which may be newer
+        last = self._last_entry_below(end)
+        timestamp, offset = (
+            (last.timestamp, last.offset) if last else (-1, self.segment.base_offset)
+        )
+        if recovered:
+            start = settled if last else self.segment.base_offset
+            for found in self.scan_from(start):
+                if not isinstance(found, Batch):
+                    continue
+                if end is not None and found.base_offset >= end:
+                    break
+                if found.max_timestamp > timestamp:
+                    timestamp, offset = found.max_timestamp, found.last_offset
+        return timestamp, offset
+
+    def _settled_offset(self, end: int | None) -> int:
+        """Offset of the last entry but one of the offset index below a log end."""
+        index = self.offset_index
+        if index is None or not index.entry_count:
+            return self.segment.base_offset
+        last = index.entry(index.entry_count - 1) if end is None else index.lookup(end - 1)
+        if last is None or not last.entry:
+            return self.segment.base_offset
+        return index.entry(last.entry - 1).offset
+
+    def _last_entry_below(self, end: int | None) -> TimeIndexEntry | None:
+        """The last entry of the time index, of those whose batch was there at a log end."""
+        index = self.time_index
+        if index is None:
+            return None
+        for number in reversed(range(index.entry_count)):
+            entry = index.entry(number)
+            if end is None or entry.offset < end or not self._holds(entry.offset):
+                return entry  # an entry without its batch is damage, and not of an append
+        return None
+
+    def _holds(self, offset: int) -> bool:
+        """Whether a batch has an offset."""
+        batches = (found for found in self.scan_from(offset) if isinstance(found, Batch))
+        return any(one.base_offset <= offset <= one.last_offset for one in batches)
+
+
+def _is_wrapper(batch: Batch) -> bool:
+    """Whether only the last offset of the batch is known from its header."""
+    return batch.magic < 2 and batch.compression != 0

@@ -1,0 +1,204 @@
+"""Record batches into a file of Parquet or Arrow IPC, as they come, in one encoding."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from kafkalog.columns.arrow import BATCH_SCHEMA, PATH, SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
+    from types import TracebackType
+    from typing import BinaryIO
+
+
+# Of 100-byte texts a third more than zstd, in two thirds of the time.
+CODEC: Final = "snappy"
+# Columns whose values hardly repeat: a dictionary would be built in vain.
+_UNIQUE: Final = ("key", "value", "headers.list.element.value", "crc")
+# Numbers that rise, or nearly so: their differences are small.
+_RISING: Final = ("offset", "timestamp", "timestamp_ms")
+# Statistics of keys and values would be large, and nobody skips row groups by them.
+_STATISTICS: Final = (
+    "path", "offset", "timestamp", "timestamp_ms", "base_offset", "last_offset", "position",
+    "batch_position", "base_timestamp", "max_timestamp", "producer_id", "partition_leader_epoch",
+    "leader_epoch", "first_offset", "segment",
+)  # fmt: skip
+
+
+def parquet_writer(
+    file: BinaryIO, schema: Any, codec: str = CODEC, level: int | None = None
+) -> Any:
+    """A `pyarrow.parquet.ParquetWriter` for record batches of scans or tables.
+
+    Args:
+        file: where it writes.
+        schema: of the record batches.
+        codec: `none`, `snappy`, `zstd`, `lz4` or `gzip`.
+        level: of the codec; None: its own.
+    """
+    import pyarrow.parquet as pq
+
+    rising = [name for name in _RISING if name in schema.names]
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression=codec,
+        compression_level=level,
+        use_dictionary=[name for name in _leaves(schema) if name not in (*_UNIQUE, *rising)],
+        column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
+        write_statistics=[name for name in _STATISTICS if name in schema.names],
+    )
+
+
+def _leaves(schema: Any) -> Iterator[str]:
+    """Parquet's names of the columns."""
+    for field in schema:
+        yield from _leaves_of(field.name, field.type)
+
+
+def _leaves_of(name: str, kind: Any) -> Iterator[str]:
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves_of(f"{name}.{field.name}", field.type)
+    elif pa.types.is_map(kind):
+        yield from _leaves_of(f"{name}.key_value.key", kind.key_type)
+        yield from _leaves_of(f"{name}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind):
+        yield from _leaves_of(f"{name}.list.element", kind.value_type)
+    else:
+        yield name
+
+
+# A row group has at most so many rows, and of what is in memory at most so many bytes.
+_GROUP_ROWS: Final = 1 << 16
+_GROUP_SIZE: Final = 3 << 22
+_ENTRIES_AT_ONCE: Final = 1 << 16
+
+
+def _entry_schema(*names: str) -> Any:
+    fields = [pa.field("path", PATH, nullable=False)]
+    return pa.schema([*fields, *(pa.field(name, pa.int64(), nullable=False) for name in names)])
+
+
+SCHEMAS: Final = {
+    "records": SCHEMA,
+    "batches": BATCH_SCHEMA,
+    "index": _entry_schema("entry", "offset", "position"),
+    "timeindex": _entry_schema("entry", "timestamp", "offset"),
+    "txnindex": _entry_schema(
+        "version", "producer_id", "first_offset", "last_offset", "last_stable_offset"
+    ),
+}
+"""The columns of each kind of rows that can be exported."""
+
+
+class Exporter:
+    """Writes record batches of one schema; use it as a context manager, so that the file ends.
+
+    Args:
+        file: where it is written.
+        form: `parquet` or `arrow`.
+        kind: what the rows are, one of `SCHEMAS`.
+        facts: what shall be said about the rows in the file's metadata, beside the schema.
+
+    Cost:
+        Two row groups of Parquet: some 12 MB each, and what one is compressed into.
+    """
+
+    def __init__(
+        self, file: BinaryIO, form: str, kind: str, facts: dict[str, Any] | None = None
+    ) -> None:
+        self._schema = SCHEMAS[kind].with_metadata({"kafkalog": json.dumps(facts or {})})
+        self._paths: list[str] = []
+        self._waiting: list[Any] = []
+        self._rows = self._size = 0
+        # A row group is encoded while the next one is read.
+        self._encoder = ThreadPoolExecutor(1, "kafkalog-export")
+        self._encoding: Future[None] | None = None
+        self._is_parquet = form == "parquet"
+        if self._is_parquet:
+            self._writer = parquet_writer(file, self._schema)
+        else:
+            options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+            self._writer = pa.ipc.new_file(file, self._schema, options=options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self._flush()
+                self._wait()
+        finally:
+            self._encoder.shutdown()
+            self._writer.close()
+
+    def write(self, batch: Any) -> None:
+        """Write a record batch of the schema."""
+        batch = self._with_known_paths(batch)
+        if not self._is_parquet:
+            self._writer.write_batch(batch)
+            return
+        self._waiting.append(batch)
+        self._rows += batch.num_rows
+        self._size += batch.nbytes
+        if self._rows >= _GROUP_ROWS or self._size >= _GROUP_SIZE:
+            self._flush()
+
+    def write_entries(self, entries: Iterable[Any], path: str) -> None:
+        """Write the entries of an index."""
+        from itertools import islice
+
+        names = self._schema.names[1:]
+        rest = iter(entries)
+        while some := list(islice(rest, _ENTRIES_AT_ONCE)):
+            codes = pa.array(np.zeros(len(some), np.int32))
+            paths = pa.DictionaryArray.from_arrays(codes, [_text(path)])
+            columns = (pa.array([getattr(entry, name) for entry in some], pa.int64())
+                       for name in names)  # fmt: skip
+            self.write(pa.RecordBatch.from_arrays([paths, *columns], schema=self._schema))
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, self._schema)
+            self._waiting, self._rows, self._size = [], 0, 0
+            self._wait()
+            self._encoding = self._encoder.submit(
+                self._writer.write_table, table, row_group_size=2 * _GROUP_ROWS
+            )
+
+    def _wait(self) -> None:
+        """Until the row group before is written."""
+        if self._encoding is not None:
+            self._encoding.result()
+            self._encoding = None
+
+    def _with_known_paths(self, batch: Any) -> Any:
+        """The batch with paths that count on: an IPC file knows one dictionary, which may grow."""
+        column = batch.column(0)
+        names = column.dictionary.to_pylist()
+        if names != self._paths[: len(names)]:
+            self._paths += [name for name in names if name not in self._paths]
+            codes = np.array([self._paths.index(name) for name in names], np.int32)
+            indices = pa.array(codes[column.indices.to_numpy(zero_copy_only=False)])
+        else:
+            indices = column.indices
+        column = pa.DictionaryArray.from_arrays(indices, pa.array(self._paths, pa.string()))
+        return pa.RecordBatch.from_arrays([column, *batch.columns[1:]], schema=self._schema)
+
+
+def _text(path: str) -> str:
+    return path.encode("utf-8", "replace").decode()

@@ -1,0 +1,378 @@
+"""Chunks of a log in memory, bounded: batch headers as columns, and the rows of their records.
+
+Each command's bound, which `docs/memory.md` states, rests on these numbers.
+
+A chunk is read by one thread and decoded by another; what it needs meanwhile is in its workspace,
+which is used again for a later chunk.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from formats import constants as c
+from kafkalog.batches.records import decode_records
+from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress_to
+from kafkalog.codecs.output import OutputInPlace
+from kafkalog.columns import kernels as k
+from kafkalog.columns import legacy_kernels as old
+from kafkalog.columns.header_table import batch_at
+from kafkalog.errors import BytesUnreadableError, KafkaLogError, LimitExceededError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from kafkalog.model import Batch, Record
+    from kafkalog.paths.source import Source
+
+
+LARGE_SIZE: Final = 1 << 24
+"""A batch that becomes larger waits until its chunk is the first in line: one at a time."""
+
+IN_FLIGHT_MAX: Final = 1 << 26
+"""How many bytes of a log may be on their way through a pool, and one chunk more."""
+
+SIZE_AT_ONCE: Final = 1 << 23
+"""Rows of so many bytes of keys and values are handed on, however few they are."""
+
+
+def record_size(record: Record) -> int:
+    """Return the bytes of a record's key, value and headers."""
+    headers = sum(len(one.key) + len(one.value or b"") for one in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
+
+
+class Turnstile:
+    """Lets one thread at a time hold large batches; its holder passes again.
+
+    It is a courtesy and no lock: a consumer that never comes back holds others up for a while, not
+    for ever.
+    """
+
+    def __init__(self, patience_s: float = 60.0) -> None:
+        self._patience_s = patience_s
+        self._change = threading.Condition()
+        self._holder = 0
+        self._depth = 0
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        """Wait for the others, and keep them waiting."""
+        me = threading.get_ident()
+        with self._change:
+            self._change.wait_for(lambda: self._holder in (0, me), self._patience_s)
+            self._holder = me
+            self._depth += 1
+        try:
+            yield
+        finally:
+            with self._change:
+                self._depth -= 1
+                if not self._depth:
+                    self._holder = 0
+                    self._change.notify_all()
+
+
+CHUNK_SIZE_MIN: Final = 1 << 16
+CHUNK_SIZE_MAX: Final = 1 << 21
+BATCH_SIZE_MAX: Final = 1 << 26
+"""Larger batches are left to the reference decoder."""
+_BATCHES_MAX: Final = 1 << 14
+_DECOMPRESSED_AT_ONCE: Final = 1 << 22
+_ARENA_KEPT_MAX: Final = 1 << 23
+_ROWS_KEPT_MAX: Final = 1 << 17
+
+
+class Turn(Enum):
+    """What a chunk gives instead of rows."""
+
+    WAIT = auto()
+    """A large batch comes next: go on, with `waits` unset, when the chunk is the first in line."""
+
+
+class Workspace:
+    """Buffers for one chunk: its bytes and what is decompressed behind them, headers, rows."""
+
+    def __init__(self, rows: int) -> None:
+        self.arena: NDArray[np.uint8] = np.empty(CHUNK_SIZE_MIN, np.uint8)
+        self.headers: NDArray[np.int64] = np.empty((k.HEADER_FIELDS, _BATCHES_MAX), np.int64)
+        self.rows: NDArray[np.int64] = np.empty((k.ROW_FIELDS, rows), np.int64)
+
+    def reserve(self, size: int, keep: int = 0) -> None:
+        """Room for `size` bytes; the first `keep` stay. What a huge batch needed is given back."""
+        is_huge = not keep and len(self.arena) > max(size, _ARENA_KEPT_MAX)
+        if len(self.arena) < size or is_huge:
+            grown = np.empty(max(size, 2 * keep), np.uint8)
+            grown[:keep] = self.arena[:keep]
+            self.arena = grown
+
+    def release(self) -> None:
+        """Give back what a huge batch needed."""
+        if len(self.arena) > _ARENA_KEPT_MAX:
+            self.arena = np.empty(CHUNK_SIZE_MIN, np.uint8)
+
+    def table(self, count: int) -> NDArray[np.int64]:
+        """Room for `count` rows at least; used again unless that is very much."""
+        if self.rows.shape[1] >= count:
+            return self.rows
+        table = np.empty((k.ROW_FIELDS, count + count // 8), np.int64)
+        if count <= _ROWS_KEPT_MAX:
+            self.rows = table
+        return table
+
+    def unpack(self, start: int, end: int, codec: int, at: int, *, magic: int, limit: int) -> int:
+        """Decompress what is in the arena behind its first `at` bytes, which stay; where it ends.
+
+        Raises as `decompress`: then what is behind `at` means nothing.
+        """
+        output = OutputInPlace(codec, limit, lambda done, size: self._room(at + done, size))
+        decompress_to(output, self.arena.data[start:end], magic=magic)
+        if not output.is_in_place:
+            self._room(at, output.size)[:] = output.value()
+        return at + output.size
+
+    def _room(self, at: int, size: int) -> memoryview:
+        if at + size > len(self.arena):
+            self.reserve(at + size, at)
+        return self.arena.data[at : at + size]
+
+
+class Failure(NamedTuple):
+    """A batch that could not be decoded, and how many rows of this table came before."""
+
+    row: int
+    ordinal: int
+    error: KafkaLogError
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Records as columns: positions and sizes point into the arena until the next are asked for.
+
+    Attributes:
+        table: int64, one row per field of `kernels` (ORDINAL, OFFSET, ...), one column per record.
+        arena: the bytes.
+        started: ordinals of the batches that begin in this table.
+        failures: batches that came to a bad end in it, in order.
+    """
+
+    table: NDArray[np.int64]
+    arena: NDArray[np.uint8]
+    started: range
+    failures: tuple[Failure, ...]
+
+    def row_of(self, ordinal: int) -> int:
+        """Where the rows of a batch begin."""
+        return int(np.searchsorted(self.table[k.ORDINAL], ordinal))
+
+
+@dataclass(slots=True)
+class Chunk:
+    """`count` whole batches of magic 0 to 2 from `position` on.
+
+    Where it `waits`, others are decoded at the same time: large batches are for later.
+    """
+
+    path: str
+    position: int
+    size_bytes: int
+    count: int
+    workspace: Workspace
+    waits: bool = False
+
+    @property
+    def headers(self) -> NDArray[np.int64]:
+        """The batches' header fields."""
+        return self.workspace.headers[:, : self.count]
+
+    def cut(self, count: int) -> None:
+        """Keep the first batches only."""
+        if count < self.count:
+            self.size_bytes = int(self.headers[k.POSITION, count]) - self.position
+            self.count = count
+
+    def read(self, position: int, size: int) -> bytes:
+        """As `Source.read`, of what is in the chunk."""
+        at = position - self.position
+        return self.workspace.arena[at : min(at + size, self.size_bytes)].tobytes()
+
+    def batch(self, ordinal: int, crc_valid: bool | None = None) -> Batch:
+        """One batch as the reference decoder has it."""
+        return batch_at(self.headers, ordinal, self.path, crc_valid)
+
+    def bad_checksums(self) -> list[int]:
+        """Ordinals of the batches whose checksum does not match."""
+        headers = self.headers
+        legacy = headers[k.MAGIC] < 2
+        starts = headers[k.POSITION] - self.position
+        ends = starts + headers[k.SIZE]
+        starts += np.where(legacy, c.MAGIC_POSITION, c.ATTRIBUTES_POSITION)
+        sums = np.zeros(self.count, np.int64)
+        k.crc_ranges(self.workspace.arena, starts, ends, legacy, sums)
+        return np.flatnonzero(sums != headers[k.CRC]).tolist()
+
+    def unpack(self, start: int, end: int, codec: int, at: int, *, magic: int) -> int | None:
+        """Decompress as `Workspace.unpack`; None where the batch is large and has to wait."""
+        if not self.waits:
+            limit = DECOMPRESSED_SIZE_MAX
+            return self.workspace.unpack(start, end, codec, at, magic=magic, limit=limit)
+        try:
+            return self.workspace.unpack(start, end, codec, at, magic=magic, limit=LARGE_SIZE)
+        except LimitExceededError:
+            return None
+
+    def decode(
+        self, wanted: NDArray[np.bool_], left_over: NDArray[np.bool_] | None = None
+    ) -> Iterator[Rows | int | Turn]:
+        """The rows of the wanted batches; instead of one of the left over, its ordinal."""
+        headers = self.headers
+        legacy = headers[k.MAGIC] < 2
+        compressed = (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0) & (headers[k.COUNT] > 0)
+        starts = headers[k.POSITION] - self.position
+        ends = starts + headers[k.SIZE]
+        starts[~legacy] += c.RECORD_BATCH_OVERHEAD
+        starts[~wanted] = -1
+        special = wanted & compressed
+        if left_over is not None:
+            starts[left_over] = -1
+            special |= wanted & left_over
+        wrapped = wanted & compressed & legacy & (starts >= 0)
+        if wrapped.any():
+            old.find_values(self.workspace.arena, wrapped, starts, ends)
+        errors: dict[int, KafkaLogError] = {}
+        done, fill = 0, self.size_bytes
+        magics, codecs = headers[k.MAGIC].tolist(), headers[k.ATTRIBUTES].tolist()
+        for i in np.flatnonzero(special).tolist():
+            if left_over is not None and left_over[i]:
+                yield from self._decode_range(done, i, starts, ends, errors)
+                yield i
+                done, fill = i + 1, self.size_bytes
+                continue
+            try:
+                start, end = int(starts[i]), int(ends[i])
+                codec = codecs[i] & c.COMPRESSION_MASK
+                if magics[i] < 2 and (start < 0 or codec == c.ZSTD):
+                    raise self.refusal(i)
+                unpacked = self.unpack(start, end, codec, fill, magic=magics[i])
+                if unpacked is None:
+                    yield from self._decode_range(done, i, starts, ends, errors)
+                    done, fill = i, self.size_bytes
+                    yield Turn.WAIT
+                    unpacked = self.unpack(start, end, codec, fill, magic=magics[i])
+                    assert unpacked is not None, "its turn has come"
+            except KafkaLogError as error:
+                errors[i] = error
+                starts[i] = -1
+                continue
+            starts[i], ends[i] = fill, unpacked
+            fill = unpacked
+            if fill - self.size_bytes >= _DECOMPRESSED_AT_ONCE:
+                yield from self._decode_range(done, i + 1, starts, ends, errors)
+                done, fill = i + 1, self.size_bytes
+        yield from self._decode_range(done, self.count, starts, ends, errors)
+
+    def _decode_range(
+        self,
+        first: int,
+        last: int,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        errors: dict[int, KafkaLogError],
+    ) -> Iterator[Rows]:
+        """The rows of some batches; messages of magic 0 and 1 have another kernel."""
+        space = self.workspace
+        legacy = self.headers[k.MAGIC, first:last] < 2
+        stops = [*(first + 1 + np.flatnonzero(legacy[1:] != legacy[:-1])).tolist(), last]
+        codes = np.zeros(self.count, np.int64)
+        state = np.array((first, -1, 0), np.int64)
+        while state[k.STATE_BATCH] < last:
+            before = int(state[k.STATE_BATCH])
+            begins = before + int(state[k.STATE_POSITION] >= 0)
+            decode = old.decode_messages if legacy[before - first] else k.decode_records
+            stop = stops[bisect_right(stops, before)]
+            count = decode(space.arena, space.headers, starts, ends, stop, state, codes, space.rows)
+            after = int(state[k.STATE_BATCH])
+            table = space.rows[:, :count]
+            bad = [before + int(i) for i in np.flatnonzero(codes[before:after])]
+            bad += [i for i in errors if before <= i < after]
+            failures = tuple(
+                Failure(
+                    int(np.searchsorted(table[k.ORDINAL], i, "right")),
+                    i,
+                    errors.get(i) or self.refusal(i),
+                )
+                for i in sorted(bad)
+            )
+            ended = after + int(state[k.STATE_POSITION] >= 0)
+            yield Rows(table, space.arena, range(begins, ended), failures)
+
+    def refusal(self, ordinal: int) -> KafkaLogError:
+        """Why the reference decoder gives the batch up, in its words."""
+        try:
+            for _ in decode_records(self, self.batch(ordinal)):
+                pass
+        except KafkaLogError as error:
+            return error
+        raise AssertionError(f"two decoders disagree about {self.path}, batch {ordinal}")
+
+
+class ChunkReader:
+    """Chunks of one log from a position on; it stops in front of what is no plain batch."""
+
+    def __init__(self, source: Source, position: int, end: int) -> None:
+        self.position = position
+        self.end = end
+        self._source = source
+        self._size = CHUNK_SIZE_MIN
+        self._size_max = CHUNK_SIZE_MAX
+
+    def shrink(self) -> None:
+        """Chunks become too much when they are unpacked: read smaller ones from now on."""
+        self._size_max = max(self._size_max // 2, CHUNK_SIZE_MIN)
+
+    def resume(self, position: int) -> None:
+        """Go on elsewhere, with small steps at first."""
+        self.position = position
+        self._size = CHUNK_SIZE_MIN
+
+    def read(self, workspace: Workspace) -> Chunk | None:
+        """The next chunk; None where the reference scanner has to say what is at `position`."""
+        left = self.end - self.position
+        size = min(self._size, left)
+        is_small = size <= CHUNK_SIZE_MIN
+        while True:
+            workspace.reserve(size)
+            try:
+                self._source.read_into(self.position, workspace.arena.data[:size])
+            except BytesUnreadableError:
+                if is_small:
+                    return None
+                is_small, size = True, CHUNK_SIZE_MIN
+                self._size = size
+                continue
+            count, used, why = k.scan_headers(
+                workspace.arena, 0, size, self.position, left, workspace.headers
+            )
+            if count or why != k.SCAN_NEEDS_MORE:
+                break
+            needed = c.LOG_OVERHEAD + int.from_bytes(
+                workspace.arena[c.LENGTH_POSITION : c.LOG_OVERHEAD].tobytes(), "big"
+            )
+            if needed > BATCH_SIZE_MAX:
+                return None
+            size = min(left, needed + c.HEADER_SIZE_UP_TO_MAGIC + 1)
+        if not count:
+            return None
+        chunk = Chunk(self._source.path, self.position, used, count, workspace)
+        self.position += used
+        self._size = min(2 * self._size, self._size_max)
+        return chunk

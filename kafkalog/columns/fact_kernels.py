@@ -1,0 +1,102 @@
+"""Compiled loops that make one column per batch of what is in its records.
+
+Follows `DefaultRecordBatch` and `EndTransactionMarker` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from formats import constants as c
+from kafkalog.columns import kernels as k
+from kafkalog.columns import record_facts as f
+from kafkalog.columns.byte_kernels import int16, int32, varint, varlong
+from kafkalog.jit.native import kernel
+
+# numba compiles these functions: plain loops, no annotations, constants taken in at compile time.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call"
+
+
+_FOUND, _FIRST, _LAST, _DISORDER = f.FOUND, f.FIRST, f.LAST, f.DISORDER
+_TIME_MAX, _OFFSET_OF_MAX = f.TIME_MAX, f.OFFSET_OF_MAX
+_INVALID_TIME, _TOMBSTONE = f.INVALID_TIME, f.TOMBSTONE
+_UNREADABLE = f.UNREADABLE
+_NO_TIMESTAMP = c.NO_TIMESTAMP
+
+
+@kernel("table int table")
+def gather_facts(rows, count, facts):
+    """Take `count` rows into account, which go on where the rows before them ended.
+
+    Args:
+        rows: table of `kernels.ROW_FIELDS` rows.
+        count: how many of them.
+        facts: table of FACT_FIELDS rows, one column per batch; updated.
+    """
+    for row in range(count):
+        batch = rows[k.ORDINAL, row]
+        offset = rows[k.OFFSET, row]
+        timestamp = rows[k.TIMESTAMP, row]
+        if timestamp < _NO_TIMESTAMP and offset >= 0 and facts[_INVALID_TIME, batch] < 0:
+            facts[_INVALID_TIME, batch] = offset
+        if rows[k.VALUE_SIZE, row] < 0 and offset >= 0 and facts[_TOMBSTONE, batch] < 0:
+            facts[_TOMBSTONE, batch] = offset
+        found = facts[_FOUND, batch]
+        facts[_FOUND, batch] = found + 1
+        if found == 0:
+            facts[_FIRST, batch] = offset
+            facts[_LAST, batch] = offset
+            facts[_TIME_MAX, batch] = timestamp
+            facts[_OFFSET_OF_MAX, batch] = offset
+            continue
+        if offset > facts[_LAST, batch]:
+            facts[_LAST, batch] = offset
+        elif facts[_DISORDER, batch] < 0:
+            facts[_DISORDER, batch] = found
+        if offset < facts[_FIRST, batch]:
+            facts[_FIRST, batch] = offset
+        if timestamp > facts[_TIME_MAX, batch]:
+            facts[_TIME_MAX, batch] = timestamp
+            facts[_OFFSET_OF_MAX, batch] = offset
+
+
+@kernel("bytes ints ints ints ints ints")
+def read_markers(data, starts, ends, types, epochs, deltas):
+    """Types, coordinator epochs and timestamps of transaction markers.
+
+    Args:
+        data: the bytes that `starts` and `ends` point into.
+        starts, ends: where the uncompressed records of some control batches are.
+        types: becomes the type; UNREADABLE where the first record is no ABORT and no COMMIT, for
+            the reference decoder to look at.
+        epochs: becomes the coordinator epoch.
+        deltas: becomes the timestamp, as a difference to the base timestamp of the batch.
+    """
+    for i in range(len(starts)):
+        types[i] = _UNREADABLE
+        end = ends[i]
+        length, at = varint(data, starts[i], end)
+        if at < 0 or length != end - at or length < 1:
+            continue
+        delta, at = varlong(data, at + 1, end)
+        if at < 0:
+            continue
+        _, at = varint(data, at, end)
+        if at < 0:
+            continue
+        size, at = varint(data, at, end)
+        if at < 0 or size != 4 or size > end - at:
+            continue
+        kind = int16(data, at + 2)
+        if int16(data, at) != 0 or kind < 0 or kind > 1:
+            continue
+        size, at = varint(data, at + 4, end)
+        if at < 0 or size != 6 or size > end - at or int16(data, at) != 0:
+            continue
+        epoch = int32(data, at + 2)
+        count, at = varint(data, at + 6, end)
+        if at != end or count != 0:
+            continue
+        types[i] = kind
+        epochs[i] = np.int64(epoch)
+        deltas[i] = delta

@@ -1,0 +1,72 @@
+"""Batch headers as a table of int64: one row per field, one column per batch.
+
+The kernels fill such tables from a large log; here they are made of batches, and turned back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkalog.model import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+# Fields of a header table.
+(POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, MAGIC, ATTRIBUTES, CRC, EPOCH, BASE_TIMESTAMP,
+ MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, COUNT,
+ HEADER_FIELDS) = range(15)  # fmt: skip
+
+
+def table_of(batches: Sequence[Batch]) -> NDArray[np.int64]:
+    """The table of some batches."""
+    rows = [
+        (
+            batch.position,
+            batch.size_bytes,
+            batch.base_offset,
+            batch.last_offset,
+            batch.magic,
+            batch.attributes,
+            batch.crc,
+            batch.partition_leader_epoch,
+            batch.base_timestamp,
+            batch.max_timestamp,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.count,
+        )
+        for batch in batches
+    ]
+    return np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, HEADER_FIELDS).T)
+
+
+def batch_at(
+    headers: NDArray[np.int64], ordinal: int, path: str, crc_valid: bool | None = None
+) -> Batch:
+    """One batch of the table, of this file."""
+    row = headers[:, ordinal].tolist()
+    return Batch(
+        path=path,
+        position=row[POSITION],
+        size_bytes=row[SIZE],
+        base_offset=row[BASE_OFFSET],
+        last_offset=row[LAST_OFFSET],
+        magic=row[MAGIC],
+        attributes=row[ATTRIBUTES],
+        crc=row[CRC],
+        partition_leader_epoch=row[EPOCH],
+        base_timestamp=row[BASE_TIMESTAMP],
+        max_timestamp=row[MAX_TIMESTAMP],
+        producer_id=row[PRODUCER_ID],
+        producer_epoch=row[PRODUCER_EPOCH],
+        base_sequence=row[BASE_SEQUENCE],
+        count=row[COUNT],
+        crc_valid=crc_valid,
+    )

@@ -1,0 +1,416 @@
+"""All batches of a log as stretches of columns, with the damage between them, in file order.
+
+Small logs come from the reference scanner, without the kernels. Of large ones one thread reads
+chunks and others check checksums; where a chunk ends in something that is no sound batch, the
+reference scanner says what it is, so that both give the same batches and the same defects.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kafkalog.batches.framing import Frames, read_batch, scan_batches
+from kafkalog.columns import header_table as h
+from kafkalog.columns import record_facts
+from kafkalog.columns.chunks import IN_FLIGHT_MAX
+from kafkalog.columns.claims import size_to_decode
+from kafkalog.crew import Crew
+from kafkalog.errors import BytesUnreadableError, KafkaLogError
+from kafkalog.jit import fast_path
+from kafkalog.model import Batch, Defect, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+    from concurrent.futures import Future
+
+    from numpy.typing import NDArray
+
+    from kafkalog.columns.chunks import Chunk, Rows, Workspace
+    from kafkalog.paths.source import Source
+
+    Look = Callable[[Chunk, Rows], Any]
+
+
+_BATCHES_AT_ONCE: Final = 4096
+_GATHERED_MIN: Final = 1024
+_GATHERED_RECORDS_MIN: Final = 1 << 18
+_WORTH_A_SEEK: Final = 1 << 15  # batches so large are cheaper passed over than read
+_ROWS_AT_ONCE: Final = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Neighbouring batches, at least one; to be used before the next stretch is asked for.
+
+    Attributes:
+        headers: int64, one row per field of `header_table`, one column per batch.
+        crc_valid: bool, whether each checksum matches; true where it was not computed.
+        markers: int64, what control batches say: one row per field of `record_facts` (MARKER_TYPE,
+            COORDINATOR_EPOCH).
+        facts: int64, what is in the records: one row per field of `record_facts` (FOUND, ...);
+            None where no record was decoded.
+        refusals: ordinals of the batches that could not be decoded, and why.
+        seen: what `look` made of its records, table by table, each after the ordinal of the batch
+            that was the first one for it; None where it was not asked.
+    """
+
+    headers: NDArray[np.int64]
+    crc_valid: NDArray[np.bool_]
+    markers: NDArray[np.int64]
+    facts: NDArray[np.int64] | None = None
+    refusals: tuple[tuple[int, KafkaLogError], ...] = ()
+    seen: tuple[tuple[int, Any], ...] | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of batches."""
+        return int(self.headers.shape[1])
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes from the first batch to the end of the last."""
+        first, last = self.headers[:, 0], self.headers[:, -1]
+        return int(last[h.POSITION] + last[h.SIZE] - first[h.POSITION])
+
+    def part(self, start: int, end: int) -> Stretch:
+        """Its batches from ordinal `start` up to `end`, which are numbered anew."""
+        return Stretch(
+            self.headers[:, start:end],
+            self.crc_valid[start:end],
+            self.markers[:, start:end],
+            None if self.facts is None else self.facts[:, start:end],
+            tuple((i - start, why) for i, why in self.refusals if start <= i < end),
+        )
+
+
+def joined(stretches: Sequence[Stretch]) -> Stretch:
+    """Stretches of one level that follow one another as one, in memory of its own."""
+    facts = [stretch.facts for stretch in stretches if stretch.facts is not None]
+    refusals: list[tuple[int, KafkaLogError]] = []
+    seen: list[tuple[int, Any]] = []
+    before = 0
+    for stretch in stretches:
+        refusals += [(before + ordinal, why) for ordinal, why in stretch.refusals]
+        seen += [(before + ordinal, what) for ordinal, what in stretch.seen or ()]
+        before += stretch.count
+    return Stretch(
+        np.concatenate([stretch.headers for stretch in stretches], axis=1),
+        np.concatenate([stretch.crc_valid for stretch in stretches]),
+        np.concatenate([stretch.markers for stretch in stretches], axis=1),
+        np.concatenate(facts, axis=1) if facts else None,
+        tuple(refusals),
+        None if any(stretch.seen is None for stretch in stretches) else tuple(seen),
+    )
+
+
+def header_stretches(
+    source: Source,
+    level: Level,
+    threads: int | None = None,
+    *,
+    position: int = 0,
+    end: int | None = None,
+    look: Look | None = None,
+) -> Iterator[Stretch | Defect]:
+    """Every batch and every defect of a log; together they cover every byte.
+
+    Args:
+        source: the log.
+        level: quick reads headers and control records, standard compares checksums, deep decodes
+            every record of every batch whose checksum is right.
+        threads: how many check; as many as there are processors, up to 8, where None.
+        position: where to begin.
+        end: where the log ends; the end of the file where None.
+        look: where records are decoded by the kernels, is called with them, in any thread; what it
+            makes of them is given with their stretch.
+
+    Raises:
+        UnreadableError: the log cannot be read on; what came before has been yielded.
+
+    Cost:
+        Some 6 MB a thread, however large the log is; deep also what a batch is decompressed into,
+        and what `look` made of a quarter of a million records.
+    """
+    end = source.size_bytes if end is None else min(end, source.size_bytes)
+    size = min(source.stored_bytes, end - position)
+    is_worth_it = fast_path.is_worth_it(
+        size_to_decode(source, position, end) if level == Level.DEEP else size
+    )
+    if is_worth_it and (level != Level.QUICK or _is_dense(source, position, end)):
+        return _by_chunks(
+            source, level, threads or fast_path.default_threads(), position, end, look
+        )
+    return _by_reference(source, level, position, end)
+
+
+def plain_stretches(
+    source: Source, level: Level, position: int, end: int, threads: int | None = None
+) -> Generator[Stretch, None, None]:
+    """The batches from a position on, as far as nothing is odd; its readers judge what is.
+
+    They end in front of the first frame that is no batch of magic 0 to 2, the first wrong checksum
+    (unless the level is quick), the first byte that cannot be read, or at `end`. Nothing is
+    searched for. The kernels do it; cost as that of `header_stretches`.
+
+    Args:
+        source: the log.
+        level: as that of `header_stretches`.
+        position: where a batch begins.
+        end: where the log ends.
+        threads: as those of `header_stretches`.
+    """
+    threads = threads or fast_path.default_threads()
+    with Crew(threads, "kafkalog-headers") as pool:
+        walk = _Walk(source, level, pool, threads + 1, position, end)
+        try:
+            yield from walk.plain()
+        finally:
+            walk.stop()
+
+
+def _is_dense(source: Source, position: int, end: int) -> bool:
+    with suppress(BytesUnreadableError):  # the reference scanner says where reading goes on
+        first = read_batch(source, position, end)
+        return isinstance(first, Batch) and first.size_bytes < _WORTH_A_SEEK
+    return False
+
+
+def _by_reference(
+    source: Source, level: Level, position: int, end: int
+) -> Iterator[Stretch | Defect]:
+    batches: list[Batch] = []
+    try:
+        for found in scan_batches(source, position, end, check_crc=level != Level.QUICK):
+            if isinstance(found, Batch):
+                batches.append(found)
+            if batches and (isinstance(found, Defect) or len(batches) == _BATCHES_AT_ONCE):
+                yield _stretch_of(source, batches, level)
+                batches = []
+            if isinstance(found, Defect):
+                yield found
+    except KafkaLogError:
+        if batches:
+            yield _stretch_of(source, batches, level)
+        raise
+    if batches:
+        yield _stretch_of(source, batches, level)
+
+
+def _stretch_of(source: Source, batches: Sequence[Batch], level: Level) -> Stretch:
+    valid = np.array([batch.crc_valid is not False for batch in batches], np.bool_)
+    markers = record_facts.markers_of(source, batches)
+    found = Stretch(h.table_of(batches), valid, markers)
+    if level == Level.DEEP:
+        facts, refusals = record_facts.facts_of(source, batches)
+        found = replace(found, facts=facts, refusals=tuple(refusals))
+    return found
+
+
+def _by_chunks(
+    source: Source,
+    level: Level,
+    threads: int,
+    position: int,
+    end: int,
+    look: Look | None,
+) -> Iterator[Stretch | Defect]:
+    with Crew(threads, "kafkalog-headers") as pool:
+        walk = _Walk(source, level, pool, threads + 1, position, end, look)
+        try:
+            yield from _gathered(walk.stretches())
+        finally:
+            walk.stop()
+
+
+def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
+    """The same in longer stretches: whoever takes one has some work whatever its length."""
+    held: list[Stretch] = []
+    batches = records = 0
+    try:
+        for one in found:
+            if isinstance(one, Stretch):
+                # The memory of its headers is used again for the next.
+                held.append(replace(one, headers=one.headers.copy()))
+                batches += one.count
+                records += 0 if one.facts is None else int(one.facts[record_facts.FOUND].sum())
+                if batches < _GATHERED_MIN and records < _GATHERED_RECORDS_MIN:
+                    continue
+            if held:
+                yield joined(held)
+                held, batches, records = [], 0, 0
+            if isinstance(one, Defect):
+                yield one
+    except KafkaLogError:
+        if held:
+            yield joined(held)
+        raise
+    if held:
+        yield joined(held)
+
+
+def _judge(chunk: Chunk, level: Level, look: Look | None) -> Stretch:
+    """The batches of a chunk; one that is none after all has a wrong checksum."""
+    valid = np.ones(chunk.count, np.bool_)
+    bad = [] if level == Level.QUICK else chunk.bad_checksums()
+    valid[bad] = False
+    found = Stretch(chunk.headers, valid, record_facts.markers_of_chunk(chunk))
+    if level == Level.DEEP:
+        seen: list[Any] = []
+        facts, refusals = record_facts.facts_of_chunk(
+            chunk, bad, look and (lambda chunk, rows: seen.append(look(chunk, rows)))
+        )
+        found = replace(
+            found,
+            facts=facts,
+            refusals=tuple(sorted(refusals, key=itemgetter(0))),
+            seen=tuple((0, what) for what in seen) if look else None,
+        )
+    return found
+
+
+class _Walk:
+    """One log: chunks whose checksums are on their way through the pool, in order."""
+
+    def __init__(
+        self,
+        source: Source,
+        level: Level,
+        pool: Crew,
+        depth: int,
+        position: int,
+        end: int,
+        look: Look | None = None,
+    ) -> None:
+        from kafkalog.columns.chunks import ChunkReader
+
+        self._source = source
+        self._level = level
+        self._look = look
+        self._rows = _ROWS_AT_ONCE if level == Level.DEEP else 0
+        self._pool = pool
+        self._depth = depth
+        self._frames = Frames(source, end, check_crc=level != Level.QUICK)
+        self._reader = ChunkReader(source, position, self._frames.end)
+        self._spaces: list[Workspace] = []
+        self._tasks: deque[tuple[Chunk, Future[Stretch]]] = deque()
+        self._is_odd = False  # what is at the reader's position is for the reference scanner
+        self._is_failing = False
+
+    def stretches(self) -> Iterator[Stretch | Defect]:
+        """Batches and defects."""
+        while True:
+            self._fill()
+            if self._tasks:
+                yield from self._finish(*self._tasks.popleft())
+            elif self._is_failing:
+                # The reference scanner reads in smaller steps: it tells where the failure is.
+                yield from _by_reference(
+                    self._source, self._level, self._reader.position, self._frames.end
+                )
+                return
+            elif self._is_odd:
+                self._is_odd = False
+                found = self._frames.at(self._reader.position)
+                self._reader.resume((found.position or 0) + (found.size_bytes or 0))
+                yield found if isinstance(found, Defect) else self._odd(found)
+            else:
+                return
+
+    def plain(self) -> Iterator[Stretch]:
+        """Batches, up to whatever is odd."""
+        while True:
+            self._fill()
+            if not self._tasks:
+                return
+            chunk, future = self._tasks.popleft()
+            found = self._judged(chunk, future)
+            bad = np.flatnonzero(~found.crc_valid)
+            if len(bad):
+                if bad[0]:
+                    yield found.part(0, int(bad[0]))
+                return
+            yield found
+            self._free(chunk)
+
+    def _judged(self, chunk: Chunk, future: Future[Stretch]) -> Stretch:
+        """The batches of the chunk that is the first in line."""
+        try:
+            return future.result()
+        except record_facts.OutOfTurnError:
+            chunk.waits = False
+            return _judge(chunk, self._level, self._look)
+
+    def _free(self, chunk: Chunk) -> None:
+        chunk.workspace.release()
+        self._spaces.append(chunk.workspace)
+
+    def _odd(self, batch: Batch) -> Stretch:
+        return _stretch_of(self._source, [batch], self._level)
+
+    def stop(self) -> None:
+        """Wait for what is under way and forget it."""
+        self._pool.forget(future for _, future in self._tasks)
+        for chunk, _ in self._tasks:
+            self._free(chunk)
+        self._tasks.clear()
+
+    def _fill(self) -> None:
+        from kafkalog.columns.chunks import Workspace
+
+        reader = self._reader
+        while (
+            len(self._tasks) < self._depth
+            and not (self._is_odd or self._is_failing)
+            and reader.position < reader.end
+            and sum(chunk.size_bytes for chunk, _ in self._tasks) < IN_FLIGHT_MAX
+        ):
+            space = (
+                self._spaces.pop()
+                if self._spaces
+                else Workspace(_ROWS_AT_ONCE if self._level == Level.DEEP else 0)
+            )
+            try:
+                chunk = reader.read(space)
+            except KafkaLogError:
+                self._is_failing = True
+                return
+            if chunk is None:
+                self._spaces.append(space)
+                self._is_odd = True
+                return
+            chunk.waits = True
+            self._tasks.append((chunk, self._pool.submit(_judge, chunk, self._level, self._look)))
+
+    def _finish(self, chunk: Chunk, future: Future[Stretch]) -> Iterator[Stretch | Defect]:
+        """The batches of a chunk, up to the first that is none after all."""
+        found = self._judged(chunk, future)
+        wrong: Defect | KafkaLogError | None = None
+        for ordinal in np.flatnonzero(~found.crc_valid).tolist():
+            again = self._look_again(int(chunk.headers[h.POSITION, ordinal]))
+            if not isinstance(again, Batch):
+                wrong = again
+                self.stop()
+                found = found.part(0, ordinal)
+                break
+        if found.count:
+            yield found
+        self._free(chunk)
+        if isinstance(wrong, KafkaLogError):
+            raise wrong
+        if wrong is not None:
+            self._reader.resume((wrong.position or 0) + (wrong.size_bytes or 0))
+            self._is_odd = self._is_failing = False
+            yield wrong
+
+    def _look_again(self, position: int) -> Batch | Defect | KafkaLogError:
+        """What the reference scanner makes of a batch with a wrong checksum."""
+        try:
+            return self._frames.at(position)
+        except KafkaLogError as error:
+            return error

@@ -1,0 +1,374 @@
+"""Compiled loops over log bytes: batch headers, checksums, records of magic 2, byte columns.
+
+Follows `DefaultRecordBatch`, `DefaultRecord` and `ByteUtils` of Kafka 4.3; accepts and rejects what
+`kafkalog.batches.records` does. numba checks no bounds: every read below is checked by
+hand, against the end of the batch or of the record, before it is made. All buffers are contiguous
+uint8 arrays, all tables int64 arrays with one row per field.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from formats import constants as c
+from kafkalog.columns import header_table as h
+from kafkalog.columns.byte_kernels import (
+    byte,
+    copy_bytes,
+    eight_bytes,
+    int16,
+    int32,
+    int64,
+    varint,
+    varlong,
+)
+from kafkalog.jit.native import inlined, kernel
+
+# numba compiles these functions: plain loops, no annotations, constants taken in at compile time.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg"
+
+
+# Fields of a header table, for the kernels and for those who call them.
+POSITION, SIZE, CRC, MAGIC, ATTRIBUTES = h.POSITION, h.SIZE, h.CRC, h.MAGIC, h.ATTRIBUTES
+BASE_OFFSET, LAST_OFFSET, COUNT, EPOCH = h.BASE_OFFSET, h.LAST_OFFSET, h.COUNT, h.EPOCH
+BASE_TIMESTAMP, MAX_TIMESTAMP, BASE_SEQUENCE = h.BASE_TIMESTAMP, h.MAX_TIMESTAMP, h.BASE_SEQUENCE
+PRODUCER_ID, PRODUCER_EPOCH, HEADER_FIELDS = h.PRODUCER_ID, h.PRODUCER_EPOCH, h.HEADER_FIELDS
+# Fields of a row table.
+(ORDINAL, OFFSET, TIMESTAMP, KEY_POSITION, KEY_SIZE, VALUE_POSITION, VALUE_SIZE, HEADERS_POSITION,
+ HEADERS_COUNT, ROW_FIELDS) = range(10)  # fmt: skip
+# Why a header scan stopped.
+SCAN_END, SCAN_NEEDS_MORE, SCAN_FULL, SCAN_ODD = range(4)
+# What became of a batch; references of the reference decoder in CODES.
+OK, COUNT_INVALID, MALFORMED, LEFT_OVER, PENDING = range(5)
+CODES = ("", "records-count-invalid", "record-malformed", "records-left-over")
+# Fields of the state a decoding goes on from.
+STATE_BATCH, STATE_POSITION, STATE_ORDINAL, STATE_SIZE = range(4)
+
+_LEGACY_MIN = c.MESSAGE_V0_LENGTH_MIN
+_LEGACY_V1_MIN = c.MESSAGE_V1_LENGTH_MIN
+_UP_TO_MAGIC = c.HEADER_SIZE_UP_TO_MAGIC
+_OVERHEAD = c.RECORD_BATCH_OVERHEAD
+_LOG_OVERHEAD = c.LOG_OVERHEAD
+_BATCH_MIN = c.BATCH_LENGTH_MIN
+_RECORD_MIN = c.RECORD_SIZE_MIN
+_CODEC = c.COMPRESSION_MASK
+_APPEND_TIME = c.TIMESTAMP_TYPE_MASK
+
+
+def _crc_table(polynomial):
+    """Eight tables of a checksum for slicing-by-8."""
+    table = np.zeros((8, 256), np.uint32)
+    for i in range(256):
+        value = i
+        for _ in range(8):
+            value = value >> 1 ^ (polynomial if value & 1 else 0)
+        table[0, i] = value
+    for row in range(1, 8):
+        before = table[row - 1]
+        table[row] = before >> np.uint32(8) ^ table[0][before & np.uint32(0xFF)]
+    return table
+
+
+_TABLE = np.concatenate((_crc_table(0x82F63B78), _crc_table(0xEDB88320)))
+_BYTE = np.uint64(0xFF)
+
+
+@kernel("bytes int int int int table", results=3)
+def scan_headers(data, start, size, file_position, left, headers):
+    """Batch headers of `data[start:size]` into columns, as far as batches are whole.
+
+    Args:
+        data: log bytes, `size` of them.
+        start: where the first batch begins.
+        file_position: position of `data[0]` in the file.
+        left: bytes from `data[0]` to the end of the log.
+        headers: table that is filled.
+
+    Returns:
+        Number of batches, position in `data` after them, and why it stopped: at the end of the log,
+        for want of bytes, for a full table, or at something that is no batch of magic 0 to 2.
+    """
+    found = 0
+    at = start
+    capacity = headers.shape[1]
+    while True:
+        if at == left:
+            return found, at, SCAN_END
+        if left - at <= _UP_TO_MAGIC:
+            return found, at, SCAN_ODD
+        if found == capacity:
+            return found, at, SCAN_FULL
+        if size - at <= _UP_TO_MAGIC:
+            return found, at, SCAN_NEEDS_MORE
+        length = int32(data, at + 8)
+        magic = byte(data, at + 16)
+        minimum = _BATCH_MIN
+        if magic == 0:
+            minimum = _LEGACY_MIN
+        elif magic == 1:
+            minimum = _LEGACY_V1_MIN
+        if magic > 2 or length < minimum or _LOG_OVERHEAD + length > left - at:
+            return found, at, SCAN_ODD
+        end = at + _LOG_OVERHEAD + length
+        if end > size:
+            return found, at, SCAN_NEEDS_MORE
+        base_offset = int64(data, at)
+        headers[POSITION, found] = file_position + at
+        headers[SIZE, found] = _LOG_OVERHEAD + length
+        headers[BASE_OFFSET, found] = base_offset
+        headers[MAGIC, found] = magic
+        if magic < 2:
+            timestamp = int64(data, at + 18) if magic == 1 else np.int64(-1)
+            headers[CRC, found] = int32(data, at + 12) & 0xFFFFFFFF
+            attributes = byte(data, at + 17)
+            headers[ATTRIBUTES, found] = attributes - ((attributes & 0x80) << 1)
+            headers[LAST_OFFSET, found] = base_offset
+            headers[BASE_TIMESTAMP, found] = timestamp
+            headers[MAX_TIMESTAMP, found] = timestamp
+            for field in (EPOCH, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE):
+                headers[field, found] = -1
+            headers[COUNT, found] = 1
+        else:
+            delta = int32(data, at + 23)
+            # Wraps as in Java; unsigned, as the compiler takes signed sums never to do so.
+            last = np.int64(np.uint64(base_offset) + np.uint64(delta))
+            headers[EPOCH, found] = int32(data, at + 12)
+            headers[CRC, found] = int32(data, at + 17) & 0xFFFFFFFF
+            headers[ATTRIBUTES, found] = int16(data, at + 21)
+            headers[LAST_OFFSET, found] = last
+            headers[BASE_TIMESTAMP, found] = int64(data, at + 27)
+            headers[MAX_TIMESTAMP, found] = int64(data, at + 35)
+            headers[PRODUCER_ID, found] = int64(data, at + 43)
+            headers[PRODUCER_EPOCH, found] = int16(data, at + 51)
+            headers[BASE_SEQUENCE, found] = int32(data, at + 53)
+            headers[COUNT, found] = int32(data, at + 57)
+        found += 1
+        at = end
+
+
+@inlined
+def _crc_word(crc, word, first):
+    """A CRC after eight more bytes, by the eight tables from `first` on."""
+    word ^= np.uint64(crc)
+    return (
+        _TABLE[first + 7, word & _BYTE]
+        ^ _TABLE[first + 6, word >> np.uint64(8) & _BYTE]
+        ^ _TABLE[first + 5, word >> np.uint64(16) & _BYTE]
+        ^ _TABLE[first + 4, word >> np.uint64(24) & _BYTE]
+        ^ _TABLE[first + 3, word >> np.uint64(32) & _BYTE]
+        ^ _TABLE[first + 2, word >> np.uint64(40) & _BYTE]
+        ^ _TABLE[first + 1, word >> np.uint64(48) & _BYTE]
+        ^ _TABLE[first, word >> np.uint64(56)]
+    )
+
+
+@inlined
+def crc32c_word(crc, word):
+    """CRC-32C after eight more bytes; compiled as the processor's instruction where it has one."""
+    return _crc_word(crc, word, 0)
+
+
+@kernel("bytes ints ints flags ints")
+def crc_ranges(data, starts, ends, legacy, sums):
+    """CRC-32C, of legacy ones CRC-32, of `data[starts[i]:ends[i]]` into `sums`.
+
+    Ranges are in bounds.
+    """
+    for i in range(len(starts)):
+        first = 8 if legacy[i] else 0
+        crc = np.uint32(0xFFFFFFFF)
+        at = starts[i]
+        end = ends[i]
+        while end - at >= 8:
+            word = eight_bytes(data, at)
+            crc = _crc_word(crc, word, first) if legacy[i] else crc32c_word(crc, word)
+            at += 8
+        while at < end:
+            low = (np.uint64(crc) ^ np.uint64(byte(data, at))) & _BYTE
+            crc = _TABLE[first, low] ^ (crc >> np.uint32(8))
+            at += 1
+        sums[i] = np.int64(crc ^ np.uint32(0xFFFFFFFF))
+
+
+@inlined
+def _record(data, at, body_end, rows, row):
+    """One record into `rows[:, row]`, offsets and times as deltas; the position after it or -1."""
+    length, at = varint(data, at, body_end)
+    if at < 0 or length < 1 or length > body_end - at:
+        return np.int64(-1)
+    end = at + length
+    delta, at = varlong(data, at + 1, end)
+    if at < 0:
+        return np.int64(-1)
+    rows[TIMESTAMP, row] = delta
+    delta, at = varint(data, at, end)
+    if at < 0:
+        return np.int64(-1)
+    rows[OFFSET, row] = delta
+    for field in (KEY_POSITION, VALUE_POSITION):
+        size, at = varint(data, at, end)
+        if at < 0 or size > end - at:
+            return np.int64(-1)
+        rows[field, row] = at
+        rows[field + 1, row] = max(size, np.int64(-1))
+        at += max(size, np.int64(0))
+    count, at = varint(data, at, end)
+    if at < 0 or count < 0:
+        return np.int64(-1)
+    rows[HEADERS_POSITION, row] = at
+    rows[HEADERS_COUNT, row] = count
+    for _ in range(count):
+        size, at = varint(data, at, end)
+        if at < 0 or size < 0 or size > end - at:
+            return np.int64(-1)
+        at += size
+        size, at = varint(data, at, end)
+        if at < 0 or size > end - at:
+            return np.int64(-1)
+        at += max(size, np.int64(0))
+    return at if at == end else np.int64(-1)
+
+
+@kernel("bytes table ints ints int ints ints table", results=1)
+def decode_records(data, headers, starts, ends, last, state, codes, rows):
+    """Records of the batches from `state` up to `last` into `rows`, as many as there is room for.
+
+    Args:
+        data: the bytes that `starts` and `ends` point into.
+        headers: the batches' header table.
+        starts, ends: where the uncompressed records of each batch are; both -1: skip the batch.
+        last: number of batches.
+        state: where to go on (STATE_...); updated.
+        codes: becomes OK or the reason why a batch was given up, per batch. Rows before the damage
+            are good, as in the reference decoder.
+        rows: table of ROW_FIELDS rows.
+
+    Returns:
+        Number of rows; `state[STATE_BATCH] == last` when all is done.
+    """
+    row = 0
+    capacity = rows.shape[1]
+    batch = state[STATE_BATCH]
+    at = state[STATE_POSITION]
+    ordinal = state[STATE_ORDINAL]
+    while batch < last:
+        count = headers[COUNT, batch]
+        code = OK
+        if starts[batch] >= 0 and count != 0:
+            end = ends[batch]
+            if at < 0:
+                at = starts[batch]
+            base_offset = headers[BASE_OFFSET, batch]
+            base_timestamp = headers[BASE_TIMESTAMP, batch]
+            append_time = headers[ATTRIBUTES, batch] & _APPEND_TIME
+            if count < 0:
+                code = COUNT_INVALID
+            while ordinal < count:
+                if at == end:
+                    code = COUNT_INVALID
+                    break
+                if row == capacity:
+                    state[STATE_BATCH] = batch
+                    state[STATE_POSITION] = at
+                    state[STATE_ORDINAL] = ordinal
+                    return row
+                after = _record(data, at, end, rows, row)
+                if after < 0:
+                    code = MALFORMED
+                    break
+                at = after
+                rows[ORDINAL, row] = batch
+                rows[OFFSET, row] += base_offset
+                if append_time:
+                    rows[TIMESTAMP, row] = headers[MAX_TIMESTAMP, batch]
+                else:
+                    rows[TIMESTAMP, row] += base_timestamp
+                row += 1
+                ordinal += 1
+            if code == OK and at != end:
+                code = LEFT_OVER
+        codes[batch] = code
+        batch += 1
+        at = np.int64(-1)
+        ordinal = np.int64(0)
+    state[STATE_BATCH] = batch
+    state[STATE_POSITION] = -1
+    state[STATE_ORDINAL] = 0
+    return row
+
+
+@kernel("ints ints32 bytes", results=2)
+def binary_offsets(sizes, offsets, valid):
+    """Arrow's offsets and validity bits of byte strings of these sizes (below 0: null).
+
+    Returns:
+        Number of bytes of all, number of nulls.
+    """
+    total = np.int64(0)
+    nulls = 0
+    offsets[0] = 0
+    for i in range(len(valid)):
+        valid[i] = 0
+    for i in range(len(sizes)):
+        size = sizes[i]
+        if size < 0:
+            nulls += 1
+        else:
+            total += size
+            valid[i >> 3] |= np.uint8(1 << (i & 7))
+        offsets[i + 1] = total
+    return total, nulls
+
+
+@kernel("bytes ints ints32 bytes")
+def gather(data, positions, offsets, out):
+    """The byte strings at `positions`, whose sizes `offsets` tell, one after the other."""
+    for i in range(len(positions)):
+        size = offsets[i + 1] - offsets[i]
+        if size > 0:
+            copy_bytes(out, np.int64(offsets[i]), data, positions[i], np.int64(size))
+
+
+@kernel("ints ints32", results=1)
+def list_offsets(counts, offsets):
+    """Arrow's offsets of lists of these lengths; the sum is returned."""
+    total = np.int64(0)
+    offsets[0] = 0
+    for i in range(len(counts)):
+        total += counts[i]
+        offsets[i + 1] = total
+    return total
+
+
+@kernel("bytes ints ints table")
+def expand_headers(data, positions, counts, fields):
+    """Key and value of each record header, of records that `decode_records` accepted.
+
+    `fields` has four rows: key position, key size, value position, value size (below 0: null).
+    """
+    found = 0
+    end = np.int64(len(data))
+    for i in range(len(positions)):
+        at = positions[i]
+        for _ in range(counts[i]):
+            for field in (0, 2):
+                size, at = varint(data, at, end)
+                fields[field, found] = at
+                fields[field + 1, found] = size
+                at += max(size, np.int64(0))
+            found += 1
+
+
+@kernel("bytes ints ints bytes flags")
+def equal_bytes(data, positions, sizes, wanted, equal):
+    """Whether the byte strings at these positions are the wanted one."""
+    size = np.int64(len(wanted))
+    for i in range(len(positions)):
+        same = sizes[i] == size
+        if same:
+            at = positions[i]
+            for j in range(size):
+                if byte(data, at + j) != byte(wanted, j):
+                    same = False
+                    break
+        equal[i] = same

@@ -1,0 +1,159 @@
+"""Whole logs as Arrow record batches, by way of the kernels where that pays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.batches.reader import (
+    EVERYTHING,
+    plan_reading,
+    read_batches,
+    read_records,
+    untold_differences,
+)
+from kafkalog.columns.chunks import SIZE_AT_ONCE, record_size
+from kafkalog.columns.claims import logs_to_decode
+from kafkalog.errors import UsageError
+from kafkalog.jit import fast_path
+from kafkalog.model import Defect, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.batches.reader import Readable, ReadPlan, Selection
+    from kafkalog.columns.chunks import Turnstile
+    from kafkalog.columns.scan_steps import Part
+
+
+def scan(
+    path: Readable,
+    *,
+    columns: Sequence[str] | None = None,
+    selection: Selection = EVERYTHING,
+    batches: bool = False,
+    batch_rows: int = 65536,
+    threads: int | None = None,
+    defects: Callable[[Defect], object] | None = None,
+    progress: Callable[[int], None] | None = None,
+    turnstile: Turnstile | None = None,
+) -> Iterator[Any]:
+    """The records of a partition directory or a log file as `pyarrow.RecordBatch`es.
+
+    The same records as `read_records` gives, in the same order, with the damage told to `defects`.
+
+    Args:
+        path: what to read; a plan of `plan_reading` already says which records.
+        columns: names of the columns to build, of `kafkalog.scan_schema()`; all where None.
+        selection: which records, in which view; offsets, times, producers and epochs are looked up
+            in the indexes and the batch headers first.
+        batches: the batches of the log, as `read_batches` gives them, rather than its records.
+        batch_rows: how many rows a record batch has at most.
+        threads: how many decode; as many as there are processors, up to 8, where None.
+        defects: is called with each defect, in order.
+        progress: is called with numbers of bytes as they are read.
+        turnstile: scans that share it hold large batches one after the other.
+
+    Raises:
+        UnsupportedError: pyarrow is missing.
+        UsageError: there is no such column.
+        NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
+
+    Cost:
+        Some 20 MB a thread and what is decompressed at a time, however large the log is.
+    """
+    fast_path.require_arrow()
+    from kafkalog.columns.arrow import BATCH_SCHEMA, SCHEMA, schema_of
+
+    if batch_rows < 1 or (threads is not None and threads < 1):
+        raise UsageError("Threads and rows of a record batch must be at least 1.")
+    schema = schema_of(columns, BATCH_SCHEMA if batches else SCHEMA)
+    plan = plan_reading(path, selection)
+    told = defects or (lambda _: None)
+    done = progress or (lambda _: None)
+    for difference in untold_differences(path, plan):
+        told(difference)
+    size = sum(segment.log.size_bytes for segment in plan.segments)
+    if not batches and size < fast_path.FAST_SIZE_MIN:
+        size = logs_to_decode(segment.log.path for segment in plan.segments)
+    if not fast_path.is_worth_it(size):
+        read = read_batches if batches else read_records
+        return _by_reference(read(plan, progress=done), plan, schema, batch_rows, told)
+    from kafkalog.columns.arrow import Columns
+    from kafkalog.columns.pipeline import scan_parts
+    from kafkalog.columns.scan_steps import BatchWork, RecordWork
+
+    form = Columns(schema, batch_rows, _paths(plan))
+    work = BatchWork(plan, form) if batches else RecordWork(plan, form)
+    return _told(scan_parts(plan, work, done, threads, turnstile), told)
+
+
+def _told(parts: Iterator[Part], defects: Callable[[Defect], object]) -> Iterator[Any]:
+    for part in parts:
+        for event in part.events:
+            defects(event.defect)
+        if part.rows:
+            yield part.content
+
+
+def _by_reference(
+    found: Iterator[Any],
+    plan: ReadPlan,
+    schema: Any,
+    batch_rows: int,
+    defects: Callable[[Defect], object],
+) -> Iterator[Any]:
+    """All rows through the reference decoder: the kernels are not loaded for a small log."""
+    from kafkalog.columns.arrow import Paths, table_of
+
+    paths = Paths(_paths(plan))
+    rows: list[Any] = []
+    size = 0
+    for value in found:
+        if isinstance(value, Defect):
+            defects(value)
+            continue
+        rows.append(value)
+        size += record_size(value) if isinstance(value, Record) else 0
+        if len(rows) == batch_rows or size >= SIZE_AT_ONCE:
+            yield table_of(rows, schema, paths)
+            rows, size = [], 0
+    if rows:
+        yield table_of(rows, schema, paths)
+
+
+def _paths(plan: ReadPlan) -> list[str]:
+    return [segment.log.path for segment in plan.segments]
+
+
+def to_table(path: Readable, **options: Any) -> Any:
+    """All that `scan` gives, with the same options, as one `pyarrow.Table` in memory."""
+    fast_path.require_arrow()
+    import pyarrow as pa
+
+    return pa.Table.from_batches(list(scan(path, **options)), _schema(options))
+
+
+def to_reader(path: Readable, **options: Any) -> Any:
+    """What `scan` gives, with the same options, as a `pyarrow.RecordBatchReader`.
+
+    DuckDB, Polars and whatever else speaks Arrow's C stream protocol read from it as it goes, in
+    bounded memory; it can be read once.
+    """
+    fast_path.require_arrow()
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_batches(_schema(options), scan(path, **options))
+
+
+def scan_schema(*, batches: bool = False) -> Any:
+    """The `pyarrow.Schema` of all columns that `scan` knows."""
+    fast_path.require_arrow()
+    from kafkalog.columns.arrow import BATCH_SCHEMA, SCHEMA
+
+    return BATCH_SCHEMA if batches else SCHEMA
+
+
+def _schema(options: dict[str, Any]) -> Any:
+    from kafkalog.columns.arrow import schema_of
+
+    return schema_of(options.get("columns"), scan_schema(batches=options.get("batches", False)))

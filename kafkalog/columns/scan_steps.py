@@ -1,0 +1,395 @@
+"""The steps of a scan over a chunk, each of bounded output: checksums, selection, formatting.
+
+The twins of `ReadPlan.wants`, `ReadPlan.is_behind` and `record_matches` of the reference
+reader.
+
+Work comes in two kinds, records and batches; what is made of them is the format's business.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from formats import constants as c
+from kafkalog.batches.framing import read_batch
+from kafkalog.batches.reader import EVERYTHING, crc_defects, defect_of, record_matches
+from kafkalog.batches.records import decode_records, resolve_batch
+from kafkalog.columns import kernels as k
+from kafkalog.columns.chunks import SIZE_AT_ONCE, Turn, record_size
+from kafkalog.errors import FileChangedError, KafkaLogError
+from kafkalog.model import Batch, Defect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from kafkalog.batches.reader import ReadPlan, Selection
+    from kafkalog.columns.chunks import Chunk, Rows
+    from kafkalog.model import Record
+    from kafkalog.paths.source import Readable
+
+    Mask = NDArray[np.bool_]
+
+
+def first_behind(headers: NDArray[np.int64], plan: ReadPlan) -> int:
+    """Ordinal of the first batch behind all wanted offsets, the number of batches without one."""
+    if plan.selection.to_offset is None:
+        return int(headers.shape[1])
+    is_wrapper = (headers[k.MAGIC] < 2) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK != 0)
+    behind = (headers[k.BASE_OFFSET] >= plan.selection.to_offset) & ~is_wrapper
+    return int(behind.argmax()) if behind.any() else int(headers.shape[1])
+
+
+def wanted_batches(headers: NDArray[np.int64], plan: ReadPlan) -> NDArray[np.bool_]:
+    """Which batches can hold wanted records, by what their headers say."""
+    selection = plan.selection
+    wanted = np.ones(headers.shape[1], np.bool_)
+    if selection.from_offset is not None:
+        wanted &= headers[k.LAST_OFFSET] >= selection.from_offset
+    if selection.from_time is not None:
+        wanted &= headers[k.MAX_TIMESTAMP] >= selection.from_time
+    if selection.producer_id is not None:
+        wanted &= headers[k.PRODUCER_ID] == selection.producer_id
+    if selection.leader_epoch is not None:
+        wanted &= headers[k.EPOCH] == selection.leader_epoch
+    modern = headers[k.MAGIC] >= 2
+    control = modern & (headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0)
+    if selection.control:
+        wanted &= control
+    elif selection.data:
+        wanted &= ~control
+    if selection.read_committed:
+        hidden = control & (not selection.control)
+        for producer_id, transactions in plan.aborted.items():
+            of_producer = ~control & (headers[k.PRODUCER_ID] == producer_id)
+            if not of_producer.any():
+                continue
+            for transaction in transactions:
+                hidden |= (
+                    of_producer
+                    & (headers[k.BASE_OFFSET] >= transaction.first_offset)
+                    & (headers[k.BASE_OFFSET] <= transaction.last_offset)
+                )
+        wanted &= ~(hidden & modern & (headers[k.ATTRIBUTES] & c.TRANSACTIONAL_MASK != 0))
+    return wanted
+
+
+def wanted_rows(rows: Rows, selection: Selection) -> Rows:
+    """The rows that are wanted; failures move along."""
+    if selection is EVERYTHING:
+        return rows
+    table = rows.table
+    chosen = np.ones(table.shape[1], np.bool_)
+    if selection.from_offset is not None:
+        chosen &= table[k.OFFSET] >= selection.from_offset
+    if selection.to_offset is not None:
+        chosen &= table[k.OFFSET] < selection.to_offset
+    if selection.from_time is not None:
+        chosen &= table[k.TIMESTAMP] >= selection.from_time
+    if selection.to_time is not None:
+        chosen &= table[k.TIMESTAMP] < selection.to_time
+    if selection.key is not None:
+        equal = np.empty(len(chosen), np.bool_)
+        k.equal_bytes(
+            rows.arena, table[k.KEY_POSITION], table[k.KEY_SIZE], _array(selection.key), equal
+        )
+        chosen &= equal
+    for pattern, column in (
+        (selection.key_regex, k.KEY_POSITION),
+        (selection.value_regex, k.VALUE_POSITION),
+    ):
+        if pattern is not None:
+            view = rows.arena.data
+            chosen &= table[column + 1] > 0
+            for i in np.flatnonzero(chosen).tolist():
+                at = int(table[column, i])
+                chosen[i] = bool(pattern.search(view[at : at + int(table[column + 1, i])]))
+    if selection.header is not None:
+        chosen &= _with_header(rows, chosen, *selection.header)
+    if chosen.all():
+        return rows
+    before = np.concatenate(([0], np.cumsum(chosen)))
+    failures = tuple(failure._replace(row=int(before[failure.row])) for failure in rows.failures)
+    return replace(rows, table=np.ascontiguousarray(table[:, chosen]), failures=failures)
+
+
+def _with_header(
+    rows: Rows, candidates: NDArray[np.bool_], name: bytes, value: bytes | None
+) -> NDArray[np.bool_]:
+    """Which of the candidates have a header of this name and, where not None, this value."""
+    found = np.zeros(len(candidates), np.bool_)
+    counts = np.where(candidates, rows.table[k.HEADERS_COUNT], 0)
+    total = int(counts.sum())
+    fields = np.empty((4, total), np.int64)
+    k.expand_headers(rows.arena, rows.table[k.HEADERS_POSITION], counts, fields)
+    equal = np.empty(total, np.bool_)
+    k.equal_bytes(rows.arena, fields[0], fields[1], _array(name), equal)
+    if value is not None:
+        same_value = np.empty(total, np.bool_)
+        k.equal_bytes(rows.arena, fields[2], fields[3], _array(value), same_value)
+        equal &= same_value
+    found[np.repeat(np.arange(len(counts)), counts)[equal]] = True
+    return found
+
+
+def _array(data: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(bytearray(data), np.uint8)
+
+
+OFFSET_LIMIT: Final = 1 << 62
+"""Beyond, sums of offsets could overflow: for the reference decoder."""
+
+
+class Event(NamedTuple):
+    """A defect, and how many rows of its part come before it.
+
+    One that `trails` belongs to the row before it: where that row is wanted, so is the defect.
+    """
+
+    row: int
+    defect: Defect
+    trails: bool = False
+
+
+@dataclass(slots=True)
+class Part:
+    """A piece of what a scan gives: so many rows, about so many bytes, and the defects in it."""
+
+    content: Any
+    rows: int
+    size_bytes: int
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(slots=True)
+class Judged:
+    """A chunk, and which of its batches have a right checksum; `shown` is for the format's use."""
+
+    chunk: Chunk
+    valid: Mask
+    shown: int = field(default=-1)
+
+    def batch(self, ordinal: int) -> Batch:
+        """One batch as the reference reader has it."""
+        return self.chunk.batch(ordinal, bool(self.valid[ordinal]))
+
+
+class Format(Protocol):
+    """Makes something of rows; several threads use it at once."""
+
+    rows_max: int
+    """How many rows are decoded at a time."""
+
+    def cut(self, content: Any, first: int, last: int) -> Any:
+        """Some rows of a part's content."""
+
+    def release(self, content: Any) -> None:
+        """The content is not used any more."""
+
+
+class RecordFormat(Format, Protocol):
+    """Makes something of records."""
+
+    def left_over(self, headers: NDArray[np.int64]) -> Mask | None:
+        """Which batches it wants from the reference decoder."""
+
+    def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
+        """Parts of decoded rows, without events."""
+
+    def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:
+        """Parts of records of one batch, its first ones or more of them, without events."""
+
+
+class BatchFormat(Format, Protocol):
+    """Makes something of batches."""
+
+    def of_batches(self, judged: Judged, first: int, last: int, chosen: Mask) -> Iterator[Part]:
+        """Parts of the chosen ones of the batches from `first` up to `last`, without events."""
+
+    def of_batch(self, batch: Batch) -> Part:
+        """A batch that the reference scanner read."""
+
+
+class Work(Protocol):
+    """What is done with chunks, and with what the reference scanner found between them."""
+
+    @property
+    def format(self) -> Format:
+        """What is made of them."""
+
+    def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
+        """First the ordinals of batches with wrong checksums, then the parts of a chunk.
+
+        Large batches wait for their turn, if the chunk does.
+        """
+
+    def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
+        """The parts of a batch that the reference scanner read and judged."""
+
+    def of_plan(self, plan: ReadPlan) -> Work:
+        """The same for another plan of the same reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordWork:
+    """The records that are wanted."""
+
+    plan: ReadPlan
+    format: RecordFormat
+
+    def of_plan(self, plan: ReadPlan) -> RecordWork:
+        """See `Work`."""
+        return replace(self, plan=plan)
+
+    def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
+        """See `Work`."""
+        bad = chunk.bad_checksums()
+        yield bad
+        judged = judge(chunk, bad)
+        wanted = wanted_batches(chunk.headers, self.plan)
+        reported = [i for i in bad if wanted[i]]
+        if self.plan.selection.sound:
+            wanted[bad] = False
+        for rows in chunk.decode(wanted, self.format.left_over(chunk.headers)):
+            if isinstance(rows, Turn):
+                yield rows
+                continue
+            if isinstance(rows, int):
+                if chunk.waits:
+                    yield Turn.WAIT  # the reference decoder holds all of a batch
+                yield from self.of_batch(chunk, judged.batch(rows))
+                continue
+            chosen = wanted_rows(rows, self.plan.selection)
+            events = defects_of(chosen, chunk, reported)
+            yield from _with_events(self.format.of_rows(chosen, judged), events)
+
+    def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
+        """See `Work`."""
+        for defect in crc_defects(batch):
+            yield Part(None, 0, 0, (Event(0, defect),))
+        if self.plan.selection.sound and batch.crc_valid is False:
+            return
+        found = decode_records(source, batch)
+        failure: Defect | None = None
+        begins, is_over = True, False
+        while not is_over:
+            records: list[Record] = []
+            size = 0
+            try:
+                for record in found:
+                    if record_matches(record, self.plan.selection):
+                        records.append(record)
+                        size += record_size(record)
+                        if len(records) == self.format.rows_max or size >= SIZE_AT_ONCE:
+                            break
+                else:
+                    is_over = True
+            except FileChangedError:
+                raise  # the reading goes on elsewhere
+            except KafkaLogError as error:
+                failure, is_over = defect_of(error, batch), True
+            if records:  # what the format makes of them may fail, too: that is not the batch's end
+                yield from self.format.of_records(records, begins=begins)
+                begins = False
+        if failure is not None:
+            yield Part(None, 0, 0, (Event(0, failure),))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWork:
+    """The batches that are wanted."""
+
+    plan: ReadPlan
+    format: BatchFormat
+
+    def of_plan(self, plan: ReadPlan) -> BatchWork:
+        """See `Work`."""
+        return replace(self, plan=plan)
+
+    def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
+        """See `Work`."""
+        bad = chunk.bad_checksums()
+        yield bad
+        judged = judge(chunk, bad)
+        headers = chunk.headers
+        wanted = wanted_batches(headers, self.plan)
+        odd = np.abs(headers[k.BASE_OFFSET]) > OFFSET_LIMIT
+        odd |= (headers[k.MAGIC] < 2) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK != 0)
+        first = 0
+        for i in (*np.flatnonzero(odd & wanted).tolist(), chunk.count):
+            if first < i:
+                yield from self._of_range(judged, first, i, wanted)
+            if i < chunk.count:
+                found = read_batch(
+                    chunk, int(headers[k.POSITION, i]), chunk.position + chunk.size_bytes
+                )
+                assert isinstance(found, Batch), "the chunk holds whole batches"
+                if chunk.waits:
+                    yield Turn.WAIT
+                yield from self.of_batch(chunk, replace(found, crc_valid=bool(judged.valid[i])))
+            first = i + 1
+
+    def _of_range(self, judged: Judged, first: int, last: int, wanted: Mask) -> Iterator[Part]:
+        before = np.concatenate(([0], np.cumsum(wanted[first:last]))).tolist()
+        bad = np.flatnonzero(wanted[first:last] & ~judged.valid[first:last]).tolist()
+        events = [
+            Event(before[i + 1], next(crc_defects(judged.batch(first + i))), trails=True)
+            for i in bad
+        ]
+        yield from _with_events(self.format.of_batches(judged, first, last, wanted), events)
+
+    def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
+        """See `Work`."""
+        if batch.magic < 2 and batch.compression:
+            with suppress(KafkaLogError):  # the offset in the header is the best there is
+                batch = resolve_batch(source, batch)
+        part = self.format.of_batch(batch)
+        part.events = tuple(Event(1, defect, trails=True) for defect in crc_defects(batch))
+        yield part
+
+
+def judge(chunk: Chunk, bad: list[int]) -> Judged:
+    """The chunk with its checksums judged; `bad` are the ordinals of wrong ones."""
+    valid = np.ones(chunk.count, np.bool_)
+    valid[bad] = False
+    return Judged(chunk, valid)
+
+
+def defects_of(rows: Rows, chunk: Chunk, bad: list[int]) -> list[Event]:
+    """What is wrong with the batches of these rows, in order.
+
+    The checksum of a batch (`bad`: ordinals of wrong ones) is told before its records are judged.
+    """
+    told = [
+        (rows.row_of(i), i, 0, next(crc_defects(chunk.batch(i, crc_valid=False))))
+        for i in bad
+        if i in rows.started
+    ]
+    told += [
+        (failure.row, failure.ordinal, 1, defect_of(failure.error, chunk.batch(failure.ordinal)))
+        for failure in rows.failures
+    ]
+    told.sort(key=itemgetter(0, 1, 2))
+    return [Event(event[0], event[3]) for event in told]
+
+
+def _with_events(parts: Iterator[Part], events: list[Event]) -> Iterator[Part]:
+    """The parts with their share of the events, whose rows count from the first part on."""
+    done = 0
+    for part in parts:
+        last = done + part.rows
+        share = [event for event in events if event.row < last or (event.trails and
+                 event.row == last)]  # fmt: skip
+        if share:
+            part.events = tuple(event._replace(row=event.row - done) for event in share)
+            events = events[len(share) :]
+        yield part
+        done = last
+    if events:
+        yield Part(None, 0, 0, tuple(event._replace(row=event.row - done) for event in events))

@@ -1,0 +1,188 @@
+"""Compiles kernels with numba into object code with plain C signatures; loaded when one is missing.
+
+A kernel of arrays and ints becomes a C function of pointers, lengths and ints (all 64 bit), and
+last a pointer to where its results go.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import llvmlite.binding as llvm
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from kafkalog.jit.native import ARRAYS, MODULES, Kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+# Calls that are not inlined pass arrays as seven words each: twice as slow.
+_OPTIONS = {"nogil": True, "error_model": "numpy", "forceinline": True}
+
+
+def compile_kernel(kernel: Kernel) -> tuple[str, bytes]:
+    """The symbol and the object code of a kernel.
+
+    Cost:
+        Some seconds for the larger ones.
+    """
+    parameters, values, kinds = [], [], []
+    for i, kind in enumerate(kernel.arguments):
+        if kind == "int":
+            parameters.append(f"p{i}")
+            values.append(f"p{i}")
+            kinds.append(types.int64)
+            continue
+        dtype, dimensions = ARRAYS[kind]
+        pointer = types.CPointer(numba.from_dtype(dtype))
+        if dimensions == 1:
+            parameters += [f"p{i}", f"n{i}"]
+            values.append(f"carray(p{i}, n{i})")
+            kinds += [pointer, types.int64]
+        else:
+            parameters += [f"p{i}", f"n{i}", f"m{i}", f"s{i}"]
+            values.append(f"carray(p{i}, (n{i}, s{i}))[:, :m{i}]")
+            kinds += [pointer, types.int64, types.int64, types.int64]
+    lines = [f"def call({', '.join(parameters)}, out):", f"    r = kernel({', '.join(values)})"]
+    if kernel.results == 1:
+        lines.append("    out[0] = r")
+    else:
+        lines += [f"    out[{i}] = r[{i}]" for i in range(kernel.results)]
+    with _jitted():
+        names: dict[str, Any] = {
+            "carray": numba.carray,
+            "kernel": numba.njit(**_OPTIONS)(kernel.function),
+        }
+        exec("\n".join(lines), names)  # noqa: S102 # made of our own declarations alone
+        signature = types.void(*kinds, types.CPointer(types.int64))
+        compiled = numba.cfunc(signature)(names["call"])
+    return compiled.native_name, compiled._library._get_compiled_object()  # noqa: SLF001
+
+
+@contextmanager
+def _jitted() -> Iterator[None]:
+    """Kernels' modules with what they call as numba's functions, and memory as it is."""
+    modules = [importlib.import_module(f"kafkalog.{name}") for name in MODULES]
+    found: dict[Any, Any] = {}
+    before = [dict(module.__dict__) for module in modules]
+    for module in modules:
+        for name, value in list(module.__dict__.items()):
+            if not getattr(value, "is_inlined", False):
+                continue
+            if value not in found:
+                made = _INTRINSICS.get(value.__name__)
+                found[value] = made or numba.njit(**_OPTIONS)(value)
+            setattr(module, name, found[value])
+    try:
+        yield
+    finally:
+        for module, names in zip(modules, before, strict=True):
+            module.__dict__.update(names)
+
+
+def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    """Address of an element, without the look at negative indexes that numba puts before each."""
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
+
+
+@intrinsic
+def _copy_bytes(_, target, target_at, source, source_at, size):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    signature = types.void(target, types.int64, source, types.int64, types.int64)
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        pointers = [
+            _pointer(context, builder, signature.args[i], *arguments[i : i + 2]) for i in (0, 2)
+        ]
+        cgutils.raw_memcpy(builder, *pointers, arguments[4], 1)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _byte(_, data, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        value = builder.load(_pointer(context, builder, signature.args[0], *arguments))
+        return builder.zext(value, ir.IntType(64))
+
+    return types.int64(data, types.int64), generate
+
+
+@intrinsic
+def _eight_bytes(_, data, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        place = _pointer(context, builder, signature.args[0], *arguments)
+        value = builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+        if sys.byteorder == "big":
+            value = builder.bswap(value)
+        return value
+
+    return types.uint64(data, types.int64), generate
+
+
+@intrinsic
+def _put_eight_bytes(_, data, at, word):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        place = _pointer(context, builder, signature.args[0], *arguments[:2])
+        value = builder.bswap(arguments[2]) if sys.byteorder == "big" else arguments[2]
+        builder.store(value, builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64, types.uint64), generate
+
+
+@intrinsic
+def _prefetch(_, data, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        place = _pointer(context, builder, signature.args[0], *arguments)
+        flag, address = ir.IntType(32), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), (address, flag, flag, flag))
+        hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        # To be written, as near as possible, of the data cache.
+        words = [ir.Constant(flag, word) for word in (1, 3, 1)]
+        builder.call(hint, (builder.bitcast(place, address), *words))
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64), generate
+
+
+@intrinsic
+def _trailing_zeros(_, word):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic
+def _crc32c_word(_, crc, word):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]  # noqa: ARG001
+        wide = ir.IntType(64)
+        kind = ir.FunctionType(wide, (wide, wide))
+        name = "llvm.x86.sse42.crc32.64.64"
+        instruction = cgutils.get_or_insert_function(builder.module, kind, name)
+        before = builder.zext(arguments[0], wide)
+        after = builder.call(instruction, (before, arguments[1]))
+        return builder.trunc(after, ir.IntType(32))
+
+    return types.uint32(types.uint32, types.uint64), generate
+
+
+_INTRINSICS = {
+    "byte": _byte,
+    "copy_bytes": _copy_bytes,
+    "eight_bytes": _eight_bytes,
+    "prefetch": _prefetch,
+    "put_eight_bytes": _put_eight_bytes,
+    "trailing_zeros": _trailing_zeros,
+}
+if llvm.get_host_cpu_features().get("sse4.2"):
+    _INTRINSICS["crc32c_word"] = _crc32c_word

@@ -1,0 +1,1 @@
+"""What keys and values of internal topics mean, as Kafka prints them."""

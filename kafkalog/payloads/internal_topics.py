@@ -1,0 +1,374 @@
+"""Keys and values of internal topics as JSON, as Kafka's dump tool prints them.
+
+Members in the order of the definition; untagged fields always, tagged ones only where they differ
+from their default; bytes in base64; doubles that are no numbers as strings; malformed UTF-8 as
+U+FFFD, the way Java decodes it.
+
+Follows `DumpLogSegments` and its message parsers, `CoordinatorRecordSerde` and
+`AbstractApiMessageSerde` of Kafka 4.3. Control records (`control_record`, `control_text`) are read
+in `kafkalog.batches.records`.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from construct import ConstructError
+
+from formats.internal_topics import FRAME_VERSION, CoordinatorKey, CoordinatorValue
+from formats.message_schema import (
+    AS_KAFKA,
+    UNKNOWN_TAGS,
+    MessageError,
+    by_key,
+    message,
+    schema_with_rest,
+)
+from formats.primitives import UnsignedVarint
+from kafkalog.batches.records import control_record, control_text
+from kafkalog.errors import CorruptDataError
+from kafkalog.payloads.java_text import java_double, java_json, java_text
+from kafkalog.payloads.remote_log import remote_log_text
+
+if TYPE_CHECKING:
+    from formats.message_table import Field, Message, Struct
+    from kafkalog.model import Record
+
+
+JsonObject = dict[str, Any]
+
+
+def message_json(found: Message, version: int, values: dict[str, Any]) -> JsonObject:
+    """A message's fields as JSON; `values` as parsed, by the schema of any of its versions."""
+    fields = _struct_json(found.struct, version, values)
+    if found.name == "GroupMetadataValue" and fields["protocolType"] == "consumer":
+        for parsed, shown in zip(values["members"], fields["members"], strict=True):
+            for name in ("subscription", "assignment"):
+                decoded = _consumer_protocol_json(name, parsed[name])
+                if decoded is not None:
+                    shown[name] = decoded
+    return fields
+
+
+def has_struct(values: dict[str, Any]) -> bool:
+    """Whether a parsed message holds a struct, in a field or as an element of an array."""
+    for value in values.values():
+        if isinstance(value, dict):
+            return True
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            return True
+    return False
+
+
+def _consumer_protocol_json(part: str, data: bytes) -> JsonObject | None:
+    """A member's subscription or assignment, None where it stays opaque bytes.
+
+    Follows `DumpLogSegments.OffsetsMessageParser.replaceField`, which reads by whatever version is
+    stored: one below 0 has the fields of version 0, one above 3 those of version 3 as long as
+    no nested struct has to be read.
+    """
+    name = f"ConsumerProtocol{part.capitalize()}"
+    found = message(name)
+    newest = found.versions[-1]
+    try:
+        frame = CoordinatorValue.parse(data)
+        version = min(max(frame.version, 0), newest)
+        values = schema_with_rest(name, version).parse(frame.message).fields
+    except ConstructError:
+        return None
+    if frame.version > newest and has_struct(values):
+        return None
+    return _struct_json(found.struct, version, values)
+
+
+def _struct_json(struct: Struct, version: int, values: dict[str, Any]) -> JsonObject:
+    shown = {}
+    for field in struct.fields_of(version):
+        value = values.get(field.name, field.default)
+        if field.tag is None or not _is_default(field, value):
+            shown[field.name] = _field_json(field, version, value)
+    return shown
+
+
+def _field_json(field: Field, version: int, value: Any) -> Any:
+    if value is None:
+        return None
+    if field.array:
+        return [_single_json(field, version, element) for element in value]
+    return _single_json(field, version, value)
+
+
+def _single_json(field: Field, version: int, value: Any) -> Any:
+    if field.struct is not None:
+        return _struct_json(field.struct, version, value)
+    if field.type == "str":
+        return java_text(value.encode("utf-8", "surrogateescape"))
+    if field.type == "bytes":
+        return base64.b64encode(value).decode("ascii")
+    if field.type == "bool":
+        return bool(value)
+    if field.type == "f64" and not math.isfinite(value):
+        return java_double(value)
+    return value
+
+
+def _is_default(field: Field, value: Any) -> bool:
+    if field.struct is None or field.array or value is None or field.default is None:
+        return bool(value == field.default)
+    return UNKNOWN_TAGS not in value and all(
+        _is_default(part, value[part.name]) for part in field.struct.fields if part.name in value
+    )
+
+
+__all__ = [
+    "Decoded",
+    "PayloadKind",
+    "control_record",
+    "control_text",
+    "decode",
+    "kafka_text",
+    "payload_kind",
+]
+
+_SHORT_MAX: Final = 0x7FFF
+_JAVA_NULL_VALUE: Final = (
+    'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of '
+    '"org.apache.kafka.common.record.internal.Record.value()" is null'
+)
+
+
+class PayloadKind(StrEnum):
+    """The topics whose records kafkalog can read; the names are also those in `messages.txt`."""
+
+    OFFSETS = "offsets"
+    TRANSACTION_LOG = "transaction-log"
+    CLUSTER_METADATA = "cluster-metadata"
+    REMOTE_LOG_METADATA = "remote-log-metadata"
+    SHARE_GROUP_STATE = "share-group-state"
+
+
+_TOPICS: Final = {
+    "__consumer_offsets": PayloadKind.OFFSETS,
+    "__transaction_state": PayloadKind.TRANSACTION_LOG,
+    "__cluster_metadata": PayloadKind.CLUSTER_METADATA,
+    "__remote_log_metadata": PayloadKind.REMOTE_LOG_METADATA,
+    "__share_group_state": PayloadKind.SHARE_GROUP_STATE,
+}
+_Options = dict[str, bool]
+_METADATA_KINDS: Final = {PayloadKind.CLUSTER_METADATA, PayloadKind.REMOTE_LOG_METADATA}
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a record says, as values that have a JSON form.
+
+    Attributes:
+        key: `{"type": "1", "data": {...}}`, None where the topic has no keys or it is unreadable.
+        value: `{"version": "4", "data": {...}}`; for metadata topics `{"type": "TOPIC_RECORD",
+            "version": 0, "data": {...}}`. None for a tombstone and where it is unreadable.
+        error: why key or value could not be read, None where all is well. Unknown types and
+            versions are errors, they are never guessed.
+    """
+
+    key: JsonObject | None
+    value: JsonObject | None
+    error: str | None
+
+
+class _PayloadError(Exception):
+    """Bytes that are no such payload; the text is Kafka's, without the offset."""
+
+
+class _UnknownTypeError(_PayloadError):
+    """A record type that Kafka 4.3 does not know."""
+
+
+def payload_kind(topic: str) -> PayloadKind | None:
+    """How the records of a topic are to be read, None for topics that are not Kafka's own."""
+    return _TOPICS.get(topic)
+
+
+def decode(kind: PayloadKind, key_data: bytes | None, value_data: bytes | None) -> Decoded:
+    """What the key and value of a record say that is not a control record.
+
+    Never raises for what is in the bytes: `error` says what is wrong.
+    """
+    key: JsonObject | None = None
+    try:
+        if kind in _METADATA_KINDS:
+            found, version, fields = _metadata(kind, value_data, {})
+            if version not in found.versions:
+                raise _PayloadError(f"Unknown version {version} of {found.enum_name}")
+            return Decoded(None, _metadata_json(found, version, fields), None)
+        if key_data is None:
+            raise _PayloadError("The key is missing")
+        record_type, key = _coordinator_key(kind, key_data, {})
+        return Decoded(key, _coordinator_value(kind, record_type, value_data, {}), None)
+    except _PayloadError as error:
+        return Decoded(key, None, str(error))
+
+
+def kafka_text(kind: PayloadKind, record: Record) -> str:
+    """What `kafka-dump-log.sh` 4.3 prints behind a record's metadata with the decoder of `kind`.
+
+    Raises:
+        CorruptDataError: a coordinator record has no key, which ends the run of Kafka's tool.
+    """
+    if kind is PayloadKind.CLUSTER_METADATA:
+        return _cluster_metadata_text(record)
+    if kind is PayloadKind.REMOTE_LOG_METADATA:
+        return _remote_log_metadata_text(record)
+    if record.key is None:
+        raise CorruptDataError(
+            f"Failed to decode message at offset {record.offset} using the specified decoder "
+            "(message had a missing key)",
+            reference="decoder-key-missing",
+            path=record.batch.path,
+            position=record.batch.position,
+        )
+    try:
+        record_type, key = _coordinator_key(kind, record.key, AS_KAFKA)
+        value = _coordinator_value(kind, record_type, record.value, AS_KAFKA)
+    except _UnknownTypeError as error:
+        return f" key: {error} at offset {record.offset}, skipping."
+    except _PayloadError as error:
+        return f" key: Error at offset {record.offset}, skipping. {error}"
+    payload = "<DELETE>" if value is None else java_json(value)
+    return f" key: {java_json(key)} payload: {payload}"
+
+
+def _coordinator_key(kind: PayloadKind, data: bytes, options: _Options) -> tuple[int, JsonObject]:
+    """Record type and key, as `CoordinatorRecordSerde.deserialize` reads them."""
+    try:
+        frame = CoordinatorKey.parse(data)
+    except ConstructError as error:
+        raise _PayloadError("Could not read version from key's buffer.") from error
+    found = by_key(kind, frame.type, "key")
+    if found is None:
+        raise _UnknownTypeError(f"Unknown record type {frame.type}")
+    what = f"version {frame.type} from key's"
+    fields = _coordinator_fields(found, 0, frame.message, options, what)
+    return frame.type, {"type": str(frame.type), "data": message_json(found, 0, fields)}
+
+
+def _coordinator_value(
+    kind: PayloadKind, record_type: int, data: bytes | None, options: _Options
+) -> JsonObject | None:
+    """The value that belongs to a key of `record_type`, None for a tombstone."""
+    found = by_key(kind, record_type, "value")
+    if data is None or found is None:
+        return None
+    try:
+        frame = CoordinatorValue.parse(data)
+    except ConstructError as error:
+        raise _PayloadError("Could not read version from value's buffer.") from error
+    version = frame.version
+    if version not in found.versions:
+        raise _PayloadError(f"Found an unknown record version {version} for {record_type} type")
+    what = f"version {version} from value's"
+    fields = _coordinator_fields(found, version, frame.message, options, what)
+    return {"version": str(version), "data": message_json(found, version, fields)}
+
+
+def _coordinator_fields(
+    found: Message, version: int, data: bytes, options: _Options, what: str
+) -> dict[str, Any]:
+    try:
+        parsed = schema_with_rest(found.name, version).parse(data, **options)
+    except ConstructError as error:
+        reason = _java_reason(error)
+        message = f"Could not read record with {what} buffer due to: {reason}."
+        raise _PayloadError(message) from error
+    fields: dict[str, Any] = parsed.fields
+    return fields
+
+
+def _java_reason(error: ConstructError) -> str:
+    """The message of the exception that Kafka has where our schema has `error`."""
+    # java.nio.BufferUnderflowException has no message.
+    return error.reason if isinstance(error, MessageError) else "null"
+
+
+def _metadata(
+    kind: PayloadKind, data: bytes | None, options: _Options
+) -> tuple[Message, int, dict[str, Any]]:
+    """Message, stored version and fields of a framed record, as `AbstractApiMessageSerde` reads it.
+
+    Like Kafka this reads versions that nobody knows by the nearest one that is known, as long as
+    no nested struct has to be read; the caller compares the version with `Message.versions`.
+    """
+    stream = io.BytesIO(data or b"")
+    frame_version = _read_short(stream, "frame version")
+    if frame_version == 0:
+        raise _PayloadError(
+            "Could not deserialize metadata record with frame version 0. Note that upgrades from "
+            "the preview release of KRaft in 2.8 to newer versions are not supported."
+        )
+    if frame_version != FRAME_VERSION:
+        raise _PayloadError(
+            "Could not deserialize metadata record due to unknown frame version "
+            f"{frame_version}(only frame version {FRAME_VERSION} is supported)"
+        )
+    api_key, version = _read_short(stream, "type"), _read_short(stream, "version")
+    found = by_key(kind, api_key)
+    if found is None:
+        raise _PayloadError(
+            "org.apache.kafka.common.errors.UnsupportedVersionException: "
+            f"Unknown metadata id {api_key}"
+        )
+    newest = found.versions[-1]
+    codec = schema_with_rest(found.name, min(max(version, 0), newest))
+    try:
+        parsed = codec.parse(stream.read(), **options)
+    except ConstructError as error:
+        raise _PayloadError(f"Failed to deserialize record with type {api_key}") from error
+    if version > newest and has_struct(parsed.fields):
+        raise _PayloadError(f"Failed to deserialize record with type {api_key}")
+    if parsed.rest:
+        raise _PayloadError(f"Found {len(parsed.rest)} byte(s) of garbage after {api_key}")
+    return found, version, parsed.fields
+
+
+def _read_short(stream: io.BytesIO, what: str) -> int:
+    """A varint as Java's short; one that is negative as an int loses its upper half."""
+    try:
+        number: int = UnsignedVarint.parse_stream(stream)
+    except ConstructError as error:
+        raise _PayloadError(f"Error while reading {what}") from error
+    if number >> 31:
+        number &= 0xFFFF
+        return number - 0x10000 if number > _SHORT_MAX else number
+    if number > _SHORT_MAX:
+        raise _PayloadError(f"Value for {what} was too large.")
+    return number
+
+
+def _metadata_json(found: Message, version: int, fields: dict[str, Any]) -> JsonObject:
+    shown = message_json(found, min(max(version, 0), found.versions[-1]), fields)
+    return {"type": found.enum_name, "version": version, "data": shown}
+
+
+def _cluster_metadata_text(record: Record) -> str:
+    try:
+        found = _metadata(PayloadKind.CLUSTER_METADATA, record.value, AS_KAFKA)
+        payload = _metadata_json(*found)
+    except _PayloadError as error:
+        return f" payload: Error at {record.offset}, skipping. {error}"
+    return f" payload: {java_json(payload)}"
+
+
+def _remote_log_metadata_text(record: Record) -> str:
+    try:
+        if record.value is None:
+            raise _PayloadError(_JAVA_NULL_VALUE)
+        kind = PayloadKind.REMOTE_LOG_METADATA
+        found, version, fields = _metadata(kind, record.value, AS_KAFKA)
+        shown = _metadata_json(found, version, fields)["data"]
+        return f" payload: {remote_log_text(found.api_key or 0, shown)}"
+    except (_PayloadError, ValueError) as error:
+        return f" payload: Error at offset {record.offset}, skipping. {error}"

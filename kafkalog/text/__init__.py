@@ -1,0 +1,1 @@
+"""Logs as text, formatted by kernels: the lines of `kafka-dump-log.sh`, JSON, CSV."""

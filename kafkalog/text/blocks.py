@@ -1,0 +1,133 @@
+"""Blocks of text that kernels fill: whole lines, in buffers that are used again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafkalog.columns.scan_steps import Part
+from kafkalog.text.kafka_kernels import DONE, FULL, ODD, STATE_NEXT, STATE_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+
+BLOCK_SIZE: Final = 1 << 19
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Lines, to be used before the next part is asked for.
+
+    Attributes:
+        buffer: the lines from `start` to `end`.
+        ends: where the line of each row ends.
+    """
+
+    buffer: NDArray[np.uint8]
+    start: int
+    end: int
+    ends: NDArray[np.int64]
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes."""
+        return self.buffer.data[self.start : self.end]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return len(self.ends)
+
+    def cut(self, first: int, last: int) -> Text:
+        """The lines of some rows; what follows the last row goes with it."""
+        start = int(self.ends[first - 1]) if first else self.start
+        end = self.end if last == len(self.ends) else int(self.ends[last - 1]) if last else start
+        return Text(self.buffer, start, end, self.ends[first:last])
+
+
+class TextFormat:
+    """What formats that give text share: their buffers."""
+
+    def __init__(self) -> None:
+        self._free: list[NDArray[np.uint8]] = []
+
+    def cut(self, content: Text, first: int, last: int) -> Text:
+        """See `stages.Format`."""
+        return content.cut(first, last)
+
+    def release(self, content: Text | None) -> None:
+        """See `stages.Format`."""
+        if content is not None and len(content.buffer) == BLOCK_SIZE:
+            self._free.append(content.buffer)
+
+    def _take(self, size: int) -> NDArray[np.uint8]:
+        if size == BLOCK_SIZE:
+            try:
+                return self._free.pop()
+            except IndexError:
+                pass
+        return np.empty(size, np.uint8)
+
+    def _fill(
+        self,
+        first: int,
+        last: int,
+        kernel: Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]], int],
+        line: Callable[[int], bytes],
+        more: tuple[int, ...] = (),
+    ) -> Iterator[Part]:
+        """Parts of text of the rows from `first` up to `last`.
+
+        Args:
+            first, last: the rows.
+            kernel: formats from a state on: state, ends of the rows' lines, buffer.
+            line: the line of a row that the kernel leaves to the reference.
+            more: what the kernel's state holds beside the next row and the size.
+        """
+        state = np.array((first, 0, *more), np.int64)
+        ends = np.empty(last, np.int64)
+        size = BLOCK_SIZE
+        out = self._take(size)
+        done = first
+        while True:
+            why = kernel(state, ends, out)
+            row, at = int(state[STATE_NEXT]), int(state[STATE_SIZE])
+            if why == ODD:
+                text = line(row)
+                if at + len(text) <= len(out):
+                    out[at : at + len(text)] = np.frombuffer(text, np.uint8)
+                    ends[row] = at + len(text)
+                    state[STATE_NEXT], state[STATE_SIZE] = row + 1, at + len(text)
+                    continue
+                size = max(BLOCK_SIZE, len(text))
+            elif why == FULL and not at:
+                size = 2 * len(out)  # one line is larger than the block
+            else:
+                size = BLOCK_SIZE
+            if at:
+                yield Part(Text(out, 0, at, ends[done:row]), row - done, at)
+            if why == DONE:
+                return
+            done = row
+            state[STATE_SIZE] = 0
+            del out  # a part holds it, or it was too small
+            out = self._take(size)
+
+    def _lines(self, lines: list[bytes]) -> Part:
+        """A part of lines that the reference made."""
+        text = b"".join(lines)
+        ends = np.cumsum([len(line) for line in lines], dtype=np.int64)
+        return Part(Text(np.frombuffer(text, np.uint8), 0, len(text), ends), len(lines), len(text))
+
+
+def whole(table: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The contiguous table of which this is all of it or its first columns."""
+    if table.flags.c_contiguous:
+        return table
+    assert isinstance(table.base, np.ndarray), "a slice of a workspace's table"
+    return table.base

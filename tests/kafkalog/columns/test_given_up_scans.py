@@ -1,0 +1,73 @@
+"""A scan that nobody goes on with ends, whoever collects it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from kafkalog.batches.reader import Selection, plan_reading
+from kafkalog.columns import chunks, pipeline
+from kafkalog.columns.scan_steps import RecordWork
+from kafkalog.columns.to_objects import Restored
+from kafkalog.log_dir import open_partition
+from tests.builders import batch, record, write_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pytest
+
+    from kafkalog.columns.chunks import Rows
+    from kafkalog.columns.scan_steps import Judged, Part
+
+PATIENCE_S = 30.0
+
+
+class Collecting(Restored):
+    """Collects garbage in a thread of the scan, once the scan was given up."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.is_busy, self.is_given_up = threading.Event(), threading.Event()
+
+    def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
+        self.calls += 1
+        if self.calls > 1:
+            self.is_busy.set()
+            self.is_given_up.wait(PATIENCE_S)
+            gc.collect()
+        yield from super().of_rows(rows, judged)
+
+
+def test_a_scan_that_its_own_thread_collects_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where an error that is kept holds the frames of a reading: no thread waits for itself."""
+    monkeypatch.setattr(chunks, "CHUNK_SIZE_MIN", 200)
+    batches = [batch(n, [record(0, b"k", b"v" * 50)]) for n in range(100)]
+    log = write_log(tmp_path / "t-0", *batches)
+    plan = plan_reading(open_partition(str(log.parent)), Selection())
+    collecting = Collecting()
+    before = set(threading.enumerate())
+    gc.disable()
+    try:
+        give_up(pipeline._all_parts(plan, RecordWork(plan, collecting), lambda _: None, 2, None),
+                collecting.is_busy)  # fmt: skip
+        collecting.is_given_up.set()
+        until = time.monotonic() + PATIENCE_S
+        while set(threading.enumerate()) - before and time.monotonic() < until:
+            time.sleep(0.01)
+    finally:
+        gc.enable()
+    assert not set(threading.enumerate()) - before
+
+
+def give_up(parts: Iterator[Part], is_busy: threading.Event) -> None:
+    """Take one part, and leave the rest in a cycle of references."""
+    assert next(parts).rows
+    assert is_busy.wait(PATIENCE_S)
+    cycle: list[object] = [parts]
+    cycle.append(cycle)
