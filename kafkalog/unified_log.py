@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from formats import file_names
-from kafkalog.batches.records import decode_records, is_abort
+from kafkalog.batches.records import decode_records
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed, read_leader_epochs
@@ -24,6 +24,7 @@ from kafkalog.log_dir import list_partition, open_partition
 from kafkalog.model import AbortedTransaction, Batch, Isolation
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.paths import file_system
+from kafkalog.payloads.control_records import is_abort
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.view import show
 

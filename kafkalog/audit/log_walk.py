@@ -12,9 +12,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.records import control_record, decode_records, hold_records, resolve_batch
+from kafkalog.batches.records import decode_records, hold_records, resolve_batch
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import Batch, Defect
+from kafkalog.payloads.control_records import control_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,8 @@ from kafkalog.batches.records import RECORDS_HELD_MAX
 from kafkalog.columns import kernels as k
 from kafkalog.columns.byte_kernels import hash_keys
 from kafkalog.columns.chunks import ChunkReader, Rows, Workspace
-from kafkalog.columns.header_table import batch_at
-from kafkalog.columns.record_facts import MARKER_TYPE, UNREADABLE, markers_of_chunk
+from kafkalog.columns.header_table import MARKER_TYPE, UNREADABLE, batch_at
+from kafkalog.columns.record_facts import markers_of_chunk
 from kafkalog.compaction.key_map import KeyMap, Keys
 from kafkalog.paths.source import Source
 

@@ -1,8 +1,5 @@
 """The reference decoder: from a batch to its records, through the schemas in `formats`.
 
-Follows `ControlRecordType`, `EndTransactionMarker`, `ControlRecordUtils` and `DumpLogSegments` of
-Kafka 4.3. The schemas are loaded for the first record: most logs have none.
-
 Follows `DefaultRecordBatch`, `DefaultRecord` and `AbstractLegacyRecordBatch` of Kafka 4.3: what
 they accept is decoded, what they reject raises.
 """
@@ -12,120 +9,19 @@ from __future__ import annotations
 import dataclasses
 import io
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from formats import constants as c
-from formats.constants import ABORT, COMMIT, CONTROL_TYPE_NAMES
 from kafkalog.checksums import crc32
 from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress
 from kafkalog.errors import CorruptDataError, LimitExceededError
-from kafkalog.model import (
-    Batch,
-    ControlRecord,
-    Header,
-    Record,
-    TimestampType,
-    increment_sequence,
-    wrap_int64,
-)
+from kafkalog.model import Batch, Header, Record, TimestampType, increment_sequence, wrap_int64
 from kafkalog.parsing import reason
-from kafkalog.payloads.java_text import java_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog.paths.source import Readable
-
-
-_KRAFT_LABELS: Final = {
-    2: "LeaderChange:",  # the only one with a colon
-    3: "SnapshotHeader",
-    4: "SnapshotFooter",
-    5: "KRaftVersion",
-    6: "KRaftVoters",
-}
-
-
-def control_record(record: Record) -> ControlRecord:
-    """Read a record of a control batch.
-
-    Raises:
-        CorruptDataError: key or value is too short or no such message
-            (`control-record-malformed`); the versions of key and marker must not be negative.
-    """
-    from formats.control_record import ControlRecordKey, EndTxnMarker
-
-    key = _parse(ControlRecordKey, record, "key")
-    if key.version < 0:
-        _fail(record, f"the key has version {key.version}")
-    type_id = key.type
-    if not 0 <= type_id < len(CONTROL_TYPE_NAMES):
-        return ControlRecord(type_id, None)
-    name = CONTROL_TYPE_NAMES[type_id]
-    if type_id in {ABORT, COMMIT}:
-        marker = _parse(EndTxnMarker, record, "value")
-        if marker.version < 0:
-            _fail(record, f"the {name} marker has version {marker.version}")
-        return ControlRecord(type_id, name, coordinator_epoch=marker.coordinator_epoch)
-    return ControlRecord(type_id, name, fields=_kraft_fields(type_id, record))
-
-
-def is_abort(record: Record) -> bool:
-    """Whether a record of a control batch is the marker of an aborted transaction."""
-    try:
-        return control_record(record).type_id == ABORT
-    except CorruptDataError:
-        return False
-
-
-def control_text(record: Record) -> str:
-    """What `kafka-dump-log.sh` 4.3 prints behind the metadata of a control record.
-
-    Raises:
-        CorruptDataError: as `control_record`, where Kafka's tool ends with an exception.
-    """
-    found = control_record(record)
-    if found.fields is not None:
-        return f" {_KRAFT_LABELS[found.type_id]} {java_json(found.fields)}"
-    if found.type_name is not None:
-        epoch = found.coordinator_epoch
-        return f" endTxnMarker: {found.type_name} coordinatorEpoch: {epoch}"
-    return f" controlType: UNKNOWN({found.type_id})"
-
-
-def _kraft_fields(type_id: int, record: Record) -> dict[str, object]:
-    """Fields as JSON values; a LeaderChange is written by the version that it claims to have."""
-    from formats.control_record import LEADER_CHANGE, kraft_value
-    from formats.message_schema import by_key
-    from kafkalog.payloads.internal_topics import message_json
-
-    codec, found = kraft_value(type_id), by_key("control", type_id)
-    if codec is None or found is None:
-        _fail(record, f"type {type_id} has no schema")
-    values: dict[str, Any] = _parse(codec, record, "value").fields
-    version = values["version"] if type_id == LEADER_CHANGE else 0
-    return message_json(found, min(max(version, 0), found.versions[-1]), values)
-
-
-def _parse(codec: Any, record: Record, part: str) -> Any:
-    data = record.key if part == "key" else record.value
-    if data is None:
-        _fail(record, f"the {part} is null")
-    from construct import ConstructError
-
-    try:
-        return codec.parse(data)
-    except ConstructError as error:
-        _fail(record, f"the {part} of {len(data)} bytes cannot be read", cause=error)
-
-
-def _fail(record: Record, detail: str, *, cause: Exception | None = None) -> NoReturn:
-    raise CorruptDataError(
-        f"Control record at offset {record.offset} is malformed: {detail}.",
-        reference="control-record-malformed",
-        path=record.batch.path,
-        position=record.batch.position,
-    ) from cause
 
 
 RECORDS_HELD_MAX: Final = 1 << 21
@@ -215,7 +111,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
                 batch,
                 f"The header says {batch.count} records; the batch holds {ordinal}.",
             )
-        fields = _records_parse(RecordSchema, stream, batch, f"Record {ordinal} of the batch")
+        fields = _parse(RecordSchema, stream, batch, f"Record {ordinal} of the batch")
         timestamp = batch.max_timestamp
         if not append_time:
             timestamp = wrap_int64(batch.base_timestamp + fields.timestamp_delta)
@@ -248,7 +144,7 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
     if batch.compression:
         _require_room(batch.size_bytes, size_max)
     body = source.read(batch.position, batch.size_bytes)
-    wrapper = _records_parse(Message, io.BytesIO(body), batch, "The message")
+    wrapper = _parse(Message, io.BytesIO(body), batch, "The message")
     if not batch.compression:
         wrapper.computed_crc = crc32(memoryview(body)[c.MAGIC_POSITION :])
         del body
@@ -323,7 +219,7 @@ def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
         if end > len(body):
             break
         view = memoryview(body)[position:end]
-        message = _records_parse(Message, io.BytesIO(view), batch, "An inner message")
+        message = _parse(Message, io.BytesIO(view), batch, "An inner message")
         if message.attributes.compression:
             raise _corrupt("message-set-invalid", batch, "An inner message is compressed.")
         message.computed_crc = crc32(view[c.MAGIC_POSITION :])
@@ -361,7 +257,7 @@ def _decompress(batch: Batch, body: bytes, size_max: int) -> bytes:
         raise _corrupt(error.reference, batch, error.message) from error
 
 
-def _records_parse(schema: Any, stream: io.BytesIO | _Stretch, batch: Batch, what: str) -> Any:
+def _parse(schema: Any, stream: io.BytesIO | _Stretch, batch: Batch, what: str) -> Any:
     from construct import ConstructError
 
     try:

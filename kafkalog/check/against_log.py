@@ -19,7 +19,6 @@ import numpy as np
 from formats import constants as c
 from kafkalog.check.batches import CheckedLog, SegmentCheck, running_max, unread_range
 from kafkalog.columns import header_table as h
-from kafkalog.columns import record_facts as f
 from kafkalog.columns.headers import Stretch, joined
 from kafkalog.columns.side_files import offset_columns, time_columns
 from kafkalog.defects import make_defect
@@ -410,8 +409,8 @@ def _first_offsets(stretch: Stretch) -> Column:
     headers, facts = stretch.headers, stretch.facts
     first: Column = headers[h.BASE_OFFSET]
     if facts is not None:
-        is_known = (headers[h.MAGIC] < 2) & (facts[f.FOUND] > 0)
-        first = np.where(is_known, facts[f.FIRST], first)
+        is_known = (headers[h.MAGIC] < 2) & (facts[h.FOUND] > 0)
+        first = np.where(is_known, facts[h.FIRST], first)
     return first
 
 
@@ -429,7 +428,7 @@ def _largest_left(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[n
     headers, facts = stretch.headers, stretch.facts
     could_be: NDArray[np.bool_]
     if facts is not None:
-        could_be = offsets == facts[f.LAST, batch]
+        could_be = offsets == facts[h.LAST, batch]
         return could_be
     is_cleaned = headers[h.COUNT] <= headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
     is_cleaned |= headers[h.MAGIC] < 2
@@ -443,5 +442,5 @@ def _holds_largest(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[
     if stretch.facts is None:
         holds |= _is_inside(stretch, batch, offsets)
     else:
-        holds |= offsets == stretch.facts[f.OFFSET_OF_MAX, batch]
+        holds |= offsets == stretch.facts[h.OFFSET_OF_MAX, batch]
     return holds

@@ -18,7 +18,6 @@ import numpy as np
 from formats import constants as c
 from kafkalog.batches.reader import crc_defects, defect_of
 from kafkalog.columns import header_table as h
-from kafkalog.columns import record_facts as f
 from kafkalog.columns.header_table import batch_at
 from kafkalog.defects import make_defect
 from kafkalog.errors import BytesUnreadableError
@@ -235,7 +234,7 @@ def _judged(stretch: Stretch) -> NDArray[np.bool_]:
 
 def _contradictions(stretch: Stretch) -> Iterator[tuple[NDArray[np.bool_], str]]:
     """Where each of them is, and its words."""
-    headers, marker = stretch.headers, stretch.markers[f.MARKER_TYPE]
+    headers, marker = stretch.headers, stretch.markers[h.MARKER_TYPE]
     attributes, count = headers[h.ATTRIBUTES], headers[h.COUNT]
     delta = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
     producer_id, sequence = headers[h.PRODUCER_ID], headers[h.BASE_SEQUENCE]
@@ -263,7 +262,7 @@ class ControlRecordsAreReadable(SegmentCheck):
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
         """What is wrong with these batches, given those before them; by rising numbers."""
-        unreadable = (stretch.markers[f.MARKER_TYPE] == f.UNREADABLE) & _judged(stretch)
+        unreadable = (stretch.markers[h.MARKER_TYPE] == h.UNREADABLE) & _judged(stretch)
         refused = {ordinal for ordinal, _ in stretch.refusals}
         for i in np.flatnonzero(unreadable).tolist():
             if i not in refused:
@@ -315,15 +314,15 @@ class RecordOffsetsFitBatches(SegmentCheck):
             return
         is_old = headers[h.MAGIC] < 2
         first, last = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
-        outside = (facts[f.FIRST] < first) & ~is_old
+        outside = (facts[h.FIRST] < first) & ~is_old
         # The offset 0 of an old compressed message says nothing: some producers left it so.
-        outside |= np.where(is_old & (last != 0), facts[f.LAST] != last, facts[f.LAST] > last)
-        disorder = facts[f.DISORDER] >= 0
+        outside |= np.where(is_old & (last != 0), facts[h.LAST] != last, facts[h.LAST] > last)
+        disorder = facts[h.DISORDER] >= 0
         for i in np.flatnonzero((outside | disorder) & _decoded(stretch)).tolist():
-            detail = f"The records have offsets {facts[f.FIRST, i]} to {facts[f.LAST, i]}, "
+            detail = f"The records have offsets {facts[h.FIRST, i]} to {facts[h.LAST, i]}, "
             detail += f"the batch {first[i]} to {last[i]}."
             if disorder[i]:
-                detail = f"Record {facts[f.DISORDER, i]} of the batch does not follow the offset "
+                detail = f"Record {facts[h.DISORDER, i]} of the batch does not follow the offset "
                 detail += "of the one before it."
             yield i, defect_at(self.log.path, stretch, i, "record-offset-invalid", detail)
 
@@ -344,7 +343,7 @@ class MaxTimestampsAreRight(SegmentCheck):
         headers, facts = stretch.headers, stretch.facts
         if facts is None:
             return
-        magic, largest = headers[h.MAGIC], facts[f.TIME_MAX]
+        magic, largest = headers[h.MAGIC], facts[h.TIME_MAX]
         judged = (headers[h.ATTRIBUTES] & c.TIMESTAMP_TYPE_MASK == 0) & (magic > 0)
         judged &= _decoded(stretch) & ((magic > 1) | (largest != -1))
         said = np.maximum(largest, _NO_TIMESTAMP)
@@ -356,6 +355,6 @@ class MaxTimestampsAreRight(SegmentCheck):
 def _decoded(stretch: Stretch) -> NDArray[np.bool_]:
     """Which batches have records, all of which were read."""
     assert stretch.facts is not None, "the level is deep"
-    found: NDArray[np.bool_] = stretch.facts[f.FOUND] > 0
+    found: NDArray[np.bool_] = stretch.facts[h.FOUND] > 0
     found[[ordinal for ordinal, _ in stretch.refusals]] = False
     return found

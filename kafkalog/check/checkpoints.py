@@ -19,7 +19,6 @@ from kafkalog.check.segments import has_compact_policy
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.cleaner_verdict import ENDS_READING
 from kafkalog.columns import header_table as h
-from kafkalog.columns import record_facts as f
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
@@ -219,7 +218,7 @@ class CleanerGetsThrough(PartitionCheck):
             self._unreadable(error.reference, *_place(stretch, i))
         if stretch.facts is not None:
             for i in np.flatnonzero(_stopping(stretch))[:1].tolist():
-                offset = int(stretch.facts[f.INVALID_TIME, i])
+                offset = int(stretch.facts[h.INVALID_TIME, i])
                 why = " as soon as it has to write this batch again: the record at offset "
                 self._note(f"{why}{offset} has a negative timestamp.", *_place(stretch, i))
         return iter(())
@@ -247,9 +246,9 @@ def _stopping(stretch: Stretch) -> NDArray[np.bool_]:
     """
     headers, facts = stretch.headers, stretch.facts
     assert facts is not None, "the level is deep"
-    is_written: NDArray[np.bool_] = (facts[f.FOUND] > 1) | (facts[f.TOMBSTONE] >= 0)
+    is_written: NDArray[np.bool_] = (facts[h.FOUND] > 1) | (facts[h.TOMBSTONE] >= 0)
     is_written |= (headers[h.MAGIC] < 2) | (headers[h.ATTRIBUTES] & c.CONTROL_MASK != 0)
-    is_written &= facts[f.INVALID_TIME] >= 0
+    is_written &= facts[h.INVALID_TIME] >= 0
     return is_written
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from formats import constants as c
 from kafkalog.check.batches import CheckedLog, SegmentCheck, running_max
 from kafkalog.columns import header_table as h
-from kafkalog.columns import record_facts as f
 from kafkalog.defects import make_defect
 
 if TYPE_CHECKING:
@@ -43,8 +42,8 @@ def spans_of(stretch: Stretch) -> Table:
     if is_wrapper.any():
         spans[IS_KNOWN, is_wrapper] = 0
         if facts is not None:
-            decoded = is_wrapper & (facts[f.FOUND] > 0)
-            spans[FIRST, decoded], spans[IS_KNOWN, decoded] = facts[f.FIRST, decoded], 1
+            decoded = is_wrapper & (facts[h.FOUND] > 0)
+            spans[FIRST, decoded], spans[IS_KNOWN, decoded] = facts[h.FIRST, decoded], 1
     return spans
 
 

@@ -15,7 +15,7 @@ from formats import constants as c
 from formats.constants import ABORT, COMMIT
 from kafkalog.check.batches import running_max
 from kafkalog.columns import header_table as h
-from kafkalog.columns.record_facts import (
+from kafkalog.columns.header_table import (
     COORDINATOR_EPOCH,
     EMPTIED,
     MARKER_TYPE,

@@ -27,7 +27,7 @@ from kafkalog.check.producer_rows import Passage, Timeline
 from kafkalog.check.producer_states import ProducerStates
 from kafkalog.check.snapshots import SnapshotCheck
 from kafkalog.columns import header_table as h
-from kafkalog.columns.record_facts import MARKER_TYPE
+from kafkalog.columns.header_table import MARKER_TYPE
 from kafkalog.defects import make_defect
 from kafkalog.names import DirectoryState, FileKind
 

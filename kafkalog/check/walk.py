@@ -354,8 +354,7 @@ class Walk:
         """All batches of a log file; the offset behind them."""
         from kafkalog.check.batches import defects_of_stretch
         from kafkalog.check.registry import segment_checks
-        from kafkalog.columns.header_table import COUNT, LAST_OFFSET
-        from kafkalog.columns.record_facts import FOUND
+        from kafkalog.columns.header_table import COUNT, FOUND, LAST_OFFSET
 
         end = log.base_offset or 0
         self.summary.levels.add(level)

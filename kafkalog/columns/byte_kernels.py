@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkalog.jit.native import inlined, kernel
+from kafkalog.jit.declared import inlined
+from kafkalog.jit.native import kernel
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from formats import constants as c
+from kafkalog.columns import header_table
 from kafkalog.columns import kernels as k
-from kafkalog.columns import record_facts as f
 from kafkalog.columns.byte_kernels import int16, int32, varint, varlong
 from kafkalog.jit.native import kernel
 
@@ -17,10 +17,15 @@ from kafkalog.jit.native import kernel
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 
-_FOUND, _FIRST, _LAST, _DISORDER = f.FOUND, f.FIRST, f.LAST, f.DISORDER
-_TIME_MAX, _OFFSET_OF_MAX = f.TIME_MAX, f.OFFSET_OF_MAX
-_INVALID_TIME, _TOMBSTONE = f.INVALID_TIME, f.TOMBSTONE
-_UNREADABLE = f.UNREADABLE
+_FOUND, _FIRST, _LAST, _DISORDER = (
+    header_table.FOUND,
+    header_table.FIRST,
+    header_table.LAST,
+    header_table.DISORDER,
+)
+_TIME_MAX, _OFFSET_OF_MAX = header_table.TIME_MAX, header_table.OFFSET_OF_MAX
+_INVALID_TIME, _TOMBSTONE = header_table.INVALID_TIME, header_table.TOMBSTONE
+_UNREADABLE = header_table.UNREADABLE
 _NO_TIMESTAMP = c.NO_TIMESTAMP
 
 

@@ -1,11 +1,11 @@
-"""Batch headers as a table of int64: one row per field, one column per batch.
+"""Batch headers, markers and facts of records as tables: a row per field, a column per batch.
 
 The kernels fill such tables from a large log; here they are made of batches, and turned back.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -21,6 +21,24 @@ if TYPE_CHECKING:
 (POSITION, SIZE, BASE_OFFSET, LAST_OFFSET, MAGIC, ATTRIBUTES, CRC, EPOCH, BASE_TIMESTAMP,
  MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, COUNT,
  HEADER_FIELDS) = range(15)  # fmt: skip
+
+(FOUND, FIRST, LAST, DISORDER, TIME_MAX, OFFSET_OF_MAX, INVALID_TIME, TOMBSTONE,
+ FACT_FIELDS) = range(9)  # fmt: skip
+"""Rows of a table of facts: how many records were decoded (-1: none was tried), the smallest and
+the largest offset, ordinal of the first record that does not follow the one before it (-1: all do),
+the largest timestamp and the first offset that has it, the first offset from 0 on with a timestamp
+below -1 (-1: none has) and the first from 0 on without a value (-1: all have one)."""
+
+(MARKER_TYPE, COORDINATOR_EPOCH, MARKER_TIMESTAMP, MARKER_FIELDS) = range(4)
+"""Rows of a table of markers: the type of a control batch's first record, the epoch that a
+transaction marker carries and its timestamp in milliseconds (both -1 in other batches)."""
+
+NO_MARKER: Final = -1
+"""In the row MARKER_TYPE: this is no control batch."""
+EMPTIED: Final = -2
+"""In the row MARKER_TYPE: a control batch without records, as the cleaner leaves it."""
+UNREADABLE: Final = -3
+"""In the row MARKER_TYPE: a control batch whose record cannot be read."""
 
 
 def table_of(batches: Sequence[Batch]) -> NDArray[np.int64]:

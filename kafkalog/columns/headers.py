@@ -238,7 +238,7 @@ def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
                 # The memory of its headers is used again for the next.
                 held.append(replace(one, headers=one.headers.copy()))
                 batches += one.count
-                records += 0 if one.facts is None else int(one.facts[record_facts.FOUND].sum())
+                records += 0 if one.facts is None else int(one.facts[h.FOUND].sum())
                 if batches < _GATHERED_MIN and records < _GATHERED_RECORDS_MIN:
                     continue
             if held:

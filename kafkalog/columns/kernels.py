@@ -22,7 +22,8 @@ from kafkalog.columns.byte_kernels import (
     varint,
     varlong,
 )
-from kafkalog.jit.native import inlined, kernel
+from kafkalog.jit.declared import inlined
+from kafkalog.jit.native import kernel
 
 # numba compiles these functions: plain loops, no annotations, constants taken in at compile time.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg"

@@ -6,13 +6,32 @@ Small logs are read by the reference decoder, large ones by the kernels; both sa
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from formats import constants as c
-from kafkalog.batches.records import control_record, decode_records
+from kafkalog.batches.records import decode_records
+from kafkalog.columns.header_table import (
+    COORDINATOR_EPOCH,
+    DISORDER,
+    EMPTIED,
+    FACT_FIELDS,
+    FIRST,
+    FOUND,
+    INVALID_TIME,
+    LAST,
+    MARKER_FIELDS,
+    MARKER_TIMESTAMP,
+    MARKER_TYPE,
+    NO_MARKER,
+    OFFSET_OF_MAX,
+    TIME_MAX,
+    TOMBSTONE,
+    UNREADABLE,
+)
 from kafkalog.errors import KafkaLogError
+from kafkalog.payloads.control_records import control_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,25 +44,6 @@ if TYPE_CHECKING:
 
     Table = NDArray[np.int64]
     Refusals = list[tuple[int, KafkaLogError]]
-
-
-(FOUND, FIRST, LAST, DISORDER, TIME_MAX, OFFSET_OF_MAX, INVALID_TIME, TOMBSTONE,
- FACT_FIELDS) = range(9)  # fmt: skip
-"""Rows of a table of facts: how many records were decoded (-1: none was tried), the smallest and
-the largest offset, ordinal of the first record that does not follow the one before it (-1: all do),
-the largest timestamp and the first offset that has it, the first offset from 0 on with a timestamp
-below -1 (-1: none has) and the first from 0 on without a value (-1: all have one)."""
-
-(MARKER_TYPE, COORDINATOR_EPOCH, MARKER_TIMESTAMP, MARKER_FIELDS) = range(4)
-"""Rows of a table of markers: the type of a control batch's first record, the epoch that a
-transaction marker carries and its timestamp in milliseconds (both -1 in other batches)."""
-
-NO_MARKER: Final = -1
-"""In the row MARKER_TYPE: this is no control batch."""
-EMPTIED: Final = -2
-"""In the row MARKER_TYPE: a control batch without records, as the cleaner leaves it."""
-UNREADABLE: Final = -3
-"""In the row MARKER_TYPE: a control batch whose record cannot be read."""
 
 
 class OutOfTurnError(Exception):

@@ -11,11 +11,11 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.batches.framing import read_batch
+from kafkalog.batches.index_matches import TimeMatches, match_time
 from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import ChunkReader, Rows, Workspace
 from kafkalog.columns.side_files import offset_columns, time_columns
 from kafkalog.errors import KafkaLogError
-from kafkalog.index_matches import TimeMatches, match_time
 from kafkalog.model import Batch
 
 if TYPE_CHECKING:

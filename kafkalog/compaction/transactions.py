@@ -9,9 +9,10 @@ import heapq
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog.batches.records import control_record, decode_records
+from kafkalog.batches.records import decode_records
 from kafkalog.indexes import read_aborted_transactions
 from kafkalog.model import AbortedTransaction
+from kafkalog.payloads.control_records import control_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

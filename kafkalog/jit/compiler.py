@@ -18,7 +18,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from kafkalog.jit.native import ARRAYS, MODULES, Kernel
+from kafkalog.jit.declared import ARRAYS, MODULES, Declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _OPTIONS = {"nogil": True, "error_model": "numpy", "forceinline": True}
 
 
-def compile_kernel(kernel: Kernel) -> tuple[str, bytes]:
+def compile_kernel(kernel: Declared) -> tuple[str, bytes]:
     """The symbol and the object code of a kernel.
 
     Cost:

@@ -24,27 +24,11 @@ import numpy as np
 
 from kafkalog.errors import UnsupportedError
 from kafkalog.jit.cache import cache_directory, keep, on_compile, read_kept, unusable_words
+from kafkalog.jit.declared import ARRAYS, MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-ARRAYS: Final[dict[str, tuple[Any, int]]] = {
-    "bytes": (np.uint8, 1),
-    "flags": (np.bool_, 1),
-    "ints32": (np.int32, 1),
-    "ints": (np.int64, 1),
-    "table": (np.int64, 2),
-}
-"""Kinds of arrays that kernels take: dtype and dimensions. A table's rows may lie further apart
-than they are long; everything else is contiguous."""
-
-MODULES: Final = (
-    "columns.byte_kernels", "columns.kernels", "columns.legacy_kernels", "columns.fact_kernels",
-    "compaction.kernels", "text.value_kernels", "text.kafka_kernels", "text.object_kernels",
-    "roll.kernels",
-)  # fmt: skip
-"""The modules that hold kernels."""
 
 _RUNTIME_SYMBOLS: Final = (
     "NRT_Free", "NRT_MemInfo_call_dtor", "numba_do_raise", "numba_gil_ensure",
@@ -117,12 +101,6 @@ def kernel(arguments: str = "", results: int = 0) -> Callable[[Callable[..., Any
     What it calls is declared by `inlined`.
     """
     return lambda function: Kernel(function, arguments.split(), results)
-
-
-def inlined(function: Callable[..., Any]) -> Any:
-    """Declare a function that kernels call."""
-    function.is_inlined = True  # type: ignore[attr-defined] # a mark for the compiler
-    return function
 
 
 def is_compiled() -> bool:
@@ -202,7 +180,7 @@ def _cache_path() -> str | None:
     key.update(llvm.get_host_cpu_features().flatten().encode())
     key.update(repr(llvm.llvm_version_info).encode())
     here = os.path.dirname(os.path.dirname(__file__))
-    known = ("columns.header_table", "columns.record_facts", "jit.compiler", "jit.native")
+    known = ("columns.header_table", "jit.compiler", "jit.declared", "jit.native")
     sources = [f"{name.replace('.', os.sep)}.py" for name in (*MODULES, *known)]
     for name in (*sources, "../formats/constants.py"):
         with open(os.path.join(here, name), "rb") as file:

@@ -8,7 +8,6 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.columns import header_table as h
-from kafkalog.columns import record_facts as f
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
     from kafkalog.columns.headers import Stretch
 
-NO_MARKER: Final = f.NO_MARKER
-EMPTIED: Final = f.EMPTIED
+NO_MARKER: Final = h.NO_MARKER
+EMPTIED: Final = h.EMPTIED
 ABORT: Final = c.ABORT
 COMMIT: Final = c.COMMIT
 
@@ -27,7 +26,7 @@ Row = tuple[int, int, int, int, int, int, int, bool, int, int, int]
 
 def readable_markers(stretch: Stretch) -> NDArray[np.bool_]:
     """Whether each batch is no marker of a producer, or one that says all that is needed."""
-    headers, kinds = stretch.headers, stretch.markers[f.MARKER_TYPE]
+    headers, kinds = stretch.headers, stretch.markers[h.MARKER_TYPE]
     is_marker = (kinds == ABORT) | (kinds == COMMIT)
     is_empty = (kinds == EMPTIED) & (headers[h.SIZE] == c.RECORD_BATCH_OVERHEAD)
     is_empty &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK == 0
@@ -55,7 +54,7 @@ def rows(stretch: Stretch) -> Iterator[Row]:
     attributes = headers[h.ATTRIBUTES]
     order = which[np.argsort(headers[h.PRODUCER_ID, which], kind="stable")]
     producer_ids = headers[h.PRODUCER_ID, order]
-    is_data = markers[f.MARKER_TYPE, order] == NO_MARKER
+    is_data = markers[h.MARKER_TYPE, order] == NO_MARKER
     in_transaction = attributes[order] & c.TRANSACTIONAL_MASK
     is_like_next = (
         (producer_ids[1:] == producer_ids[:-1])
@@ -74,7 +73,11 @@ def rows(stretch: Stretch) -> Iterator[Row]:
         (attributes[kept] & c.TRANSACTIONAL_MASK != 0).tolist(),
         *(
             markers[field, kept].tolist()
-            for field in (f.MARKER_TYPE, f.COORDINATOR_EPOCH, f.MARKER_TIMESTAMP)
+            for field in (
+                h.MARKER_TYPE,
+                h.COORDINATOR_EPOCH,
+                h.MARKER_TIMESTAMP,
+            )
         ),
         strict=True,
     )

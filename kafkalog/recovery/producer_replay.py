@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.batches.records import control_record, decode_records
+from kafkalog.batches.records import decode_records
 from kafkalog.errors import CorruptDataError
+from kafkalog.payloads.control_records import control_record
 from kafkalog.recovery.model import StartRefusedError
 from kafkalog.recovery.producers import hash_order
 from kafkalog.recovery.walk import CorruptRecordError, Walker

@@ -24,7 +24,6 @@ from kafkalog.check.batches import (
     defects_of_stretch,
 )
 from kafkalog.columns import header_table as h
-from kafkalog.columns import record_facts as facts
 from kafkalog.columns.headers import header_stretches
 from kafkalog.defects import make_defect
 from kafkalog.model import Defect, Level, Severity
@@ -223,11 +222,11 @@ def _table_of(stretch: Stretch) -> Table:
     table[POSITION] = headers[h.POSITION]
     table[SIZE] = headers[h.SIZE]
     # Only the last offset of a compressed message of magic 0 and 1 is in its header.
-    inner = (headers[h.MAGIC] < 2) & (found[facts.FOUND] > 0)
-    table[BASE_OFFSET] = np.where(inner, found[facts.FIRST], headers[h.BASE_OFFSET])
+    inner = (headers[h.MAGIC] < 2) & (found[h.FOUND] > 0)
+    table[BASE_OFFSET] = np.where(inner, found[h.FIRST], headers[h.BASE_OFFSET])
     table[LAST_OFFSET] = headers[h.LAST_OFFSET]
     table[EPOCH] = headers[h.EPOCH]
-    table[RECORDS] = found[facts.FOUND].clip(0)
+    table[RECORDS] = found[h.FOUND].clip(0)
     table[IS_SOUND] = 1
     return table
 
@@ -235,7 +234,7 @@ def _table_of(stretch: Stretch) -> Table:
 def _unreadable_markers(path: str, stretch: Stretch) -> dict[int, Defect]:
     """Control batches that recovery would fail on, by position."""
     wrong = {}
-    bad = stretch.crc_valid & (stretch.markers[facts.MARKER_TYPE] == facts.UNREADABLE)
+    bad = stretch.crc_valid & (stretch.markers[h.MARKER_TYPE] == h.UNREADABLE)
     for i in np.flatnonzero(bad).tolist():
         position = int(stretch.headers[h.POSITION, i])
         wrong[position] = make_defect(

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from formats.constants import INT32_MAX
 from kafkalog.errors import UsageError
-from kafkalog.typed.model import SchemaSize, brief
+from kafkalog.typed.schema_size import SchemaSize, brief
 
 _PRIMITIVES: Final = {
     "boolean": pa.bool_(),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from kafkalog.errors import UsageError
-from kafkalog.typed.model import SchemaSize
+from kafkalog.typed.schema_size import SchemaSize
 
 if TYPE_CHECKING:
     from collections.abc import Callable

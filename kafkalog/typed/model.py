@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import base64
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from kafkalog.errors import UnsupportedError, UsageError
+from kafkalog.typed.schema_size import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 MAGIC_SIZE: Final = 5
-_DEPTH_MAX: Final = 64
-_NODES_MAX: Final = 10_000
 # What the libraries raise for schemas that are none, besides errors of their own.
 _MALFORMED: Final = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError,
@@ -52,36 +50,6 @@ class Decoder(Protocol):
         Raises:
             ValueError: the bytes are no such value.
         """
-
-
-def brief(error: Exception) -> str:
-    """Quote a library's error on one line; it can hold the whole schema."""
-    return " ".join(str(error).split())[:200]
-
-
-class SchemaSize:
-    """Bounds the type that a schema describes: a few bytes can describe a type without end."""
-
-    def __init__(self) -> None:
-        self._nodes = self._depth = 0
-
-    @contextmanager
-    def inside(self, place: str) -> Iterator[None]:
-        """Enter a part of the schema.
-
-        Raises:
-            UsageError: the schema is nested too deeply, or has too many parts.
-        """
-        self._nodes += 1
-        if self._depth == _DEPTH_MAX:
-            raise UsageError(f"The schema is nested more than {_DEPTH_MAX} levels deep: {place}.")
-        if self._nodes > _NODES_MAX:
-            raise UsageError(f"The schema describes more than {_NODES_MAX} fields: {place}.")
-        self._depth += 1
-        try:
-            yield
-        finally:
-            self._depth -= 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
 from kafkalog.errors import UsageError
-from kafkalog.typed.model import SchemaSize, brief
+from kafkalog.typed.schema_size import SchemaSize, brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from formats.constants import INT32_MAX
 from kafkalog.batches.framing import crc_valid, read_batch
+from kafkalog.batches.index_matches import match_offsets
 from kafkalog.batches.reader import crc_defects, defect_of
 from kafkalog.batches.records import decode_records
 from kafkalog.columns.claims import size_to_decode
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
-from kafkalog.index_matches import match_offsets, match_times
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.jit import fast_path
 from kafkalog.log_dir import open_path
@@ -30,6 +30,7 @@ from kafkalog.paths.file_system import normalize
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
 from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.text.index_matches import match_times
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output import kafka_text as text
 from kafkalog_cli.output.text import printable

@@ -93,7 +93,7 @@ def record_line(record: Record, what: RecordText) -> bytes:
         names = ",".join(java_text(header.key) for header in record.headers)
         line += f" sequence: {record.sequence} headerKeys: [{names}]"
         if record.batch.is_control:
-            from kafkalog.batches.records import control_text
+            from kafkalog.payloads.control_records import control_text
 
             return _encoded(line + control_text(record))
     return b"".join((_encoded(line), *(_content(record, what) if what.content else ())))

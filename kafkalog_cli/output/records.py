@@ -37,7 +37,7 @@ def control_type(record: Record) -> str | None:
     """Return what a control record says: `ABORT`, `COMMIT` …, `UNKNOWN(n)`; None for data."""
     if not record.batch.is_control:
         return None
-    from kafkalog.batches.records import control_record
+    from kafkalog.payloads.control_records import control_record
 
     try:
         control = control_record(record)

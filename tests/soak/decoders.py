@@ -31,11 +31,11 @@ from formats.record_batch import RecordBatch
 from formats.remote_log_snapshot import RemoteLogSnapshot
 from formats.time_index import TimeIndex
 from formats.transaction_index import TransactionIndex
-from kafkalog.batches.records import control_record, control_text
 from kafkalog.codecs import compress, decompress, zstd
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch, Record, TimestampType
 from kafkalog.names import parse_directory_name, parse_file_name
+from kafkalog.payloads.control_records import control_record, control_text
 from kafkalog.payloads.internal_topics import PayloadKind, decode, kafka_text
 from kafkalog.payloads.java_text import java_double, java_json, java_text
 from tests.soak import generated, real

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
-from kafkalog.columns import record_facts as f
+from kafkalog.columns import header_table
 from kafkalog.columns.headers import header_stretches
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch, Defect, Level
@@ -63,20 +63,23 @@ def independent(path: Path) -> list[tuple[int, list[int]]]:
                     for r in decode_records(source, one):
                         records.append((r.offset, r.timestamp))
                         tombstones += [r.offset] if r.value is None and r.offset >= 0 else []
-            facts = [-1] * f.FACT_FIELDS
+            facts = [-1] * header_table.FACT_FIELDS
             if one.crc_valid:
-                facts[f.FOUND] = len(records)
+                facts[header_table.FOUND] = len(records)
             if records:
                 offsets, times = zip(*records, strict=True)
                 highest = np.maximum.accumulate(offsets)
                 falls = [i for i in range(1, len(offsets)) if offsets[i] <= highest[i - 1]]
                 newest = max(times)
-                facts[f.FIRST], facts[f.LAST] = min(offsets), max(offsets)
-                facts[f.DISORDER] = falls[0] if falls else -1
-                facts[f.TIME_MAX], facts[f.OFFSET_OF_MAX] = newest, offsets[times.index(newest)]
+                facts[header_table.FIRST], facts[header_table.LAST] = min(offsets), max(offsets)
+                facts[header_table.DISORDER] = falls[0] if falls else -1
+                facts[header_table.TIME_MAX], facts[header_table.OFFSET_OF_MAX] = (
+                    newest,
+                    offsets[times.index(newest)],
+                )
                 early = [offset for offset, time in records if time < -1 and offset >= 0]
-                facts[f.INVALID_TIME] = early[0] if early else -1
-                facts[f.TOMBSTONE] = tombstones[0] if tombstones else -1
+                facts[header_table.INVALID_TIME] = early[0] if early else -1
+                facts[header_table.TOMBSTONE] = tombstones[0] if tombstones else -1
             found.append((one.position, facts))
     return found
 
@@ -95,10 +98,10 @@ def test_the_corpus(any_state: State):
         for row in assert_twins(path):
             if isinstance(row, tuple):
                 _, marker, facts, refused = row
-                markers.add(marker[f.MARKER_TYPE])
+                markers.add(marker[header_table.MARKER_TYPE])
                 assert refused is None
-                assert facts[f.FOUND] >= 0 or "crash" in any_state.name
-    assert markers <= {f.NO_MARKER, f.EMPTIED, 0, 1, 2, 3, 4, 5, 6}
+                assert facts[header_table.FOUND] >= 0 or "crash" in any_state.name
+    assert markers <= {header_table.NO_MARKER, header_table.EMPTIED, 0, 1, 2, 3, 4, 5, 6}
 
 
 @GENERATED
@@ -113,10 +116,14 @@ MARKERS = {
     "commit": (struct.pack(">hh", 0, 1), struct.pack(">hi", 0, -1), (1, -1)),
     "a later version of the key": (struct.pack(">hhx", 1, 1), struct.pack(">hi", 0, 3), (1, 3)),
     "a later version of the marker": (struct.pack(">hh", 0, 1), struct.pack(">hix", 1, 3), (1, 3)),
-    "a short key": (b"\0", struct.pack(">hi", 0, 3), (f.UNREADABLE, -1)),
-    "no key": (None, struct.pack(">hi", 0, 3), (f.UNREADABLE, -1)),
-    "a short marker": (struct.pack(">hh", 0, 1), b"\0\0\0", (f.UNREADABLE, -1)),
-    "a negative type": (struct.pack(">hh", 0, -4), struct.pack(">hi", 0, 3), (f.UNREADABLE, -1)),
+    "a short key": (b"\0", struct.pack(">hi", 0, 3), (header_table.UNREADABLE, -1)),
+    "no key": (None, struct.pack(">hi", 0, 3), (header_table.UNREADABLE, -1)),
+    "a short marker": (struct.pack(">hh", 0, 1), b"\0\0\0", (header_table.UNREADABLE, -1)),
+    "a negative type": (
+        struct.pack(">hh", 0, -4),
+        struct.pack(">hi", 0, 3),
+        (header_table.UNREADABLE, -1),
+    ),
     "an unknown type": (struct.pack(">hh", 0, 99), b"", (99, -1)),
 }
 
@@ -136,5 +143,5 @@ def test_what_control_batches_say(tmp_path: Path):
         for times in ([BASE_TIME - i for i in range(len(MARKERS))], [BASE_TIME] * len(MARKERS))
         for (_, _, said), time in zip(MARKERS.values(), times, strict=True)
     ]
-    wanted += [[f.EMPTIED, -1, -1], [f.NO_MARKER, -1, -1]]
+    wanted += [[header_table.EMPTIED, -1, -1], [header_table.NO_MARKER, -1, -1]]
     assert [row[1] for row in assert_twins(path)] == wanted

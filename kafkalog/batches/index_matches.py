@@ -13,7 +13,6 @@ from formats.layouts import OFFSET_INDEX_ENTRY, RECORD_BATCH_HEADER
 from kafkalog.batches.framing import read_batch
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import ENTRIES_A_BLOCK
-from kafkalog.jit import fast_path
 from kafkalog.model import Defect
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 # Base offset, length, magic and last offset delta: what an ordinary batch is told by.
 _ORDINARY = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic", "last_offset_delta")
-_BASE_OFFSET_MAX = 1 << 62  # beyond, sums of offsets could overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +141,8 @@ def match_times(
             before it have been yielded.
 
     Cost:
-        Each batch that an entry names is decoded; a large log is read once, at memory speed.
+        Each batch that an entry names is decoded.
     """
-    if fast_path.is_worth_it(log.stored_bytes) and index.base_offset < _BASE_OFFSET_MAX:
-        from kafkalog.columns.time_matches import match_times as match_columns
-
-        yield from match_columns(index, offsets, log)
-        return
     previous = -1
     block = TimeMatches()
     for entry in index.entries(padding=True):

@@ -1,0 +1,29 @@
+"""Index entries beside what the log holds for them: by the kernels where the log is large."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.batches import index_matches
+from kafkalog.jit import fast_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.batches.index_matches import TimeMatches
+    from kafkalog.indexes import OffsetIndex, TimeIndex
+    from kafkalog.paths.source import Source
+
+_BASE_OFFSET_MAX: Final = 1 << 62
+"""Beyond, sums of offsets could overflow."""
+
+
+def match_times(
+    index: TimeIndex, offsets: OffsetIndex | None, log: Source
+) -> Iterator[TimeMatches]:
+    """As `index_matches.match_times`; a large log is read once, at memory speed."""
+    if fast_path.is_worth_it(log.stored_bytes) and index.base_offset < _BASE_OFFSET_MAX:
+        from kafkalog.columns import time_matches
+
+        return time_matches.match_times(index, offsets, log)
+    return index_matches.match_times(index, offsets, log)
