@@ -8,15 +8,11 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import UsageError
+from kafkalog.journal import Run
+from kafkalog.journal.requirements import log_dir_around, require_no_backup, require_own_checkpoints
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
 from kafkalog.names import FileKind, FileState
-from kafkalog.places import require_local
-from kafkalog.runs import Run
-from kafkalog.runs.requirements import (
-    log_dir_around,
-    require_no_backup,
-    require_own_checkpoints,
-)
+from kafkalog.paths.uris import require_local
 from kafkalog.storage import LogDirLock
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.configs import tell_metadata

@@ -20,7 +20,7 @@ from kafkalog.errors import (
     on_failure,
 )
 from kafkalog.model import Defect, Severity
-from kafkalog.source import on_unreadable
+from kafkalog.paths.reading_errors import on_unreadable
 from kafkalog_cli.output.text import counted, printable
 
 if TYPE_CHECKING:

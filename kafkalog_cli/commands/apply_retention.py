@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkalog.configs import ConfigSources, TopicConfigs
+    from kafkalog.journal import Run
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.runs import Run
-    from kafkalog.trimming import TrimPlan
+    from kafkalog.retention.apply import TrimPlan
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
 
@@ -59,7 +59,7 @@ def apply_retention(
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
     from kafkalog.log_dir import LogDir, open_path
-    from kafkalog.trimming import plan_trim
+    from kafkalog.retention.apply import plan_trim
     from kafkalog_cli.maintenance import consents, maintenance, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import retention as show
@@ -114,8 +114,8 @@ def _plans(
 ) -> list[tuple[TrimPlan, TopicConfigs]]:
     """The plans of all partitions that are looked after; the others are told of."""
     from kafkalog.errors import RefusedError
+    from kafkalog.journal.requirements import require_live
     from kafkalog.log_dir import LogDir
-    from kafkalog.runs.requirements import require_live
     from kafkalog_cli.maintenance import configs_at
     from kafkalog_cli.outcome import show_note
 
@@ -138,7 +138,7 @@ def _plans(
 
 def _perform(run: Run, plans: Iterable[TrimPlan], outcome: Outcome) -> list[TrimPlan]:
     """Do what the plans say; those that went through."""
-    from kafkalog.trimming import perform_trim
+    from kafkalog.retention.apply import perform_trim
 
     done = []
     for plan in plans:

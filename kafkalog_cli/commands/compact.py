@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from kafkalog.configs import LogDirConfigs
     from kafkalog.engine import Engine
     from kafkalog.errors import KafkaLogError
+    from kafkalog.journal import Run
     from kafkalog.log_dir import LogDir, PartitionDir
-    from kafkalog.runs import Run
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.compactions import Shown
@@ -117,8 +117,8 @@ def compact(
     from kafkalog.compaction import CompactionRequest, working_copy
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
+    from kafkalog.journal import Run
     from kafkalog.log_dir import LogDir
-    from kafkalog.runs import Run
     from kafkalog_cli.maintenance import (
         Maintenance,
         configs_at,

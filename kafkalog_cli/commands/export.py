@@ -216,7 +216,7 @@ def _typed(
 
 def _contents(path: str) -> bytes:
     """Read a schema file: regular and small, as `/dev/zero` is not."""
-    from kafkalog.source import read_file
+    from kafkalog.paths.source import read_file
 
     try:
         return read_file(path, size_max=_SCHEMA_SIZE_MAX)

@@ -153,7 +153,7 @@ def _profiles(
 
 
 def _write_parquet(profiles: Sequence[Profile], path: str) -> None:
-    from kafkalog.profile.table import write_parquet
+    from kafkalog.profile.run import write_parquet
     from kafkalog.storage import NewFile
 
     with NewFile(path) as file:

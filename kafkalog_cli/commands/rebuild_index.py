@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kafkalog.configs import ConfigSources
+    from kafkalog.journal import Run
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import StartConfig
     from kafkalog.repair import IndexComparison
-    from kafkalog.runs import Run
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
 

@@ -13,10 +13,10 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue, LogDirConfigs
     from kafkalog.errors import KafkaLogError
+    from kafkalog.journal import Run
     from kafkalog.log_dir import LogDir, PartitionDir
     from kafkalog.recovery import Hosting, StartMode
     from kafkalog.repair import RecoveryDone, RecoveryPlan
-    from kafkalog.runs import Run
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
 
@@ -230,7 +230,7 @@ def _tell_notes(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> Non
     """Say each thing once, however many partitions it is true of."""
     from kafkalog.log_dir import LogDir
     from kafkalog.recovery import log_dir_refusals
-    from kafkalog.recovery.words import refusal_line
+    from kafkalog.recovery.model import refusal_line
     from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output.text import counted
 

@@ -47,7 +47,7 @@ def salvage(
     kafkalog salvage orders-0 --to rescued --dry-run
     """
     from kafkalog.log_dir import open_path
-    from kafkalog.places import require_local
+    from kafkalog.paths.uris import require_local
     from kafkalog.salvage import salvage as run_salvage
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output.progress import byte_progress

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog import places
+from kafkalog.paths import file_system
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
@@ -109,7 +109,7 @@ def _partitions(
         for partition in partitions:
             if not partition.segments:
                 continue
-            path = os.path.dirname(places.absolute(partition.path))
+            path = os.path.dirname(file_system.absolute(partition.path))
             configs = None
             with outcome.contained(partition.path):
                 if path not in log_dirs:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kafkalog import places
+from kafkalog.paths import file_system
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
@@ -53,7 +53,7 @@ def simulate_roll(
         opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
     partition = open_partition(partition_dir)
-    log_dir = os.path.dirname(places.absolute(partition.path))
+    log_dir = os.path.dirname(file_system.absolute(partition.path))
     outcome = Outcome()
     sources = {"present": given.without_given()}
     if given.has_given:

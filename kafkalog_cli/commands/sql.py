@@ -64,7 +64,7 @@ def sql(
     """
     _tell_time_in_utc()
     from kafkalog.tables import Request
-    from kafkalog.tables.ends import partition_ends
+    from kafkalog.tables.model import partition_ends
     from kafkalog.tables.planning import find_targets
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.writer import Writer

@@ -10,7 +10,7 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.runs import Undo
+    from kafkalog.journal import Undo
     from kafkalog.storage import ChangeWatch
     from kafkalog_cli.outcome import Outcome
 
@@ -72,7 +72,7 @@ def undo(
 def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) -> Undo | None:
     """Plan or perform it; None if it failed after something was changed, which is reported."""
     from kafkalog.errors import KafkaLogError
-    from kafkalog.runs import undo as run_undo
+    from kafkalog.journal import undo as run_undo
     from kafkalog_cli.outcome import show_note
 
     try:

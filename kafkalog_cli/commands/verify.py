@@ -26,9 +26,8 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.check.elsewhere import Elsewhere
-    from kafkalog.check.history import History
-    from kafkalog.check.schedule import Sample, Schedule
+    from kafkalog.check.schedule import History, Sample, Schedule
+    from kafkalog.check.walk import Elsewhere
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.findings import Report, RunFacts, Target
     from kafkalog_cli.output.progress import ByteProgress
@@ -119,7 +118,7 @@ def verify(
     """
     from kafkalog.check.schedule import Schedule
     from kafkalog.check.verify import Verification
-    from kafkalog.source import reading
+    from kafkalog.paths.read_options import reading
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.findings import RunFacts
     from kafkalog_cli.output.progress import byte_progress
@@ -159,8 +158,7 @@ def _elsewhere(
     if choice.name == EngineName.LOCAL:
         yield None
         return
-    from kafkalog.check.on_engine import WalkedByTasks
-    from kafkalog.check.tasks import Manner
+    from kafkalog.check.tasks import Manner, WalkedByTasks
 
     threads, rate, no_cache = manner
     with choice.open(partitions=0) as opened:
@@ -265,9 +263,9 @@ def _read_history(path: str, targets: Sequence[Target]) -> History:
         UnwritableError: it could not be written after the run.
         NotAKafkaFileError: it is something else.
     """
-    from kafkalog.check.history import History
+    from kafkalog.check.schedule import History
     from kafkalog.errors import UnwritableError
-    from kafkalog.source import read_file
+    from kafkalog.paths.source import read_file
 
     place = os.path.realpath(path)
     for target in targets:

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog import places
 from kafkalog.compaction import Dropped, Skip, Tally
+from kafkalog.paths import file_system
 from kafkalog.storage import final_path
 from kafkalog_cli.output.configs import CONFIGS, MARKS, configs_text, marks_text, print_heading
 from kafkalog_cli.output.objects import (
@@ -249,4 +249,4 @@ def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_pla
 
 
 def _name(partition: PartitionDir) -> str:
-    return os.path.basename(places.absolute(partition.path))
+    return os.path.basename(file_system.absolute(partition.path))

@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog import places
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.living import LivingWalk
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
 from kafkalog.model import Batch, Defect, LogView, Record
 from kafkalog.names import FileKind, parse_directory_name
+from kafkalog.paths import file_system
 from kafkalog.reader import EVERYTHING, plan_reading, read_batches, read_records
 from kafkalog.view import Shown
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
@@ -260,7 +260,7 @@ def labels_of(targets: Sequence[LogDir | PartitionDir | FileEntry]) -> dict[str,
     """Name several targets by path: as short as tells them apart; empty for one alone."""
     if len(targets) < 2:
         return {}
-    names = {one.path: os.path.basename(places.absolute(one.path)) for one in targets}
+    names = {one.path: os.path.basename(file_system.absolute(one.path)) for one in targets}
     return names if len(set(names.values())) == len(names) else {path: path for path in names}
 
 
@@ -268,7 +268,7 @@ def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
     """How records below a path are to be decoded, by the name of the topic."""
     from kafkalog.payloads import PayloadKind, payload_kind
 
-    path = places.absolute(path)
+    path = file_system.absolute(path)
     if os.path.basename(path) == "bootstrap.checkpoint":
         return PayloadKind("cluster-metadata")
     name = parse_directory_name(os.path.basename(os.path.dirname(path) if is_file else path))

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog import places
 from kafkalog.model import Level, Severity
+from kafkalog.paths import file_system
 from kafkalog_cli.output.objects import (
     ARRAY,
     DEFECT,
@@ -196,7 +196,7 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
     said: dict[str, list[str]] = {}
     lines = []
     for start in starts:
-        name = os.path.basename(places.absolute(start.path))
+        name = os.path.basename(file_system.absolute(start.path))
         if start.verdict != Verdict.NOTHING:
             lines.append(f"next start: {name}: {start.detail}")
             for assumption in start.assumptions:

@@ -24,11 +24,12 @@ from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import open_path
 from kafkalog.model import Batch, Defect
 from kafkalog.names import FileKind, parse_file_name
-from kafkalog.places import is_object, settle
+from kafkalog.paths.file_system import normalize
+from kafkalog.paths.source import Source
+from kafkalog.paths.uris import is_object
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.reader import crc_defects, defect_of
 from kafkalog.records import decode_records
-from kafkalog.source import Source
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output import kafka_text as text
 from kafkalog_cli.output.text import printable
@@ -65,7 +66,7 @@ class KafkaDump:
 
     def dump(self, path: str) -> None:
         """Print one file; damage and missing files are reported, not raised."""
-        path = settle(path) if is_object(path) else text.java_path(path)
+        path = normalize(path) if is_object(path) else text.java_path(path)
         text.put_line(f"Dumping {path}")
         suffix = os.path.basename(path).rpartition(".")[2] if "." in path else ""
         printers = {

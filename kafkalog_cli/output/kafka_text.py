@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.java_text import java_text, java_utf8
-from kafkalog.places import is_object
+from kafkalog.paths.uris import is_object
 from kafkalog_cli.output.records import compression_name
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 
 from kafkalog.log_dir import LogDir, PartitionDir
 from kafkalog.model import Severity
-from kafkalog.places import absolute
+from kafkalog.paths.file_system import absolute
 from kafkalog_cli.output.findings import Report, summary_lines
 from kafkalog_cli.output.text import printable
 

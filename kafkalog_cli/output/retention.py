@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import TopicConfigs
     from kafkalog.retention import ForecastDay, PartitionRetention, Verdict
-    from kafkalog.trimming import TrimPlan
+    from kafkalog.retention.apply import TrimPlan
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Row, Style, View
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from kafkalog import places
+from kafkalog.paths import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -153,7 +153,7 @@ def left_overs_text(number: int, *, is_done: bool) -> str:
 
 def file_cell(path: str) -> str:
     """A file in a table: its directory's name and its own."""
-    directory = os.path.basename(os.path.dirname(places.absolute(path)))
+    directory = os.path.basename(os.path.dirname(file_system.absolute(path)))
     return os.path.join(directory, os.path.basename(path))
 
 

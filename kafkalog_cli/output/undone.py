@@ -20,7 +20,7 @@ from kafkalog_cli.output.objects import (
 from kafkalog_cli.output.text import counted
 
 if TYPE_CHECKING:
-    from kafkalog.runs import PartitionUndo, Undo
+    from kafkalog.journal import PartitionUndo, Undo
     from kafkalog_cli.output.objects import Style, View
 
 
