@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 # What is the same in all lines of data of a file; all else has its field in `kafkalog.columnar`.
 _CONSTANTS = frozenset(("type", "path", "control_type"))
-# So many rows are read faster than the kernels are loaded, if they are the first ones met.
+# At most this many first rows are read faster than the kernels are loaded.
 _FEW_ROWS = 500
 
 
 def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
-    """Whether so much is to be read that the kernels are worth loading."""
+    """Return whether enough is read for the kernels to be worth loading."""
     logs = [target] if isinstance(target, FileEntry) else [one.log for one in target.segments]
     if selection.limit is not None and selection.limit <= _FEW_ROWS and not _searches(selection):
         return False
@@ -44,13 +44,13 @@ def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
         return rule.is_worth_it(logs_to_decode(log.path for log in logs))
     if not rule.is_worth_it(size):
         return False
-    with suppress(KafkaLogError):  # which is met again, and told, where it is read
+    with suppress(KafkaLogError):  # which is met again, and reported, by the reader
         return rule.is_worth_it(size_to_read(target, selection))
     return False
 
 
 def _searches(selection: Selection) -> bool:
-    """Whether any number of rows may lie before the first that is wanted."""
+    """Return whether any number of rows may precede the first that is wanted."""
     wanted = (
         selection.key,
         selection.key_regex,
@@ -104,7 +104,7 @@ def read_kafka_text(
     *,
     batches: bool,
 ) -> Iterator[Any]:
-    """As `read_rows`, for Kafka's text; lists where records are decoded."""
+    """Yield as `read_rows` does, for Kafka's text; lists if records are decoded."""
     from kafkalog.columnar.pipeline import read_contents
     from kafkalog_cli.output import kafka_text
 
