@@ -92,13 +92,13 @@ def run_command(line: str) -> tuple[int, str]:
 
 
 def rows_of(line: str) -> list[dict[str, Any]]:
-    """The objects a command prints."""
+    """Return the objects that a command prints."""
     _, text = run_command(f"{line} --format ndjson")
     return [json.loads(row) for row in text.splitlines()]
 
 
 def _undo_row() -> dict[str, Any]:
-    """What `undo` prints of a retention that was applied to a copy of the examples."""
+    """Return what `undo` prints about a retention applied to a copy of the examples."""
     with TemporaryDirectory() as place:
         log_dir, backup = os.path.join(place, "kafka"), os.path.join(place, "backup")
         shutil.copytree(LOG_DIR, log_dir)
@@ -113,7 +113,7 @@ def _undo_row() -> dict[str, Any]:
 
 
 def _export_rows() -> list[dict[str, Any]]:
-    """What `export` prints of an example."""
+    """Return what `export` prints about an example."""
     with TemporaryDirectory() as place:
         rows = rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
     known = {"log_dir": "/var/lib/kafka", "destination": "lake"}
@@ -124,7 +124,7 @@ def _export_rows() -> list[dict[str, Any]]:
 
 
 def _failed_partition() -> dict[str, Any]:
-    """What a manifest says of a partition on which the work failed; no example does."""
+    """Return what a manifest says about a partition that failed, as no example does."""
     row = manifest_object(
         FailedPartition("/var/lib/kafka/orders-0", "unreadable", "Input/output error")
     )
@@ -134,7 +134,7 @@ def _failed_partition() -> dict[str, Any]:
 
 
 def mistakes(row: dict[str, Any]) -> list[str]:
-    """How a real row differs from what is documented."""
+    """List how a real row differs from what is documented."""
     names = list(row)
     if names[:1] != ["type"] or row["type"] not in OBJECT_TYPES:
         return [f"undocumented object {row}"]

@@ -81,7 +81,7 @@ def defect_sections() -> str:
 
 # Kind of file: name as it is on disk, the schema of its bytes, the module that says what they mean.
 _FILES = {
-    FileKind.LOG: ("`<base offset>.log`", "record_batch message_set", "reader"),
+    FileKind.LOG: ("`<base offset>.log`", "record_batch message_set", "batches.reader"),
     FileKind.OFFSET_INDEX: ("`<base offset>.index`", "offset_index", "indexes"),
     FileKind.TIME_INDEX: ("`<base offset>.timeindex`", "time_index", "indexes"),
     FileKind.TRANSACTION_INDEX: ("`<base offset>.txnindex`", "transaction_index", "indexes"),
@@ -89,7 +89,7 @@ _FILES = {
     FileKind.KRAFT_SNAPSHOT: (
         "`<end offset>-<epoch>.checkpoint`, `bootstrap.checkpoint`",
         "record_batch",
-        "reader",
+        "batches.reader",
     ),
     FileKind.LEADER_EPOCH_CHECKPOINT: ("`leader-epoch-checkpoint`", "checkpoint", "checkpoints"),
     FileKind.PARTITION_METADATA: ("`partition.metadata`", "partition_metadata", "metadata_files"),

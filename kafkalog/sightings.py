@@ -129,6 +129,8 @@ class Sighting:
             return None
         ids = ids_of(self.directory)
         if ids != self.ids:
+            if self._was_deleted_since():  # while its ids were read
+                return None
             return _difference(dict(self.ids), dict(ids))
         change = self._change()
         return None if change is None or self._was_changed_since() else change

@@ -37,13 +37,13 @@ shows_tracebacks = False
 
 
 def show_error(error: KafkaLogError) -> None:
-    """An error: what happened, where, what else is known, what to do."""
+    """Show an error: what happened, where, what else is known, what to do."""
     show_traceback(error)
     _show("error", error.reference, error.message, error.context, error.note, error.hint)
 
 
 def show_traceback(error: Exception) -> None:
-    """Where in the code an exception was raised, if that is wanted."""
+    """Show where in the code an exception was raised, with `--debug`."""
     if shows_tracebacks:
         import traceback
 
@@ -52,7 +52,7 @@ def show_traceback(error: Exception) -> None:
 
 
 def show_defect(defect: Defect) -> None:
-    """A defect, where the data on stdout has no place for it."""
+    """Show a defect, if the data on stdout has no place for it."""
     where = defect.path
     if defect.position is not None:
         where += f", position {defect.position}"
@@ -60,19 +60,19 @@ def show_defect(defect: Defect) -> None:
 
 
 def show_note(text: str) -> None:
-    """One line worth knowing."""
+    """Show one line worth knowing."""
     sys.stderr.write(f"note: {printable(text)}\n")
 
 
 def show_warning(text: str) -> None:
-    """One line that someone should act on."""
+    """Show one line that someone should act on."""
     sys.stdout.flush()
     sys.stderr.write(f"warning: {printable(text)}\n")
     sys.stderr.flush()
 
 
 def show_words(text: str) -> None:
-    """Lines that another library made, possibly from words of the command line."""
+    """Show lines that another library made, possibly from words of the command line."""
     sys.stderr.write("\n".join(map(printable, text.split("\n"))))
 
 
@@ -112,11 +112,11 @@ class Unread:
         self._errors.setdefault(error.path, error)
 
     def forget(self, path: str) -> None:
-        """A finding says of that path that it cannot be read."""
+        """Forget a path: a finding already says that it cannot be read."""
         self._errors.pop(path, None)
 
     def error(self) -> UnreadableError:
-        """The first failure; its note says how many more there are."""
+        """Return the first failure; its note says how many more there are."""
         first, *others = self._errors.values()
         note = "The output is incomplete."
         if others:
@@ -128,7 +128,7 @@ class Unread:
 
 @contextmanager
 def unread_places() -> Iterator[Unread]:
-    """What cannot be read in the block: no answer that lacks it may end with status 0."""
+    """Collect what cannot be read in the block: an answer without it is not status 0."""
     unread = Unread()
     on_unreadable.append(unread.add)
     try:
@@ -139,7 +139,7 @@ def unread_places() -> Iterator[Unread]:
 
 @contextmanager
 def failures_shown() -> Iterator[None]:
-    """With `--debug`, show in the block where exceptions were raised that became findings."""
+    """Show tracebacks of exceptions that become findings in the block, with `--debug`."""
     on_failure.append(show_traceback)
     try:
         yield
@@ -162,7 +162,7 @@ class Outcome:
     checks_failed: int = 0
 
     def open_all(self, paths: Iterable[str]) -> list[LogDir | PartitionDir | FileEntry]:
-        """What is at the paths; what cannot be opened is reported and left out."""
+        """Open what is at the paths; report and leave out what cannot be opened."""
         from kafkalog.log_dir import open_path
 
         found = []

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from formats import constants as c
 from kafkalog.columns import kernels as k
-from kafkalog.columns.chunks import SIZE_AT_ONCE
+from kafkalog.columns.budget import SIZE_AT_ONCE
 from kafkalog.columns.scan_steps import Part
 from kafkalog.errors import UsageError
 from kafkalog.model import Batch, TimestampType

@@ -1,4 +1,4 @@
-"""Chunks of a log in memory, bounded: batch headers as columns, and the rows of their records.
+"""Chunks of a log in memory: batch headers as columns, and the rows of their records.
 
 Each command's bound, which `docs/memory.md` states, rests on these numbers.
 
@@ -8,9 +8,7 @@ which is used again for a later chunk.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,6 +21,7 @@ from kafkalog.codecs import DECOMPRESSED_SIZE_MAX, decompress_to
 from kafkalog.codecs.output import OutputInPlace
 from kafkalog.columns import kernels as k
 from kafkalog.columns import legacy_kernels as old
+from kafkalog.columns.budget import LARGE_SIZE
 from kafkalog.columns.header_table import batch_at
 from kafkalog.errors import BytesUnreadableError, KafkaLogError, LimitExceededError
 
@@ -31,55 +30,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.model import Batch, Record
+    from kafkalog.model import Batch
     from kafkalog.paths.source import Source
-
-
-LARGE_SIZE: Final = 1 << 24
-"""A batch that becomes larger waits until its chunk is the first in line: one at a time."""
-
-IN_FLIGHT_MAX: Final = 1 << 26
-"""How many bytes of a log may be on their way through a pool, and one chunk more."""
-
-SIZE_AT_ONCE: Final = 1 << 23
-"""Rows of so many bytes of keys and values are handed on, however few they are."""
-
-
-def record_size(record: Record) -> int:
-    """Return the bytes of a record's key, value and headers."""
-    headers = sum(len(one.key) + len(one.value or b"") for one in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers
-
-
-class Turnstile:
-    """Lets one thread at a time hold large batches; its holder passes again.
-
-    It is a courtesy and no lock: a consumer that never comes back holds others up for a while, not
-    for ever.
-    """
-
-    def __init__(self, patience_s: float = 60.0) -> None:
-        self._patience_s = patience_s
-        self._change = threading.Condition()
-        self._holder = 0
-        self._depth = 0
-
-    @contextmanager
-    def passed(self) -> Iterator[None]:
-        """Wait for the others, and keep them waiting."""
-        me = threading.get_ident()
-        with self._change:
-            self._change.wait_for(lambda: self._holder in (0, me), self._patience_s)
-            self._holder = me
-            self._depth += 1
-        try:
-            yield
-        finally:
-            with self._change:
-                self._depth -= 1
-                if not self._depth:
-                    self._holder = 0
-                    self._change.notify_all()
 
 
 CHUNK_SIZE_MIN: Final = 1 << 16

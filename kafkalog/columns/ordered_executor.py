@@ -11,14 +11,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.columns.chunks import IN_FLIGHT_MAX, Chunk, ChunkReader, Turn, Workspace
+from kafkalog.columns.budget import IN_FLIGHT_MAX
+from kafkalog.columns.chunks import Chunk, ChunkReader, Turn, Workspace
 from kafkalog.errors import KafkaLogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
-    from kafkalog.columns.chunks import Turnstile
+    from kafkalog.columns.budget import Turnstile
     from kafkalog.crew import Crew
 
 

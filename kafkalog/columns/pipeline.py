@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.batches.reader import Readable, ReadPlan, Selection
-    from kafkalog.columns.chunks import Turnstile
+    from kafkalog.columns.budget import Turnstile
     from kafkalog.columns.ordered_executor import Task
     from kafkalog.columns.scan_steps import Format, Work
 

@@ -11,7 +11,7 @@ from kafkalog.batches.reader import (
     read_records,
     untold_differences,
 )
-from kafkalog.columns.chunks import SIZE_AT_ONCE, record_size
+from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
 from kafkalog.columns.claims import logs_to_decode
 from kafkalog.errors import UsageError
 from kafkalog.jit import fast_path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.batches.reader import Readable, ReadPlan, Selection
-    from kafkalog.columns.chunks import Turnstile
+    from kafkalog.columns.budget import Turnstile
     from kafkalog.columns.scan_steps import Part
 
 

@@ -20,7 +20,8 @@ from kafkalog.batches.framing import read_batch
 from kafkalog.batches.reader import EVERYTHING, crc_defects, defect_of, record_matches
 from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.columns import kernels as k
-from kafkalog.columns.chunks import SIZE_AT_ONCE, Turn, record_size
+from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
+from kafkalog.columns.chunks import Turn
 from kafkalog.errors import FileChangedError, KafkaLogError
 from kafkalog.model import Batch, Defect
 

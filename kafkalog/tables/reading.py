@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.batches.reader import ReadPlan, Selection
-from kafkalog.columns.chunks import Turnstile
+from kafkalog.columns.budget import Turnstile
 from kafkalog.columns.scan import scan
 from kafkalog.errors import CorruptDataError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions

@@ -112,7 +112,7 @@ def _plans(
     decide: Callable[[PartitionDir, TopicConfigs], TrimPlan],
     outcome: Outcome,
 ) -> list[tuple[TrimPlan, TopicConfigs]]:
-    """The plans of all partitions that are looked after; the others are told of."""
+    """Plan each partition; note the ones that are left alone."""
     from kafkalog.errors import RefusedError
     from kafkalog.journal.requirements import require_live
     from kafkalog.log_dir import LogDir

@@ -137,7 +137,7 @@ def compact(
     target = target_at(path)
     clock = opt.parse_time(now if now is not None else "-0s")
     if engine == EngineName.SPARK and in_place and now is None:
-        clock = _clock_to_go_on_with(target, clock)
+        clock = _clock_of(target, clock)
     request = CompactionRequest(
         now_ms=clock,
         map_memory=None if map_memory is None else opt.parse_size(map_memory),
@@ -178,14 +178,14 @@ def compact(
 
 
 def _opening(held: ExitStack, choice: EngineChoice) -> Callable[[], Engine] | None:
-    """What opens the engine when there is work for it; None: the work is done in this process."""
+    """Return the function that opens the engine; None if this process does the work."""
     if choice.name == EngineName.LOCAL:
         return None
     return cache(lambda: held.enter_context(choice.open(partitions=0)))
 
 
-def _clock_to_go_on_with(target: LogDir | PartitionDir, now_ms: int) -> int:
-    """That of a run that was killed, else the one that is given."""
+def _clock_of(target: LogDir | PartitionDir, now_ms: int) -> int:
+    """Return the clock of a run that was killed, or `now_ms` if there is none."""
     from kafkalog.compaction import clock_of_stopped_run
     from kafkalog_cli.outcome import show_note
 
@@ -262,7 +262,7 @@ class _Command:
         self, writer: Writer[Shown], held: Maintenance, candidates: list[Candidate],
         failures: list[Shown], run: Run | None,
     ) -> None:  # fmt: skip
-        """What comes of each partition, planned or done, and of all of them."""
+        """Show the result for each partition, planned or done, and the summary."""
         from kafkalog.log_dir import PartitionDir
         from kafkalog_cli.output import compactions as show
 
@@ -308,7 +308,7 @@ class _Command:
     def _compacted(
         self, candidates: list[Candidate], run: Run | None, progress: ByteProgress | None
     ) -> Iterator[tuple[Candidate, Compaction | KafkaLogError]]:
-        """Each partition with what came of it."""
+        """Yield each partition with its result."""
         from kafkalog.compaction import compact_partition, compact_partitions
         from kafkalog.errors import contained
 
@@ -323,7 +323,7 @@ class _Command:
 
 
 def _require_one_partition(target: LogDir | PartitionDir, request: CompactionRequest) -> None:
-    """Offsets belong to one partition."""
+    """Raise `UsageError` if offsets are given for a log directory."""
     from kafkalog.errors import UsageError
     from kafkalog.log_dir import LogDir
 

@@ -186,13 +186,13 @@ def export(
 
     outcome = Outcome()
     summary = _run(asked, to, choice, outcome, fail_fast=fail_fast)
-    return _tell(summary, form, outcome, exact=exact)
+    return _show(summary, form, outcome, exact=exact)
 
 
 def _typed(
     source: str, form: TypedForm | None, schema: str | None, message: str | None, framing: str
 ) -> tuple[TypedColumn, ...]:
-    """The typed column that the options say; none without `--key` or `--value`."""
+    """Return the typed column that the options ask for; none without `--key` or `--value`."""
     if form is None:
         if schema is not None or message is not None or framing != "none":
             raise UsageError(f"--{source} is missing.", hint=f"--{source} json, avro or protobuf")
@@ -240,7 +240,7 @@ def _run(
         return export.summary()
 
 
-def _tell(summary: ExportSummary, form: Format, outcome: Outcome, *, exact: bool) -> int:
+def _show(summary: ExportSummary, form: Format, outcome: Outcome, *, exact: bool) -> int:
     from kafkalog_cli.output.exported import ExportWriter
     from kafkalog_cli.output.objects import Style
 

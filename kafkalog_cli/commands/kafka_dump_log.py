@@ -116,7 +116,7 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name
 
 
 def _width(decoder: str | None) -> int:
-    """How many bytes the integers of a decoder class have, 0 for text."""
+    """Return how many bytes the integers of a decoder class have, 0 for text."""
     from kafkalog.errors import UnsupportedError
 
     if decoder is None:

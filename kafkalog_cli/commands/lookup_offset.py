@@ -135,7 +135,7 @@ def lookup_offset(
 
 
 def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
-    """An offset, `end`, or None for the checkpoint's."""
+    """Return an offset, `end`, or None for the checkpoint's."""
     from kafkalog.errors import UsageError
     from kafkalog.unified_log import END
 
@@ -149,7 +149,7 @@ def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
 
 
 def _both_ways(log: UnifiedLog, question: Question) -> tuple[Lookup, Lookup]:
-    """Answer with indexes and without; beside a broker a difference counts that comes again."""
+    """Answer with indexes and without; next to a broker only a repeated difference counts."""
     for _ in range(_COMPARISONS_MAX):
         found, control = map(question, about_a_log(_of_one_moment)(log))
         if _agree(found, control) or not log.may_grow:
@@ -163,7 +163,7 @@ def _agree(found: Lookup, control: Lookup) -> bool:
 
 
 def _of_one_moment(log: UnifiedLog) -> tuple[UnifiedLog, UnifiedLog]:
-    """The log with indexes and without; beside a broker both end where the log ends now."""
+    """Return the log with indexes and without, both ending where the log ends now."""
     from kafkalog.unified_log import UnifiedLog
 
     end = log.log_end_offset if log.may_grow else None

@@ -109,7 +109,7 @@ def _by_partition(
     outcome: Outcome,
     listing: Callable[..., Iterable[Any]],
 ) -> Iterator[Any]:
-    """The rows of each partition; a failure on one costs only its own."""
+    """Yield the rows of each partition; a failure on one costs only its own."""
     from kafkalog.inventory import partitions_of
 
     for partition in partitions_of(targets):

@@ -1,4 +1,4 @@
-"""`kafkalog rebuild-index`: offset, time and transaction indexes, made anew from the log."""
+"""`kafkalog rebuild-index`: offset, time and transaction indexes, rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def rebuild_index(
 def _with_configs(
     held: Maintenance, sources: ConfigSources, now_ms: int, outcome: Outcome
 ) -> list[tuple[PartitionDir, StartConfig]]:
-    """Each partition that has a log, and what its topic's configs come to."""
+    """Return each partition that has a log, with the configs of its topic."""
     from kafkalog.recovery import start_config
     from kafkalog_cli.maintenance import configs_at
 
@@ -131,7 +131,7 @@ def _scanned(
     *,
     quiet: bool,
 ) -> list[tuple[PartitionDir, StartConfig, tuple[IndexComparison, ...]]]:
-    """The indexes of each partition, compared; with a run they are made anew, too."""
+    """Compare the indexes of each partition; with a run, also rebuild them."""
     from kafkalog.repair import compare_indexes, rebuild_indexes
     from kafkalog_cli.output.progress import byte_progress, share_of
 

@@ -131,7 +131,7 @@ def recover(
             show.print_going(plans, outcome.defect, style)
             for name, stop in refused.items() if held.run is None else ():
                 show_note(f"{name} would be refused: {stop.message}")
-            _tell_notes(held.target, plans)
+            _note_all(held.target, plans)
         if held.run is not None:
             for stop in refused.values():
                 outcome.error(stop)
@@ -160,7 +160,7 @@ def _plans(
     held: Maintenance, mode: StartMode, configs: LogDirConfigs, hosting: Hosting | None,
     now_ms: int, outcome: Outcome, *, quiet: bool,
 ) -> list[tuple[RecoveryPlan, tuple[ConfigValue, ...]]]:  # fmt: skip
-    """The plan of each partition, and the configs it depends on."""
+    """Plan each partition; return the plans with the configs they depend on."""
     from kafkalog.recovery import start_config
     from kafkalog.repair import plan_recovery
     from kafkalog_cli.output.progress import byte_progress, share_of
@@ -226,7 +226,7 @@ def _perform(
     return done
 
 
-def _tell_notes(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> None:
+def _note_all(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> None:
     """Say each thing once, however many partitions it is true of."""
     from kafkalog.log_dir import LogDir
     from kafkalog.recovery import log_dir_refusals
@@ -248,7 +248,7 @@ def _tell_notes(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> Non
 
 
 def _is_found(plan: RecoveryPlan, *, in_place: bool) -> bool:
-    """Whether there is something to be done, or something is lost by it."""
+    """Return whether something is left to do, or is lost."""
     from kafkalog.recovery import Verdict
 
     if in_place:

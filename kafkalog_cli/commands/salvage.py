@@ -62,7 +62,7 @@ def salvage(
     passes = 1 if dry_run else 2  # the copies are read again
     with SalvageWriter(form, outcome.defect) as writer:
         with byte_progress([target] * passes, enabled=not quiet) as progress:
-            tell = writer.tell if dry_run else None
+            tell = writer.take if dry_run else None
             summary = run_salvage(
                 target, to, dry_run=dry_run, tell=tell, failed=outcome.error, progress=progress
             )

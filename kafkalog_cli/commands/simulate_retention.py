@@ -90,10 +90,10 @@ def simulate_retention(
 def _partitions(
     targets: list[LogDir | PartitionDir | FileEntry], sources: ConfigSources, outcome: Outcome
 ) -> Iterator[tuple[PartitionDir, TopicConfigs]]:
-    """Every partition with a log, and the configs of its topic."""
+    """Yield each partition with a log, and the configs of its topic."""
     from kafkalog.errors import UsageError
     from kafkalog.log_dir import FileEntry, LogDir
-    from kafkalog_cli.output.configs import tell_metadata
+    from kafkalog_cli.output.configs import note_metadata
 
     log_dirs: dict[str, LogDirConfigs] = {}
     for target in targets:
@@ -114,7 +114,7 @@ def _partitions(
             with outcome.contained(partition.path):
                 if path not in log_dirs:
                     log_dirs[path] = sources.in_log_dir(path)
-                    tell_metadata(log_dirs[path], outcome)
+                    note_metadata(log_dirs[path], outcome)
                 configs = log_dirs[path].of_topic(partition.topic)
             if configs is not None:
                 yield partition, configs

@@ -43,7 +43,7 @@ def simulate_roll(
     from kafkalog.roll import simulate_roll as simulate
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import rolls as show
-    from kafkalog_cli.output.configs import print_heading, tell_metadata, tell_shadowed
+    from kafkalog_cli.output.configs import note_metadata, note_shadowed, print_heading
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.writer import Writer
@@ -59,7 +59,7 @@ def simulate_roll(
     if given.has_given:
         sources["proposed"] = given
     configs = {name: one.in_log_dir(log_dir) for name, one in sources.items()}
-    tell_metadata(configs["present"], outcome)
+    note_metadata(configs["present"], outcome)
     topics = {name: one.of_topic(partition.topic) for name, one in configs.items()}
     settings = {name: roll_settings(one) for name, one in topics.items()}
     with byte_progress([partition], enabled=not quiet) as progress:
@@ -79,7 +79,7 @@ def simulate_roll(
                 writer.write(segment)
             if form in (Format.NDJSON, Format.JSON):
                 writer.write_row(show.ROLL_SUMMARY.row(trial))
-    tell_shadowed(partition.topic, trials[-1].configs, topics[trials[-1].name], set())
+    note_shadowed(partition.topic, trials[-1].configs, topics[trials[-1].name], set())
     if form == Format.TABLE:
         for trial in trials:
             print_heading(show.trial_lines(trial, style))

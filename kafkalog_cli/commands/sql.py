@@ -62,7 +62,7 @@ def sql(
     kafkalog sql --text "select key, value from records where offset = 42" orders-0
     kafkalog sql --format ndjson "select * from defects" /var/lib/kafka
     """
-    _tell_time_in_utc()
+    _use_utc()
     from kafkalog.tables import Request
     from kafkalog.tables.model import partition_ends
     from kafkalog.tables.planning import find_targets
@@ -98,8 +98,8 @@ def sql(
     return outcome.status
 
 
-def _tell_time_in_utc() -> None:
-    """pyspark gives times without a zone, in that of the process; some hours are there twice."""
+def _use_utc() -> None:
+    """Set the zone to UTC: pyspark returns local times, of which some hours occur twice."""
     os.environ["TZ"] = "UTC"
     time.tzset()
 

@@ -154,7 +154,7 @@ def verify(
 def _elsewhere(
     choice: EngineChoice, schedule: Schedule, manner: tuple[int | None, int | None, bool]
 ) -> Iterator[Elsewhere | None]:
-    """Who walks over the partitions: None where this process does."""
+    """Open what checks the partitions elsewhere; None if this process does."""
     if choice.name == EngineName.LOCAL:
         yield None
         return
@@ -180,13 +180,13 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
 def _check(
     facts: RunFacts, report: Report, outcome: Outcome, progress: ByteProgress | None
 ) -> None:
-    """Check all targets and tell what is found."""
+    """Check all targets and report what is found."""
     from kafkalog.errors import KafkaLogError, as_internal_error
     from kafkalog_cli.outcome import UNREADABLE, unread_places
     from kafkalog_cli.standard_streams import OutputError
 
     run = facts.verification
-    told: set[str] = set()
+    reported: set[str] = set()
     with report, unread_places() as unread:
         for target in facts.schedule.targets:
             try:
@@ -194,7 +194,7 @@ def _check(
                     report.finding(defect)
                     outcome.count(defect, facts.failing)
                     if defect.reference in UNREADABLE:
-                        told.add(defect.path)
+                        reported.add(defect.path)
             except KafkaLogError as error:
                 outcome.error(error)
             except OutputError:
@@ -204,7 +204,7 @@ def _check(
         for defect in run.check_together():
             report.finding(defect)
             outcome.count(defect, facts.failing)
-        for path in told:
+        for path in reported:
             unread.forget(path)
         if unread and not outcome.errors:
             outcome.error(unread.error())
@@ -243,7 +243,7 @@ def _make_report(
 
 
 def _sample(share: str | None, seed: int | None) -> Sample | None:
-    """The sample that was asked for; without a seed it is that of the day."""
+    """Return the sample that was asked for; without a seed, the one of the day."""
     from kafkalog.check.schedule import Sample
 
     if share is None:
@@ -301,7 +301,7 @@ def _write_history(history: History, path: str, targets: Sequence[Target]) -> No
 
 
 def _directory(target: Target) -> str:
-    """The directory whose files are read."""
+    """Return the directory whose files are read."""
     from kafkalog.log_dir import FileEntry
 
     is_file = isinstance(target, FileEntry)

@@ -126,7 +126,7 @@ class Dump:
     def _as_kafka(
         self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
     ) -> None:
-        """Kafka's text, with our selections."""
+        """Print Kafka's text, with our selections."""
         from kafkalog_cli.output import kafka_text
 
         text = kafka_text.RecordText(content=True, decoder=self._decoder(target))
@@ -221,7 +221,7 @@ class Dump:
                 writer.write_text(content)
 
     def _open(self, name: str, view: View[Any]) -> Writer[Any]:
-        """The writer, which is kept while the kind of row stays the same."""
+        """Return the writer, which is kept while the kind of row stays the same."""
         label = self._label
         if label is not None:
             view = view.preceded(Column("LOG", lambda _: label, fold=True))
@@ -243,7 +243,7 @@ class _WentAwayError(Exception):
 
 
 def _give_up(_next_offset: int | None) -> ReadPlan:
-    """Instead of listing again: whoever goes on has to put the name of the file first."""
+    """Raise instead of listing again: the name of the next file must be printed first."""
     error = sys.exc_info()[1]
     assert isinstance(error, KafkaLogError), "it is why a plan is made again"
     raise _WentAwayError(error)
@@ -265,7 +265,7 @@ def labels_of(targets: Sequence[LogDir | PartitionDir | FileEntry]) -> dict[str,
 
 
 def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
-    """How records below a path are to be decoded, by the name of the topic."""
+    """Return how records below a path are decoded, by the name of the topic."""
     from kafkalog.payloads.internal_topics import PayloadKind, payload_kind
 
     path = file_system.absolute(path)
@@ -374,7 +374,7 @@ class FileDump:
 
 
 def _facts(selection: Selection) -> dict[str, Any]:
-    """What was selected, for the metadata of the file."""
+    """Return what was selected, for the metadata of the file."""
     from importlib.metadata import version
 
     chosen = {

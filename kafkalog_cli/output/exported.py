@@ -111,7 +111,7 @@ class PartitionTotal:
 
 
 def partition_totals(parts: tuple[ExportedPart, ...]) -> list[PartitionTotal]:
-    """One for each partition directory, in the order of the plan."""
+    """Return a total for each partition directory, in the order of the plan."""
     found: dict[tuple[str, int, str], PartitionTotal] = {}
     for part in parts:
         name = (part.topic, part.partition, part.log_dir)

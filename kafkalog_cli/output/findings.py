@@ -153,7 +153,7 @@ NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     Field("topic", TEXT | None, "topic; null for a log directory"),
     Field("partition", INT | None, "partition number; null for a log directory, or without one"),
     Field("mode", TEXT, "`clean` after a clean shutdown, `unclean` without its mark: what is "
-          "behind the recovery point is scanned; `full`: everything is"),
+          "after the recovery point is scanned; `full`: everything is"),
     Field("verdict", TEXT, "the gravest of what it does: `nothing`, `tidy` up files without "
           "records, `rebuild` indexes, `truncate` the log, make a `stray` of the directory, "
           "`refuse` to load it"),
@@ -187,7 +187,7 @@ SUMMARY: Final = ObjectType[RunFacts](
 
 
 def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
-    """What a broker's next start would do, where it is not nothing, for people.
+    """Return what a broker's next start would do, if anything, for people.
 
     What is assumed, and what the start would not notice, is said once for all of whom it is true.
     """
@@ -210,7 +210,7 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
 
 
 def summary_lines(facts: RunFacts) -> list[str]:
-    """What was checked, how much was found, and what was left out, for people."""
+    """Return what was checked, how much was found, and what was left out, for people."""
     summary, schedule = facts.verification.summary, facts.schedule
     found = [
         f"{summary.defects[severity]} {severity}"
@@ -242,15 +242,15 @@ def summary_lines(facts: RunFacts) -> list[str]:
 
 
 ALIKE_MAX: Final = 20
-"""So many findings of one kind in one file are shown; how many more there are is told."""
+"""At most this many findings of one kind in one file are shown; the others are counted."""
 
-_NAMES_MAX: Final = 3  # of the files of which one note is told
+_NAMES_MAX: Final = 3  # of the files that share a note
 
 
 class FindingTable(Report):
-    """A report as text: what belongs to one segment is told together, file by file.
+    """A report as text: what belongs to one segment stands together, file by file.
 
-    Notes come last. The same note on several files of a directory is told once, after the others.
+    Notes come last. The same note on several files of a directory is shown once, after the others.
     Memory is bounded: of one segment at most `ALIKE_MAX` findings of each kind and file are kept,
     and of all notes as many in each directory.
     """
@@ -366,7 +366,7 @@ class _Notes:
             self.dropped[defect.reference] += 1
 
     def others_of(self, first: Defect) -> str:
-        """How many more files have the note than are named."""
+        """Return how many more files have the note than are named."""
         count = self._alike[first.reference, first.detail] - _NAMES_MAX
         return f" and {count} more" if count > 0 else ""
 
@@ -384,7 +384,7 @@ class _Notes:
 
 
 def _line(defect: Defect, words: str) -> list[str]:
-    """The lines of one finding."""
+    """Return the lines of one finding."""
     position = "-" if defect.position is None else str(defect.position)
     text = printable(f"{defect.reference}: {words}")
     first = f"  {defect.severity:<8}  {position:>10}  "

@@ -105,7 +105,7 @@ class KafkaDump:
                 previous = self._batch(source, batch, previous)
 
     def _is_fast(self, size_bytes: int) -> bool:
-        """Whether the text is made by kernels: plain text of a large log, not for a terminal."""
+        """Return whether kernels write the text: plain text of a large log, not for a terminal."""
         record = self.options.record
         plain = record.decoder is None and not any(record.numbers)
         return plain and not sys.stdout.isatty() and fast_path.is_worth_it(size_bytes)
@@ -145,7 +145,7 @@ class KafkaDump:
         return self._records(source, batch, previous) if self.options.deep else previous
 
     def _tail(self, defect: Defect, source: Source, position: int) -> None:
-        """What is behind the last batch that can be framed."""
+        """Report what follows the last batch that can be framed."""
         if defect.reference == "torn-tail":
             if self.options.max_bytes == INT32_MAX:
                 left = source.size_bytes - position
@@ -214,7 +214,7 @@ class KafkaDump:
                     text.put_time_entries(found.entries)
 
     def _sanity(self, path: str, index: OffsetIndex | TimeIndex, *, sound: bool) -> None:
-        """Kafka's `sanityCheck`; zero padding is no damage, though Kafka may call it so."""
+        """Print the result of Kafka's `sanityCheck`; zero padding is no damage, unlike in Kafka."""
         odd = index.size_bytes % index.entry_size
         if odd:
             detail = f"The size {index.size_bytes} is not a multiple of {index.entry_size}."
@@ -267,7 +267,7 @@ class KafkaDump:
 
 
 def _frames(source: Source, end: int, position: int = 0) -> Iterator[Batch | Defect]:
-    """Batches as Kafka's file scanner gives them: up to the first thing it cannot frame."""
+    """Yield batches as Kafka's file scanner does: up to the first that it cannot frame."""
     while position < end:
         found = read_batch(source, position, end)
         yield found

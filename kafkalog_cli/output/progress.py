@@ -34,7 +34,7 @@ class ByteProgress:
         self._bar: tuple[Progress, TaskID] | None = None
 
     def __call__(self, size_bytes: int) -> None:
-        """So many bytes more are done."""
+        """Add bytes that are done."""
         self.done += size_bytes
         if self._bar is not None:
             self._bar[0].advance(self._bar[1], size_bytes)
@@ -43,7 +43,7 @@ class ByteProgress:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """No bar while the block writes lines to the same terminal."""
+        """Hide the bar while the block writes lines to the same terminal."""
         if self._bar is None or not sys.stdout.isatty():
             yield
             return
@@ -63,7 +63,7 @@ class ByteProgress:
 def byte_progress(
     targets: Sequence[LogDir | PartitionDir | FileEntry], *, enabled: bool
 ) -> Iterator[ByteProgress | None]:
-    """To be called with each number of bytes done; None where nobody would see it."""
+    """Open a bar to be called with each number of bytes done; None if nobody would see it."""
     if not enabled or not sys.stderr.isatty():
         yield None
         return
@@ -78,7 +78,7 @@ def byte_progress(
 def share_of(
     progress: Callable[[int], None] | None, size_bytes: int
 ) -> Iterator[Callable[[int], None] | None]:
-    """One piece of the work, to be called with bytes of it: what is not read counts at its end."""
+    """Report progress on one piece of the work; what was not read counts at its end."""
     if progress is None:
         yield None
         return
@@ -153,7 +153,7 @@ class ShownEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """As `Engine.run`."""
+        """Run as `Engine.run`."""
         bar = _TaskBar(len(tasks))
 
         def advance(count: int) -> None:
@@ -174,7 +174,7 @@ class ShownEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Generator[bytes, None, None]:
-        """As `Engine.stream`; the bar is there until the first task has given something."""
+        """Run as `Engine.stream`; the bar is there until the first task has given something."""
         bar = _TaskBar(len(tasks))
 
         def advance(count: int) -> None:
@@ -215,7 +215,7 @@ class _TaskBar:
 
 @contextmanager
 def waiting_for(words: str, *, enabled: bool) -> Iterator[None]:
-    """Words and a spinner while the block runs, after a second; nothing where nobody sees it."""
+    """Show words and a spinner while the block runs, after a second, on a terminal."""
     if not enabled or not sys.stderr.isatty():
         yield
         return

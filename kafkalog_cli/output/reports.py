@@ -76,7 +76,7 @@ class Places:
         return iter(self._places.values())
 
     def add(self, defect: Defect) -> None:
-        """A finding was made."""
+        """Take the next finding."""
         path = absolute(defect.path)
         place = self._places.get(path) or self._places.get(os.path.dirname(path))
         if place is None:
@@ -87,7 +87,7 @@ class Places:
             place.defects.append(defect)
 
     def _target_of(self, path: str) -> str:
-        """The target above a path; the last one for what concerns the whole run."""
+        """Return the target above a path; the last one for what concerns the whole run."""
         for target in self._targets:
             if path.startswith(os.path.join(absolute(target.path), "")):
                 return target.path
@@ -98,7 +98,7 @@ class Places:
 
 
 ALIKE_MAX: Final = 20
-"""So many findings of one kind in one test case are told; the others are counted."""
+"""At most this many findings of one kind in one test case are listed; the others are counted."""
 
 # What remains of characters that XML does not have when text is made printable.
 _NOT_XML = re.compile("[\ufffe\uffff]")
@@ -190,7 +190,7 @@ def _suite(root: ET.Element, path: str, facts: RunFacts) -> ET.Element:
 
 
 def _lines(place: Place) -> list[str]:
-    """The findings of a place, one a line; those beyond the limit as a number."""
+    """Return the findings of a place, one per line; those beyond the limit as a number."""
     lines = []
     for defect in place.defects:
         where = "" if defect.position is None else f", position {defect.position}"
@@ -202,7 +202,7 @@ def _lines(place: Place) -> list[str]:
 
 
 def _xml(text: str) -> str:
-    """Text without what XML does not have, or a terminal could act on."""
+    """Return the text without what XML does not have, or a terminal could act on."""
     return _NOT_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", printable(text))
 
 
@@ -277,5 +277,5 @@ def _sample(name: str, value: float, **labels: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    r"""A label's value: backslash and quote escaped; no line end is left in printable text."""
+    r"""Return a label's value: backslash and quote are escaped, line ends already are."""
     return printable(text).replace("\\", r"\\").replace('"', r"\"")

@@ -11,8 +11,8 @@ from kafkalog_cli.output.configs import (
     MARKS,
     configs_text,
     marks_text,
+    note_shadowed,
     print_heading,
-    tell_shadowed,
 )
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -154,7 +154,7 @@ RETENTION: Final = ObjectType[Judged](
           "`active-empty`, `remote-storage` (only what was uploaded goes)", "verdict.blocked_by"),
     Field("blocking_segment", INT | None, "base offset of the earlier segment that time takes "
           "later than this one; null without one", "verdict.blocking_segment"),
-    Field("bytes_to_append", INT | None, "after so many more bytes `retention.bytes` takes it; "
+    Field("bytes_to_append", INT | None, "how many more bytes until `retention.bytes` takes it; "
           "null where it never does, and for the active segment", "verdict.bytes_to_append"),
     Field("latest_record", OBJECT | None, "record with the largest timestamp: `offset`, "
           "`timestamp`, `position` of its batch; for a segment whose time lies in the future, or "
@@ -238,7 +238,7 @@ class RetentionWriter:
     def write(self, found: PartitionRetention, configs: TopicConfigs) -> None:
         """Write a partition, then its segments."""
         self._summary.add(found)
-        tell_shadowed(found.partition.topic, found.configs, configs, self._told)
+        note_shadowed(found.partition.topic, found.configs, configs, self._told)
         if self._form == Format.TABLE:
             self._writer.flush()
             print_heading(partition_heading(found))

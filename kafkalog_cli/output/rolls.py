@@ -122,7 +122,7 @@ ROLL_SUMMARY: Final = ObjectType[Trial](
           _files),
     Field("refused", INT, "batches larger than `segment.bytes`, which a broker refuses",
           "replay.refused"),
-    Field("untimed", INT, "batches behind one without timestamp: there the broker's clock decides, "
+    Field("untimed", INT, "batches after one without timestamp: there the broker's clock decides, "
           "and no roll by time is simulated", "replay.untimed"),
 )  # fmt: skip
 

@@ -62,9 +62,9 @@ LOST_RANGE: Final = ObjectType[Row](
     Field("detail", TEXT, "that defect in words; not for programs"),
     Field("defects", INT, "batches and stretches without one that are left out"),
     Field("first_offset", INT | None,
-          "first offset that may be lost, behind the batch before; null without one"),
+          "first offset that may be lost, after the batch before; null without one"),
     Field("last_offset", INT | None,
-          "last offset that may be lost, before the batch or the segment behind the range; null "
+          "last offset that may be lost, before the batch or the segment after the range; null "
           "without one, and at the end of a log where no checkpoint says where it ended"),
 )  # fmt: skip
 SALVAGE: Final = ObjectType[Row](
@@ -87,8 +87,8 @@ SALVAGED_FILE: Final = ObjectType[Row](
     "salvaged_file",
     "`salvage`",
     "A file or directory that is no salvaged log. Indexes and producer snapshots of the source are "
-    "not listed: they are made anew.",
-    Field("path", TEXT | None, "the file of the source; null for one that is made anew"),
+    "not listed: they are rebuilt.",
+    Field("path", TEXT | None, "the file of the source; null for one that is rebuilt"),
     Field("to", TEXT | None, f"the new file, {_TARGET}; null where it was skipped"),
     Field("fate", TEXT, "`copied`, `rebuilt`, `lost` (it is in `lost+found`) or `skipped`"),
     Field("detail", TEXT, "why, in words; not for programs"),
@@ -177,7 +177,7 @@ class SalvageWriter:
     def __exit__(self, *raised: Any) -> None:
         self._writer.__exit__(*raised)
 
-    def tell(self, row: ManifestRow) -> None:
+    def take(self, row: ManifestRow) -> None:
         """Write a row that comes from the library."""
         self.write(manifest_object(row))
 

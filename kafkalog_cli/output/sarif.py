@@ -113,7 +113,7 @@ def _notification(error: KafkaLogError) -> dict[str, Any]:
 
 
 def _uri(path: str) -> str:
-    """A relative path as a relative reference, an absolute one as a file URI."""
+    """Return a relative reference for a relative path, a file URI for an absolute one."""
     text = quote(os.fsencode(path))
     return f"file://{text}" if path.startswith("/") else text
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog import sightings
 from kafkalog.errors import ChangedSinceError, UnreadableError
 from kafkalog.model import Isolation
 from kafkalog.tables import Request, Split, TableName, plan_splits, read_split
@@ -247,6 +248,25 @@ def test_a_partition_that_is_deleted_meanwhile_is_a_loss(tmp_path: Path, table: 
             "The partition is not here any more."
         )
     ]
+
+
+def test_a_partition_that_is_deleted_while_its_ids_are_read_is_a_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker renames the directory after the look whether it is there."""
+    partition = make_log(tmp_path)
+    splits = plan_splits([str(tmp_path)], Request(TableName.RECORDS, isolation=Isolation.LOG))
+    real = sightings.ids_of
+
+    def late(directory: str) -> tuple[tuple[str, str], ...]:
+        if partition.exists():
+            partition.rename(tmp_path / f"orders-0.{'0' * 32}-delete")
+        return real(directory)
+
+    monkeypatch.setattr(sightings, "ids_of", late)
+    told: list[Defect] = []
+    assert offsets(splits[:1], told.append) == []
+    assert [one.reference for one in told] == ["deleted-while-reading"]
 
 
 def test_what_is_deleted_in_mid_read_is_reported_once(tmp_path: Path) -> None:

@@ -1,0 +1,61 @@
+"""How much of a log may be in memory at a time, whatever it becomes when decompressed.
+
+Each command's bound, which `docs/memory.md` states, rests on these numbers.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.model import Record
+
+LARGE_SIZE: Final = 1 << 24
+"""A batch that becomes larger waits until its chunk is the first in line: one at a time."""
+
+IN_FLIGHT_MAX: Final = 1 << 26
+"""How many bytes of a log may be on their way through a pool, and one chunk more."""
+
+SIZE_AT_ONCE: Final = 1 << 23
+"""Rows of so many bytes of keys and values are handed on, however few they are."""
+
+
+def record_size(record: Record) -> int:
+    """Return the bytes of a record's key, value and headers."""
+    headers = sum(len(one.key) + len(one.value or b"") for one in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
+
+
+class Turnstile:
+    """Lets one thread at a time hold large batches; its holder passes again.
+
+    It is a courtesy and no lock: a consumer that never comes back holds others up for a while, not
+    for ever.
+    """
+
+    def __init__(self, patience_s: float = 60.0) -> None:
+        self._patience_s = patience_s
+        self._change = threading.Condition()
+        self._holder = 0
+        self._depth = 0
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        """Wait for the others, and keep them waiting."""
+        me = threading.get_ident()
+        with self._change:
+            self._change.wait_for(lambda: self._holder in (0, me), self._patience_s)
+            self._holder = me
+            self._depth += 1
+        try:
+            yield
+        finally:
+            with self._change:
+                self._depth -= 1
+                if not self._depth:
+                    self._holder = 0
+                    self._change.notify_all()
