@@ -54,7 +54,12 @@ _ROOM_MIN = 8 << 30
 
 
 def pytest_configure() -> None:
-    """Keep the files of tests in memory where there is room: they sync thousands of small ones."""
+    """Keep the files of tests in memory where there is room: they sync thousands of small ones.
+
+    The JVMs that they start live for seconds: the better one of the compilers costs more than it
+    gains there.
+    """
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
     if _MEMORY.is_dir() and min(shutil.disk_usage(_MEMORY).free, _free_memory()) > _ROOM_MIN:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
