@@ -16,8 +16,8 @@ from typing import Final
 from kafkalog.columnar.native import compile_all, is_compiled
 from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
 from kafkalog.configs import ConfigSources
+from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
-from kafkalog.runs.run import Run
 
 _LAZY: Final = (
     "kafkalog.check.next_start",

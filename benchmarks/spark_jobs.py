@@ -13,9 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.check.on_engine import WalkedByTasks
 from kafkalog.check.schedule import Schedule
-from kafkalog.check.tasks import Manner
+from kafkalog.check.tasks import Manner, WalkedByTasks
 from kafkalog.check.verify import Verification
 from kafkalog.columnar.native import compile_all, is_compiled
 from kafkalog.compaction import (
@@ -28,9 +27,9 @@ from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
 from kafkalog.export import Export, ExportRequest
 from kafkalog.export.model import Writing
+from kafkalog.journal.run import Run
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.model import Level
-from kafkalog.runs.run import Run
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.engine import SparkEngine
 from kafkalog.spark.session import spark_session

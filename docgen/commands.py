@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def example_lines(text: str) -> list[str]:
-    """The example command lines in a help text, without the words beside them."""
+    """Return the example command lines of a help text, without the words next to them."""
     lines = [line.strip() for line in text.splitlines()]
     return [line.split("  ")[0] for line in lines if line.startswith("kafkalog ")]
 
@@ -25,12 +25,12 @@ def commands() -> dict[str, Any]:
 
 
 def help_of(command: Any) -> str:
-    """The help text of a command, as its docstring has it."""
+    """Return the help text of a command, as its docstring has it."""
     return inspect.cleandoc(command.help or "").replace("\b\n", "")
 
 
 def option_rows(name: str, command: Any) -> Iterator[tuple[str, str, str]]:
-    """Option or argument, meaning, default: those of Kafka's tool come from its own parser."""
+    """Yield option or argument, meaning, default; Kafka's tool has a parser of its own."""
     if name == "kafka-dump-log":
         for action in _parser()._actions:  # argparse has no public list of them  # noqa: SLF001
             value = f" {action.metavar or action.dest.upper()}" if action.nargs != 0 else ""

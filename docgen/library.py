@@ -20,7 +20,7 @@ def library_sections() -> str:
 
 
 def _signature(value: object) -> str:
-    """Names of the arguments, where calling it is how it is used."""
+    """Return the names of the arguments, if it is used by calling it."""
     if isinstance(value, type) and (dataclasses.is_dataclass(value) or _is_plain(value)):
         return ""
     parameters = inspect.signature(value).parameters.values()  # type: ignore[arg-type] # callable
@@ -42,7 +42,7 @@ def _summary(value: object) -> str:
 
 
 def _members(value: object) -> list[str]:
-    """A list of what a class offers: values of an enumeration, fields, properties and methods."""
+    """List what a class offers: values of an enumeration, fields, properties, methods."""
     if not isinstance(value, type) or issubclass(value, BaseException):
         return []
     if issubclass(value, enum.Enum):

@@ -11,9 +11,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from docgen.output_fields import OBJECT_TYPES
 from kafkalog.salvage import FailedPartition, manifest_object
 from kafkalog_cli.main import run
+from kafkalog_cli.output import (
+    audits,
+    compactions,
+    explanations,
+    exported,
+    findings,
+    listing,
+    lookups,
+    objects,
+    profiles,
+    records,
+    repairs,
+    retention,
+    rolls,
+    salvaged,
+    side_files,
+    undone,
+)
 
 ROOT = Path(__file__).parent.parent
 LOG_DIR = "examples/log-dir"
@@ -45,7 +62,18 @@ COMMANDS = (
     f"audit-compaction {LOG_DIR}/customers-0 --cleaner-offset 60 --now 2024-01-01T00:20:00Z",
     f"simulate-roll {LOG_DIR}/orders-0 --config segment.bytes=16KiB",
     f"compact {LOG_DIR}/orders-0 --config cleanup.policy=compact --now 2024-01-01T00:08:00Z",
+    f"profile {LOG_DIR}/customers-0 --engine local --hot-keys 2",
 )
+OBJECT_TYPES = {
+    one.name: one
+    for family in (
+        listing, records, side_files, lookups, objects, findings, explanations, repairs, salvaged,
+        retention, rolls, compactions, undone, audits, profiles, exported,
+    )
+    for one in vars(family).values()
+    if isinstance(one, objects.ObjectType)
+}  # fmt: skip
+"""Every type that the command line declares, by name."""
 # The examples show their first value of these, whenever a working copy was checked out.
 _FIXED = {"mtime_ms": 1704067449000}
 _JSON_TYPES = {int: "integer", str: "string", bool: "boolean", dict: "object", list: "array"}
@@ -64,13 +92,13 @@ def run_command(line: str) -> tuple[int, str]:
 
 
 def rows_of(line: str) -> list[dict[str, Any]]:
-    """The objects a command prints."""
+    """Return the objects that a command prints."""
     _, text = run_command(f"{line} --format ndjson")
     return [json.loads(row) for row in text.splitlines()]
 
 
 def _undo_row() -> dict[str, Any]:
-    """What `undo` prints of a retention that was applied to a copy of the examples."""
+    """Return what `undo` prints about a retention applied to a copy of the examples."""
     with TemporaryDirectory() as place:
         log_dir, backup = os.path.join(place, "kafka"), os.path.join(place, "backup")
         shutil.copytree(LOG_DIR, log_dir)
@@ -85,7 +113,7 @@ def _undo_row() -> dict[str, Any]:
 
 
 def _export_rows() -> list[dict[str, Any]]:
-    """What `export` prints of an example."""
+    """Return what `export` prints about an example."""
     with TemporaryDirectory() as place:
         rows = rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
     known = {"log_dir": "/var/lib/kafka", "destination": "lake"}
@@ -96,7 +124,7 @@ def _export_rows() -> list[dict[str, Any]]:
 
 
 def _failed_partition() -> dict[str, Any]:
-    """What a manifest says of a partition on which the work failed; no example does."""
+    """Return what a manifest says about a partition that failed, as no example does."""
     row = manifest_object(
         FailedPartition("/var/lib/kafka/orders-0", "unreadable", "Input/output error")
     )
@@ -106,21 +134,20 @@ def _failed_partition() -> dict[str, Any]:
 
 
 def mistakes(row: dict[str, Any]) -> list[str]:
-    """How a real row differs from what is documented."""
+    """List how a real row differs from what is documented."""
     names = list(row)
     if names[:1] != ["type"] or row["type"] not in OBJECT_TYPES:
         return [f"undocumented object {row}"]
     documented = OBJECT_TYPES[row["type"]]
-    expected = [
-        name for name in documented.fields if name in row or name not in documented.optional
-    ]
+    fields = documented.fields.values()
+    expected = [one.name for one in fields if one.name in row or one.only_if is None]
     if names[1:] != expected:
         return [f"{row['type']} has the fields {names[1:]}, documented are {expected}"]
     found = []
     for name, value in row.items():
-        if name == "type" or documented.fields[name][0] == "any":
+        if name == "type" or documented.fields[name].kind == objects.ANY:
             continue
-        kinds = documented.fields[name][0].replace(" or ", ", ").split(", ")
+        kinds = documented.fields[name].kind.name.replace(" or ", ", ").split(", ")
         kind = "null" if value is None else _JSON_TYPES[type(value)]
         if kind not in kinds:
             found.append(f"{row['type']}.{name} is {kind}, documented is {', '.join(kinds)}")
@@ -144,8 +171,8 @@ def object_sections() -> str:
         sample = samples[name] | {key: _FIXED[key] for key in _FIXED if key in samples[name]}
         parts.append(f"\n## `{name}`\n\n{documented.meaning} Printed by {documented.printed_by}.\n")
         parts.append("\n| field | type | meaning |\n|---|---|---|\n")
-        for key, (kind, meaning) in documented.fields.items():
-            parts.append(f"| `{key}` | {kind} | {meaning} |\n")
+        for key, one in documented.fields.items():
+            parts.append(f"| `{key}` | {one.kind.name} | {one.meaning} |\n")
         text = json.dumps(sample, ensure_ascii=False, separators=(",", ":"))
         parts.append(f"\n```json\n{text}\n```\n")
     return "".join(parts)

@@ -68,7 +68,7 @@ def table_sections() -> str:
 
 
 def option_names() -> list[str]:
-    """The options that the page tells."""
+    """Return the options that the page lists."""
     return list(_OPTIONS)
 
 

@@ -37,6 +37,7 @@ def _screen() -> str:
         environment = {
             name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "LINES")
         }
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # on a slow machine there would be a bar
         environment |= {"TERM": "xterm-256color", "COLUMNS": str(_COLUMNS)}
         os.execve(program, [str(program), *_COMMAND[1:]], environment)
     printed = bytearray()

@@ -13,8 +13,8 @@ import sys
 from typing import Final
 
 from formats import file_names
-from kafkalog import places
-from kafkalog.source import reading_error
+from kafkalog.paths import uris
+from kafkalog.paths.reading_errors import reading_error
 
 # `struct flock`, with the positions of the type in what is asked and in the answer.
 _FLOCK: Final = {"linux": (struct.Struct("hhqqi"), 0), "darwin": (struct.Struct("qqihh"), 3)}
@@ -36,7 +36,7 @@ def is_broker_running(log_dir: str) -> bool:
     """
     flock = _FLOCK.get(sys.platform)
     path = os.path.join(log_dir, file_names.LOCK)
-    if flock is None or places.is_object(path):
+    if flock is None or uris.is_object(path):
         return False
     try:
         status = os.stat(path)

@@ -11,12 +11,13 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kafkalog import places
 from kafkalog.errors import CorruptDataError, NotFoundError
 from kafkalog.model import CheckpointEntry, EpochEntry
 from kafkalog.names import OFFSET_CHECKPOINTS
 from kafkalog.parsing import parse
-from kafkalog.source import read_file, reading_error
+from kafkalog.paths import file_system
+from kafkalog.paths.reading_errors import reading_error
+from kafkalog.paths.source import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -140,7 +141,7 @@ def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> 
     """
     path = os.path.join(log_dir, name)
     try:
-        status = places.stat(path)
+        status = file_system.stat(path)
     except OSError as error:
         reading_error(error, path)  # announced
         return None

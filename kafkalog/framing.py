@@ -23,7 +23,7 @@ from kafkalog.model import Batch, Defect, wrap_int64
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.source import Readable, Source
+    from kafkalog.paths.source import Readable, Source
 
 _HEADER = RECORD_BATCH_HEADER.struct
 _UP_TO_MAGIC = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.indexes import OffsetIndex, TimeIndex
-    from kafkalog.source import Source
+    from kafkalog.paths.source import Source
 
 # Base offset, length, magic and last offset delta: what an ordinary batch is told by.
 _ORDINARY = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic", "last_offset_delta")

@@ -15,7 +15,7 @@ from formats import constants as c
 from formats.layouts import ABORTED_TRANSACTION, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog.model import AbortedTransaction, OffsetIndexEntry, TimeIndexEntry
 from kafkalog.names import parse_file_name
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
-from kafkalog import places
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import KafkaLogError
 from kafkalog.living import CHANGES, answered
@@ -22,6 +21,7 @@ from kafkalog.log_dir import (
 from kafkalog.metadata_files import MetaProperties, read_meta_properties, read_topic_id
 from kafkalog.model import Defect, LogView, Severity
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, FileState
+from kafkalog.paths import file_system
 from kafkalog.segment import OpenSegment
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown, show, state_of
@@ -186,7 +186,7 @@ def _living(
     try:
         return answered(first, lambda: first(list_partition(partition.path)))
     except CHANGES:
-        if not places.exists(partition.path):
+        if not file_system.exists(partition.path):
             return []
         return list(rows(partition, Shown(partition, partition.segments), ()))
 

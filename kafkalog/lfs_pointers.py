@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.defects import make_defect
 from kafkalog.errors import CorruptDataError, KafkaLogError
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

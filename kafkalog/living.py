@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.log_dir import Segment
+    from kafkalog.paths.source import Source
     from kafkalog.reader import ReadPlan
-    from kafkalog.source import Source
     from kafkalog.unified_log import UnifiedLog
 
 T = TypeVar("T")

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog import places
 from kafkalog.errors import (
     FileChangedError,
     KafkaLogError,
@@ -30,7 +29,9 @@ from kafkalog.names import (
     parse_directory_name,
     parse_file_name,
 )
-from kafkalog.source import BLOCK_SIZE, reading_error
+from kafkalog.paths import file_system
+from kafkalog.paths.reading_errors import reading_error
+from kafkalog.paths.source import BLOCK_SIZE
 
 if TYPE_CHECKING:
     from kafkalog.model import AbortedTransaction
@@ -128,7 +129,7 @@ class PartitionDir:
     @property
     def topic(self) -> str:
         """The topic; the directory's whole name where that is no partition name."""
-        return self.name.topic if self.name else os.path.basename(places.absolute(self.path))
+        return self.name.topic if self.name else os.path.basename(file_system.absolute(self.path))
 
     @property
     def partition(self) -> int | None:
@@ -228,9 +229,9 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
         UnreadableError: it cannot be listed.
         NotAKafkaFileError: it is there, but nothing that Kafka writes.
     """
-    path = places.settle(path)
+    path = file_system.normalize(path)
     try:
-        status = places.stat(path)
+        status = file_system.stat(path)
     except OSError as error:
         raise reading_error(error, path) from error
     except ValueError as error:
@@ -250,7 +251,7 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
             )
         return entry
     files, directories = _list(path)
-    name = parse_directory_name(os.path.basename(places.absolute(path)))
+    name = parse_directory_name(os.path.basename(file_system.absolute(path)))
     has_segments = any(entry.name.offset is not None for entry in files)
     if any(entry.name.kind in _TOP for entry in files):
         return _log_dir(path, files, directories)
@@ -281,7 +282,7 @@ def _is_kafkas(partition: PartitionDir) -> bool:
 def _is_log_dir(parent: str, name: str) -> bool:
     """Whether a directory has the files that stand at the top of a log directory."""
     try:
-        names = places.names(os.path.join(parent, name))
+        names = file_system.names(os.path.join(parent, name))
     except (OSError, KafkaLogError):
         return False
     return any(parse_file_name(inner).kind in _TOP for inner in names)
@@ -336,7 +337,7 @@ def _partition_names(directories: tuple[str, ...]) -> list[str]:
 def _log_dir(path: str, files: tuple[FileEntry, ...], directories: tuple[str, ...]) -> LogDir:
     partitions, others, errors = [], [], {}
     if _partition_names(directories):
-        places.foresee(path)
+        file_system.prefetch_listing(path)
     for directory in directories:
         if parse_directory_name(directory) is None:
             others.append(directory)
@@ -345,7 +346,7 @@ def _log_dir(path: str, files: tuple[FileEntry, ...], directories: tuple[str, ..
         try:
             partitions.append(list_partition(inner))
         except KafkaLogError as error:
-            if places.exists(inner):  # else a broker deleted or renamed it meanwhile
+            if file_system.exists(inner):  # else a broker deleted or renamed it meanwhile
                 errors[inner] = error
     return LogDir(path, files, tuple(partitions), tuple(others), errors)
 
@@ -378,7 +379,7 @@ def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
 
 def _names(path: str) -> list[str]:
     try:
-        return places.names(path)
+        return file_system.names(path)
     except OSError as error:
         raise reading_error(error, path) from error
 
@@ -387,9 +388,9 @@ def _file_entry(path: str, name: str) -> FileEntry | None:
     """What is at a path; None where nothing is there any more."""
     parsed = parse_file_name(name)
     try:
-        status = places.stat(path)
+        status = file_system.stat(path)
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and not places.exists(path):
+        if isinstance(error, FileNotFoundError) and not file_system.exists(path):
             return None
         return FileEntry(path, parsed, error=reading_error(error, path).message)
     if stat.S_ISDIR(status.st_mode):

@@ -17,7 +17,7 @@ from kafkalog.errors import CorruptDataError
 from kafkalog.java_text import java_lines
 from kafkalog.names import FileKind
 from kafkalog.parsing import parse
-from kafkalog.source import read_file
+from kafkalog.paths.source import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from kafkalog.checksums import crc32c
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import ProducerState
 from kafkalog.parsing import parse
-from kafkalog.source import Source, read_file
+from kafkalog.paths.source import Source, read_file
 
 _VERSION = 1
 _VERSION_SIZE = 2

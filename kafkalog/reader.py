@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkalog import places
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import FileChangedError, KafkaLogError, UsageError
 from kafkalog.framing import align, scan_batches
@@ -19,6 +18,7 @@ from kafkalog.living import CHANGES, LivingWalk, answered, is_being_written
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, list_partition, one_log, open_path
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, LogView, Record
 from kafkalog.names import FileKind, FileState
+from kafkalog.paths import file_system
 from kafkalog.records import decode_records, resolve_batch
 from kafkalog.segment import OpenSegment
 from kafkalog.unified_log import UnifiedLog
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from kafkalog.source import Source
+    from kafkalog.paths.source import Source
 
     # A path, what was found there, a view of it, or a plan.
     Readable: TypeAlias = "str | Path | PartitionDir | FileEntry | Shown | ReadPlan"
@@ -350,9 +350,9 @@ def _segments(target: PartitionDir | FileEntry | Shown) -> tuple[tuple[Segment, 
         return target.segments, UnifiedLog(target.partition)
     if isinstance(target, PartitionDir):
         return target.segments, UnifiedLog(target)
-    parent = open_path(os.path.dirname(places.absolute(target.path)))
+    parent = open_path(os.path.dirname(file_system.absolute(target.path)))
     if not isinstance(parent, PartitionDir):
-        parent = PartitionDir(os.path.dirname(places.absolute(target.path)), None, ())
+        parent = PartitionDir(os.path.dirname(file_system.absolute(target.path)), None, ())
     if target.name.kind == FileKind.LOG and target.name.state == FileState.LIVE:
         for segment in parent.segments:
             if segment.base_offset == target.name.offset:

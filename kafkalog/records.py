@@ -21,7 +21,7 @@ from kafkalog.parsing import reason
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog.source import Readable
+    from kafkalog.paths.source import Readable
 
 
 RECORDS_HELD_MAX: Final = 1 << 21

@@ -14,7 +14,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.framing import read_batch, scan_batches
 from kafkalog.indexes import OffsetIndex, TimeIndex
 from kafkalog.model import Batch
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

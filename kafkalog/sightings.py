@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from formats import file_names
-from kafkalog import places
 from kafkalog.checksums import crc32c
 from kafkalog.errors import KafkaLogError, UnreadableError
 from kafkalog.log_dir import list_partition
 from kafkalog.metadata_files import read_properties, read_topic_id
-from kafkalog.source import Source
+from kafkalog.paths import file_system, uris
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,8 +74,8 @@ class Sighting:
             partition: as it was listed.
             at_ms: a time before it was listed.
         """
-        directory = places.absolute(partition.path)
-        if places.is_object(directory):
+        directory = file_system.absolute(partition.path)
+        if uris.is_object(directory):
             return None
         last_log = None
         if partition.segments:

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from formats import file_names
-from kafkalog import places
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed, read_leader_epochs
 from kafkalog.control_records import is_abort
@@ -21,6 +20,7 @@ from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import list_partition, open_partition
 from kafkalog.model import AbortedTransaction, Batch, Isolation
 from kafkalog.names import DirectoryState, FileKind
+from kafkalog.paths import file_system
 from kafkalog.producer_snapshot import read_producer_snapshot
 from kafkalog.records import decode_records
 from kafkalog.segment import OpenSegment
@@ -108,12 +108,12 @@ class UnifiedLog:
 
     @property
     def _log_dir(self) -> str:
-        return os.path.dirname(places.absolute(self.partition.path))
+        return os.path.dirname(file_system.absolute(self.partition.path))
 
     @property
     def was_closed(self) -> bool:
         """Whether the broker shut down cleanly: its mark is in the log directory."""
-        return places.exists(os.path.join(self._log_dir, file_names.CLEAN_SHUTDOWN))
+        return file_system.exists(os.path.join(self._log_dir, file_names.CLEAN_SHUTDOWN))
 
     @property
     def may_grow(self) -> bool:

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 
 from formats import constants as c
 from formats import file_names
-from kafkalog import places
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.checkpoints import checkpointed
 from kafkalog.errors import KafkaLogError
@@ -40,7 +39,8 @@ from kafkalog.names import (
     parse_directory_name,
     parse_file_name,
 )
-from kafkalog.source import Source
+from kafkalog.paths import file_system
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -136,7 +136,7 @@ def state_of(path: str) -> str:
     state = parse_file_name(os.path.basename(path)).state
     if state != FileState.LIVE:
         return str(state)
-    directory = parse_directory_name(os.path.basename(os.path.dirname(places.absolute(path))))
+    directory = parse_directory_name(os.path.basename(os.path.dirname(file_system.absolute(path))))
     return str(directory.state if directory else FileState.LIVE)
 
 
@@ -185,12 +185,12 @@ def _started(partition: PartitionDir) -> Shown | None:
     """The view of a start; None where the files are it."""
     if partition.state in (DirectoryState.DELETE, DirectoryState.STRAY):
         return None
-    log_dir = os.path.dirname(places.absolute(partition.path))
+    log_dir = os.path.dirname(file_system.absolute(partition.path))
     is_swapped = any(entry.name.state == FileState.SWAP for entry in partition.files)
-    is_closed = places.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
+    is_closed = file_system.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
     if is_closed and not (is_swapped or _needs_a_look(partition, log_dir)):
         return None
-    has_top_files = any(places.exists(os.path.join(log_dir, name)) for name in TOP_FILES)
+    has_top_files = any(file_system.exists(os.path.join(log_dir, name)) for name in TOP_FILES)
     is_running = is_broker_running(log_dir)
     if has_top_files and not is_running:
         return _recovered(partition)
@@ -240,9 +240,9 @@ def _recovered(partition: PartitionDir) -> Shown:
 
 def start_config_of(partition: PartitionDir) -> StartConfig | None:
     """Return the configs of a topic that a start depends on, by the metadata log beside it."""
-    from kafkalog.recovery.start_configs import start_config
+    from kafkalog.recovery.start import start_config
 
-    log_dir = os.path.dirname(places.absolute(partition.path))
+    log_dir = os.path.dirname(file_system.absolute(partition.path))
     try:
         metadata = list_partition(os.path.join(log_dir, f"{CLUSTER_METADATA_TOPIC}-0")).files
     except KafkaLogError:
@@ -271,7 +271,7 @@ def _aborted(data: bytes) -> Iterator[AbortedTransaction]:
 def _tidied(partition: PartitionDir) -> Shown:
     """The view after the first step of a start, which looks at names and at no batch that stays."""
     from kafkalog.recovery.directory import Directory
-    from kafkalog.recovery.left_overs import settle_left_overs
+    from kafkalog.recovery.loader import settle_left_overs
     from kafkalog.recovery.model import StartRefusedError
     from kafkalog.recovery.start import usual_config
 

@@ -82,7 +82,7 @@ def _kafka_dump_log(context: typer.Context) -> int:
 
 @cache  # who runs many command lines in one process makes each parser once
 def command_group(only: str | None = None) -> Any:
-    """The commands as one click group.
+    """Return the commands as one click group.
 
     Args:
         only: the name of the one command that is wanted; where there is none of that name, and for

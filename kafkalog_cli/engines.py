@@ -71,7 +71,7 @@ class SparkChoice:
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """A `pyspark.sql.SparkSession`, which ends with the block.
+        """Open a `pyspark.sql.SparkSession`, which ends with the block.
 
         Raises:
             UsageError: a setting is no NAME=VALUE, or the timeout no duration.
@@ -79,7 +79,7 @@ class SparkChoice:
         """
         settings, timeout_s = _settings(self.conf or []), parse_duration(self.connect_timeout)
         from kafkalog.spark.session import spark_session
-        from kafkalog_cli.output.task_progress import waiting_for
+        from kafkalog_cli.output.progress import waiting_for
 
         with _broken_pipes_raised(), ExitStack() as opened:
             with waiting_for("starting Spark …", enabled=not self.quiet):
@@ -91,7 +91,7 @@ class SparkChoice:
 
 @contextmanager
 def _broken_pipes_raised() -> Iterator[None]:
-    """A reader that goes away ends the block, not the process: Spark's files have to go first."""
+    """End the block, not the process, if the reader goes away: Spark's files must be removed."""
     before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
         yield
@@ -109,7 +109,7 @@ class EngineChoice:
 
     @contextmanager
     def open(self, partitions: int) -> Iterator[Engine]:
-        """The engine, which ends with the block.
+        """Open the engine, which ends with the block.
 
         Args:
             partitions: how many are worked on: what concerns a single one never starts Spark,
@@ -130,10 +130,10 @@ class EngineChoice:
             yield self._shown(SparkEngine(session, parallelism_of(session)))
 
     def _shown(self, engine: Engine) -> Engine:
-        """With progress, where somebody would see it."""
+        """Return the engine with progress, if somebody would see it."""
         if self.spark.quiet or not sys.stderr.isatty():
             return engine
-        from kafkalog_cli.output.task_progress import ShownEngine
+        from kafkalog_cli.output.progress import ShownEngine
 
         return ShownEngine(engine)
 

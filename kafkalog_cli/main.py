@@ -19,7 +19,7 @@ def main() -> None:
     The reader of a pipe that goes away ends the process silently, as for any Unix filter.
     """
     from kafkalog.columnar.cache import on_compile, on_refused, on_unusable
-    from kafkalog_cli.output.diagnostics import show_error, show_note
+    from kafkalog_cli.outcome import show_error, show_note
     from kafkalog_cli.standard_streams import close_streams, open_streams
 
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _say_compiling() -> None:
-    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.outcome import show_note
 
     show_note("compiling the fast decoder for this machine, once; about 10 seconds")
 
@@ -48,19 +48,18 @@ def run(argv: list[str]) -> int:
     be ends with `INTERNAL_ERROR`, so that no script takes it for an answer.
     """
     from kafkalog.errors import NOTHING_TO_DO, KafkaLogError, UnwritableError, as_internal_error
-    from kafkalog_cli.outcome import failures_shown, unread_places
-    from kafkalog_cli.output import diagnostics
+    from kafkalog_cli import outcome
     from kafkalog_cli.standard_streams import OutputError
 
-    diagnostics.shows_tracebacks = "--debug" in argv
+    outcome.shows_tracebacks = "--debug" in argv
     try:
-        with unread_places() as unread, failures_shown():
+        with outcome.unread_places() as unread, outcome.failures_shown():
             status = _run_command(argv)
         sys.stdout.flush()
         if status in (0, NOTHING_TO_DO) and unread:
             raise unread.error()
     except KafkaLogError as error:
-        diagnostics.show_error(error)
+        outcome.show_error(error)
         return error.exit_code
     except SystemExit as stop:  # argparse, of kafka-dump-log; click where a pipe is broken
         if isinstance(stop.__context__, BrokenPipeError):
@@ -74,7 +73,7 @@ def run(argv: list[str]) -> int:
         return UnwritableError.exit_code
     except Exception as raised:  # noqa: BLE001 # anything: it is a failure of ours
         failure = as_internal_error(raised)
-        diagnostics.show_error(failure)
+        outcome.show_error(failure)
         return failure.exit_code
     return status
 
@@ -88,7 +87,7 @@ def _run_command(argv: list[str]) -> int:
     from typer.exceptions import TyperException
 
     from kafkalog_cli.app import command_group
-    from kafkalog_cli.output.diagnostics import show_words
+    from kafkalog_cli.outcome import show_words
 
     try:
         group = command_group(argv[0] if argv else None)

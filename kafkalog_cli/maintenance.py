@@ -1,4 +1,4 @@
-"""What a command that changes logs works on: opened, locked, and looked at again under the lock."""
+"""What a command that changes logs works on: opened, locked, read again; and consent to do so."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kafkalog.errors import UsageError
+from kafkalog.journal import Run
+from kafkalog.journal.requirements import log_dir_around, require_no_backup, require_own_checkpoints
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
 from kafkalog.names import FileKind, FileState
-from kafkalog.places import require_local
-from kafkalog.runs import Run
-from kafkalog.runs.requirements import (
-    log_dir_around,
-    require_no_backup,
-    require_own_checkpoints,
-)
+from kafkalog.paths.uris import require_local
 from kafkalog.storage import LogDirLock
-from kafkalog_cli.output.configs import tell_metadata
-from kafkalog_cli.output.diagnostics import show_note
-from kafkalog_cli.standard_streams import put_work_first
+from kafkalog_cli.outcome import show_note
+from kafkalog_cli.output.configs import note_metadata
+from kafkalog_cli.standard_streams import put_work_first, require_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +41,7 @@ class Maintenance:
         self.run = run
 
     def partitions(self, outcome: Outcome) -> Iterator[PartitionDir]:
-        """Those to look at; what an earlier run with this backup finished is left, and told."""
+        """Yield the partitions to work on; note those an earlier run with this backup finished."""
         if isinstance(self.target, LogDir):
             for error in self.target.errors.values():
                 outcome.error(error)
@@ -66,7 +62,7 @@ def maintenance(
     """Hold a log directory or partition, for a plan or to change it.
 
     The lock of the log directory keeps brokers off. With a backup, what an earlier run of the
-    command did not finish is brought back first, and told.
+    command did not finish is restored first, and noted.
 
     Args:
         path: of the log directory or partition.
@@ -99,13 +95,13 @@ def maintenance(
 
 
 def segment_at(path: str) -> int | None:
-    """Base offset of the segment whose log a path names; None where it names more."""
+    """Return the base offset of the segment whose log a path names; None if it names more."""
     target = open_path(path)
     return target.name.offset if isinstance(target, FileEntry) else None
 
 
 def target_at(path: str, *, of_log: bool = False) -> LogDir | PartitionDir:
-    """What is at a path; raises as `maintenance`."""
+    """Open what is at a path; raises as `maintenance`."""
     require_local(path)
     target = open_path(path)
     if not isinstance(target, FileEntry):
@@ -128,20 +124,47 @@ def target_at(path: str, *, of_log: bool = False) -> LogDir | PartitionDir:
 def configs_at(
     target: LogDir | PartitionDir, sources: ConfigSources, outcome: Outcome
 ) -> LogDirConfigs:
-    """The configs of the topics; what is wrong with the metadata log is told."""
+    """Return the configs of the topics; report what is wrong with the metadata log."""
     path = target.path
     if not isinstance(target, LogDir):
         path = os.path.normpath(os.path.join(path, os.pardir))
     found = sources.in_log_dir(path)
-    tell_metadata(found, outcome)
+    note_metadata(found, outcome)
     return found
 
 
 def hosting_at(log_dir: str | None, metadata_dir: str | None) -> Hosting | None:
-    """Which partitions the broker is to have; None if the log directories do not say."""
+    """Return which partitions the broker hosts; None if the log directories do not say."""
     from kafkalog.recovery import read_hosting
 
     own, other = (None if path is None else open_path(path) for path in (log_dir, metadata_dir))
     if not isinstance(own, LogDir):
         return None
     return read_hosting(own, other if isinstance(other, LogDir) else None)
+
+
+def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> None:
+    """Check, before any work, that consent can be obtained.
+
+    Raises:
+        UsageError: nobody is there to be asked, or the options contradict each other.
+    """
+    if yes and not in_place:
+        raise UsageError("--yes requires --in-place.", hint="Without it only the plan is shown.")
+    if backup is not None and not in_place:
+        raise UsageError("--backup requires --in-place.", hint="Without it only the plan is shown.")
+    if in_place and not yes and not sys.stdin.isatty():
+        raise UsageError(
+            "Cannot ask: stdin is not a terminal.",
+            hint="--yes applies the plan without asking.",
+        )
+
+
+def consents(question: str, *, yes: bool) -> bool:
+    """Ask whether the source may be changed, now that the plan was shown."""
+    if yes:
+        return True
+    import typer
+
+    require_stdout()
+    return typer.confirm(question, err=True)

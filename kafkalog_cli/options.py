@@ -27,6 +27,12 @@ PathsArgument = Annotated[
         show_default=False,
     ),
 ]
+DirectoryArgument = Annotated[
+    str, typer.Argument(metavar="PATH", help="Log directory or partition directory.")
+]
+PartitionArgument = Annotated[
+    str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
+]
 TopicsOption = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
@@ -59,6 +65,14 @@ ReplicasOption = Annotated[
     typer.Option(
         "--replicas",
         help="If several PATHs hold a partition: all copies, or the most recent one.",
+    ),
+]
+AnyReplicasOption = Annotated[
+    Replicas | None,
+    typer.Option(
+        "--replicas",
+        help="If several PATHs hold a partition: all copies, or the most recent one (default for "
+        "records).",
     ),
 ]
 InternalOption = Annotated[
@@ -176,7 +190,7 @@ def parse_time(text: str, now: str | None = None, zone: tzinfo = UTC) -> int:
 
 
 def parse_size(text: str) -> int:
-    """Bytes for a size: an integer or with a unit (`512MiB`, `64k`; always powers of 1024).
+    """Return the bytes of a size: an integer, or with a unit of 1024 (`512MiB`, `64k`).
 
     Raises:
         UsageError: it is neither.
@@ -189,7 +203,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_rate(text: str) -> int:
-    """Bytes a second: a size of at least one byte, with or without `/s` behind it."""
+    """Return bytes per second: a size of at least one byte, with or without `/s`."""
     rate = parse_size(text.strip().removesuffix("/s"))
     if not rate:
         raise UsageError("The rate must be above 0.", hint="For example 50MiB.")
@@ -197,7 +211,7 @@ def parse_rate(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds for a duration such as `90s`, `10m` or `2h`; raises `UsageError` for another text."""
+    """Return the seconds of a duration such as `90s`, `10m` or `2h`. Raises `UsageError`."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a duration.", hint="For example 90s, 10m or 2h.")
@@ -205,7 +219,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_share(text: str) -> float:
-    """A share above 0 and up to 1, given in percent; raises `UsageError` for another text."""
+    """Return a share above 0 and up to 1, given in percent. Raises `UsageError`."""
     match = _SHARE.fullmatch(text.strip())
     if match is None or not 0 < float(match[1]) <= 100:
         raise UsageError(f"{text!r} is not a share.", hint="From 0% (exclusive) to 100%: 5%.")
@@ -231,7 +245,7 @@ def parse_configs(texts: list[str] | None) -> dict[str, str]:
 
 
 def parse_high_watermark(text: str | None) -> int | Literal["end"] | None:
-    """An offset, `end`, or None; raises `UsageError` for anything else."""
+    """Return an offset, `end`, or None. Raises `UsageError`."""
     if text is None:
         return None
     if text == "end":
@@ -242,7 +256,7 @@ def parse_high_watermark(text: str | None) -> int | Literal["end"] | None:
 
 
 def parse_zone(name: str) -> tzinfo:
-    """The time zone of that name; raises `UsageError` for an unknown one."""
+    """Return the time zone of that name. Raises `UsageError`."""
     if name.upper() == "UTC":
         return UTC
     from zoneinfo import ZoneInfo
@@ -254,7 +268,7 @@ def parse_zone(name: str) -> tzinfo:
 
 
 def parse_bytes(text: str) -> bytes:
-    """A key as given on the command line: text, or `0x` and hexadecimal digits."""
+    """Return the bytes of a key: text, or `0x` and hexadecimal digits."""
     if text.startswith("0x"):
         try:
             return bytes.fromhex(text[2:])
@@ -264,7 +278,7 @@ def parse_bytes(text: str) -> bytes:
 
 
 def parse_regex(text: str | None) -> re.Pattern[bytes] | None:
-    """A regular expression over bytes; raises `UsageError` where it is malformed."""
+    """Return a regular expression over bytes. Raises `UsageError` if it is malformed."""
     if text is None:
         return None
     try:

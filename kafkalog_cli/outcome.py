@@ -1,7 +1,8 @@
-"""What a command over several inputs remembers: errors met on the way and the gravest status."""
+"""Errors, defects and notes on stderr, and the exit status that they come to."""
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -19,15 +20,8 @@ from kafkalog.errors import (
     on_failure,
 )
 from kafkalog.model import Defect, Severity
-from kafkalog.source import on_unreadable
-from kafkalog_cli.output.diagnostics import (
-    show_defect,
-    show_error,
-    show_note,
-    show_traceback,
-    show_warning,
-)
-from kafkalog_cli.output.text import counted
+from kafkalog.paths.reading_errors import on_unreadable
+from kafkalog_cli.output.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +31,67 @@ if TYPE_CHECKING:
     from kafkalog.model import LogView
     from kafkalog.tables.model import PartitionEnd
     from kafkalog.view import Difference, Shown
+
+shows_tracebacks = False
+"""Whether an error is shown with where in the code it was raised: `--debug`."""
+
+
+def show_error(error: KafkaLogError) -> None:
+    """Show an error: what happened, where, what else is known, what to do."""
+    show_traceback(error)
+    _show("error", error.reference, error.message, error.context, error.note, error.hint)
+
+
+def show_traceback(error: Exception) -> None:
+    """Show where in the code an exception was raised, with `--debug`."""
+    if shows_tracebacks:
+        import traceback
+
+        sys.stdout.flush()
+        show_words("".join(traceback.format_exception(error)))
+
+
+def show_defect(defect: Defect) -> None:
+    """Show a defect, if the data on stdout has no place for it."""
+    where = defect.path
+    if defect.position is not None:
+        where += f", position {defect.position}"
+    _show(defect.severity, defect.reference, defect.detail, where, None, defect.hint)
+
+
+def show_note(text: str) -> None:
+    """Show one line worth knowing."""
+    sys.stderr.write(f"note: {printable(text)}\n")
+
+
+def show_warning(text: str) -> None:
+    """Show one line that someone should act on."""
+    sys.stdout.flush()
+    sys.stderr.write(f"warning: {printable(text)}\n")
+    sys.stderr.flush()
+
+
+def show_words(text: str) -> None:
+    """Show lines that another library made, possibly from words of the command line."""
+    sys.stderr.write("\n".join(map(printable, text.split("\n"))))
+
+
+def _show(
+    kind: str, reference: str, message: str, where: str | None, note: str | None, hint: str | None
+) -> None:
+    lines = [f"{kind}: {reference}", f"× {printable(message)}"]
+    if where is not None:
+        lines.append(f"╰─> {printable(where)}")
+    if note is not None:
+        lines.append(f"note: {printable(note)}")
+    if hint is not None:
+        lines.append(f"hint: {printable(hint)}")
+    sys.stdout.flush()
+    encoding = sys.stderr.encoding or "utf-8"
+    text = "\n".join(lines) + "\n"
+    sys.stderr.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stderr.flush()
+
 
 UNREADABLE: Final = ("file-unreadable", BytesUnreadableError.reference)
 """References of the findings that say of a file that it cannot be read."""
@@ -57,11 +112,11 @@ class Unread:
         self._errors.setdefault(error.path, error)
 
     def forget(self, path: str) -> None:
-        """A finding says of that path that it cannot be read."""
+        """Forget a path: a finding already says that it cannot be read."""
         self._errors.pop(path, None)
 
     def error(self) -> UnreadableError:
-        """The first failure; its note says how many more there are."""
+        """Return the first failure; its note says how many more there are."""
         first, *others = self._errors.values()
         note = "The output is incomplete."
         if others:
@@ -73,7 +128,7 @@ class Unread:
 
 @contextmanager
 def unread_places() -> Iterator[Unread]:
-    """What cannot be read in the block: no answer that lacks it may end with status 0."""
+    """Collect what cannot be read in the block: an answer without it is not status 0."""
     unread = Unread()
     on_unreadable.append(unread.add)
     try:
@@ -84,7 +139,7 @@ def unread_places() -> Iterator[Unread]:
 
 @contextmanager
 def failures_shown() -> Iterator[None]:
-    """With `--debug`, show in the block where exceptions were raised that became findings."""
+    """Show tracebacks of exceptions that become findings in the block, with `--debug`."""
     on_failure.append(show_traceback)
     try:
         yield
@@ -107,7 +162,7 @@ class Outcome:
     checks_failed: int = 0
 
     def open_all(self, paths: Iterable[str]) -> list[LogDir | PartitionDir | FileEntry]:
-        """What is at the paths; what cannot be opened is reported and left out."""
+        """Open what is at the paths; report and leave out what cannot be opened."""
         from kafkalog.log_dir import open_path
 
         found = []
@@ -158,7 +213,7 @@ class Outcome:
     def leaves_out(self, ends: Iterable[PartitionEnd]) -> None:
         """Say which records of the logs are not in the answer; that is no failure."""
         from kafkalog.tables.model import LeftOut
-        from kafkalog_cli.output.left_out import left_out_lines
+        from kafkalog_cli.output.exported import left_out_lines
 
         for line in left_out_lines(LeftOut.by(ends)):
             show_note(line)

@@ -78,7 +78,7 @@ def open_streams() -> None:
 
 
 def _text(stream: _Stream, before: TextIO | None, errors: str) -> TextIO:
-    """A stream of text with the settings that Python chose."""
+    """Return a stream of text with the settings that Python chose."""
     return io.TextIOWrapper(
         io.BufferedWriter(stream),
         encoding=(before and before.encoding) or "utf-8",
@@ -127,7 +127,7 @@ def close_streams(status: int) -> tuple[int, UnwritableError | None]:
 
 
 def _status_without_output(status: int) -> int:
-    """The status where the work ended with one, and its output was lost."""
+    """Return the status if the work ended with `status`, and its output was lost."""
     if status == NOTHING_TO_DO:
         return UnwritableError.exit_code
     is_done = status in (0, 1, PARTLY_DONE)

@@ -4,6 +4,6 @@ Follows the rules of `Cleaner` of Kafka 4.3; it judges Kafka's results as well a
 """
 
 from kafkalog.audit.audit import Audit, audit_compaction
-from kafkalog.audit.model import Finding, Reason
+from kafkalog.audit.log_walk import Finding, Reason
 
 __all__ = ["Audit", "Finding", "Reason", "audit_compaction"]

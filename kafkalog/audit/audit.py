@@ -7,11 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.audit.beside import changed_marks, compare
-from kafkalog.audit.latest import LatestOffsets
-from kafkalog.audit.log_walk import Transactions
-from kafkalog.audit.model import Bounds
-from kafkalog.audit.stale import find_stale
+from kafkalog.audit.against_original import LatestOffsets, changed_marks, compare, find_stale
+from kafkalog.audit.log_walk import Bounds, Transactions
 from kafkalog.columnar import rule
 from kafkalog.columnar.claims import logs_to_decode
 from kafkalog.errors import KafkaLogError, UsageError
@@ -20,7 +17,7 @@ from kafkalog.unified_log import END, UnifiedLog
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.audit.model import Finding
+    from kafkalog.audit.log_walk import Finding
     from kafkalog.log_dir import PartitionDir
 
 

@@ -19,16 +19,15 @@ from kafkalog.columnar.index_columns import aborted_columns
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.names import FileKind, FileState
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.batch_checks import Found
-    from kafkalog.check.passages import Passage
-    from kafkalog.check.producer_rows import Timeline
+    from kafkalog.check.batches import Found
+    from kafkalog.check.producer_rows import Passage, Timeline
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.model import Defect
 

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog import places
 from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
@@ -25,12 +24,13 @@ from kafkalog.metadata_files import (
     read_topic_id,
 )
 from kafkalog.names import DirectoryState
+from kafkalog.paths import file_system
 from kafkalog.recovery import Hosting, missing_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.check.batch_checks import CheckedPartition
+    from kafkalog.check.batches import CheckedPartition
     from kafkalog.model import Defect
 
 
@@ -93,7 +93,7 @@ class CheckedLogDir:
 
 def around(partition: CheckedPartition) -> CheckedLogDir:
     """The log directory of a partition that was given by itself, as if it held nothing else."""
-    path = os.path.dirname(places.absolute(partition.directory.path))
+    path = os.path.dirname(file_system.absolute(partition.directory.path))
     try:
         listed = open_path(path)
     except KafkaLogError:
@@ -193,7 +193,7 @@ def _topic_id(
 ) -> Iterator[Defect]:
     topic, path = partition.directory.topic, partition.directory.path
     path = os.path.join(path, file_names.PARTITION_METADATA)
-    if not places.exists(path):
+    if not file_system.exists(path):
         has_batches = any(segment.log.size_bytes for segment in partition.directory.segments)
         if has_batches and found.properties is not None and found.properties.version:
             detail = "The partition has batches, but no file that names its topic."

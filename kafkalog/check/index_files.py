@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from contextlib import ExitStack
 
-    from kafkalog.check.batch_checks import CheckedLog
+    from kafkalog.check.batches import CheckedLog
     from kafkalog.log_dir import FileEntry
     from kafkalog.model import Defect
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from formats import constants as c
-from kafkalog.check.batch_checks import running_max
+from kafkalog.check.batches import running_max
 from kafkalog.columnar.index_columns import aborted_columns, offset_columns, time_columns
 from kafkalog.defects import make_defect
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,21 +16,21 @@ import numpy as np
 
 from formats import file_names
 from formats.constants import INT64_MAX
-from kafkalog import places
-from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
+from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck
 from kafkalog.checkpoints import read_leader_epochs
 from kafkalog.columnar import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.names import DirectoryState
+from kafkalog.paths import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.batch_checks import Found
+    from kafkalog.check.batches import Found
     from kafkalog.columnar.headers import Stretch
     from kafkalog.model import Defect, EpochEntry
 
@@ -89,7 +89,7 @@ class EpochsMatchFile(PartitionCheck):
     @cached_property
     def _entries(self) -> Sequence[EpochEntry] | None:
         """The entries of the file, None where it is malformed, which is told elsewhere."""
-        if not places.exists(self._path):
+        if not file_system.exists(self._path):
             return ()
         try:
             return read_leader_epochs(self._path)
@@ -229,9 +229,9 @@ class EpochsMatchFile(PartitionCheck):
     def _no_entries(self) -> Iterator[Defect]:
         """Segments that were copied out of their log directory may well come without the file."""
         yield from self._falling_epochs()
-        log_dir = os.path.dirname(places.absolute(self.partition.directory.path))
-        is_copy = not places.exists(os.path.join(log_dir, file_names.META_PROPERTIES))
-        is_missing = not places.exists(self._path)
+        log_dir = os.path.dirname(file_system.absolute(self.partition.directory.path))
+        is_copy = not file_system.exists(os.path.join(log_dir, file_names.META_PROPERTIES))
+        is_missing = not file_system.exists(self._path)
         if self._runs and self._runs[-1].epoch >= 0 and not (is_copy and is_missing):
             yield make_defect(
                 "leader-epochs-missing",

@@ -13,15 +13,15 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from formats import file_names
-from kafkalog import places
-from kafkalog.check.contained import contained_all
 from kafkalog.check.identity import CheckedLogDir
+from kafkalog.check.registry import contained_all
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.log_dir import LogDir, PartitionDir, list_partition, open_path
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS
-from kafkalog.source import reading_error
+from kafkalog.paths import file_system
+from kafkalog.paths.reading_errors import reading_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -128,7 +128,7 @@ def look_at_partition(directory: PartitionDir) -> SeenPartition:
         directory = PartitionDir(directory.path, directory.name, ())
     except KafkaLogError:
         pass  # its files tell the same
-    log_dir = os.path.dirname(places.absolute(directory.path))
+    log_dir = os.path.dirname(file_system.absolute(directory.path))
     around = tuple(_identity(log_dir, name) for name in _AROUND)
     return SeenPartition(directory, around, bool(_identity(log_dir, file_names.LOCK)))
 
@@ -136,7 +136,7 @@ def look_at_partition(directory: PartitionDir) -> SeenPartition:
 def _identity(log_dir: str, name: str) -> tuple[int, ...]:
     path = os.path.join(log_dir, name)
     try:
-        status = places.stat(path)
+        status = file_system.stat(path)
     except OSError as error:
         reading_error(error, path)  # announced, unless it is not there
         return ()

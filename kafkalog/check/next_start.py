@@ -6,15 +6,15 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kafkalog import places
-from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
-from kafkalog.check.contained import check_failed
+from kafkalog.check.batches import CheckedLog, CheckedPartition, PartitionCheck
 from kafkalog.check.identity import strays_of
+from kafkalog.check.registry import check_failed
 from kafkalog.configs.sources import DEFAULT_SOURCE
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Level
 from kafkalog.names import DirectoryState
+from kafkalog.paths import file_system
 from kafkalog.recovery import (
     NextStart,
     StartInProgress,
@@ -27,7 +27,7 @@ from kafkalog.recovery import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.check.batch_checks import Found
+    from kafkalog.check.batches import Found
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.columnar.headers import Stretch
     from kafkalog.log_dir import LogDir
@@ -118,7 +118,7 @@ def with_strays(starts: Sequence[NextStart], log_dirs: Sequence[CheckedLogDir]) 
         for start in starts
     ]
     for path, (partition, reason) in strays.items():
-        mode = start_mode(os.path.dirname(places.absolute(path)))
+        mode = start_mode(os.path.dirname(file_system.absolute(path)))
         found.append(NextStart.of_stray(partition.directory, mode, reason))
     return found
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import constants as c
-from kafkalog.check.batch_checks import CheckedLog, SegmentCheck, running_max
+from kafkalog.check.batches import CheckedLog, SegmentCheck, running_max
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar import record_facts as f
 from kafkalog.defects import make_defect
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.batch_checks import Found
+    from kafkalog.check.batches import Found
     from kafkalog.columnar.headers import Stretch
     from kafkalog.model import Defect
 

@@ -1,4 +1,4 @@
-"""The batches of producers as rows, stamped with what is missing between them.
+"""The batches of producers as rows, stamped with the offsets missing between them.
 
 Only batches that can be believed count: a right checksum, offsets that rise within the bounds of
 the segment, and no unreadable marker. What is not believed is a blind spot.
@@ -13,8 +13,7 @@ import numpy as np
 
 from formats import constants as c
 from formats.constants import ABORT, COMMIT
-from kafkalog.check.batch_checks import running_max
-from kafkalog.check.removed_offsets import RemovedOffsets
+from kafkalog.check.batches import running_max
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar.record_facts import (
     COORDINATOR_EPOCH,
@@ -23,14 +22,69 @@ from kafkalog.columnar.record_facts import (
     NO_MARKER,
     UNREADABLE,
 )
+from kafkalog.defects import make_defect
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from kafkalog.columnar.headers import Stretch
 
     Column = NDArray[np.int64]
     Table = NDArray[np.int64]
+    from collections.abc import Sequence
+
+    from kafkalog.check.batches import Found
+    from kafkalog.check.producer_states import History
+
+
+_RANGES_MAX: Final = 1 << 20
+
+
+class RemovedOffsets:
+    """Ranges of offsets without a batch, told in rising order.
+
+    Memory is bounded: of more than a million ranges the oldest half is forgotten, and every offset
+    up to its end counts as removed.
+
+    Args:
+        start: everything below it counts as removed.
+    """
+
+    def __init__(self, start: int) -> None:
+        self._start = start
+        self._first = np.empty(16, np.int64)
+        self._end = np.empty(16, np.int64)
+        self._count = 0
+
+    def add(self, first: NDArray[np.int64], end: NDArray[np.int64]) -> None:
+        """More ranges, `end` exclusive, behind those that are known."""
+        needed = self._count + len(first)
+        if needed > _RANGES_MAX:
+            self._forget()
+            needed = self._count + len(first)
+        if needed > len(self._first):
+            self._first = np.resize(self._first, 2 * needed)
+            self._end = np.resize(self._end, 2 * needed)
+        self._first[self._count : needed] = first
+        self._end[self._count : needed] = end
+        self._count = needed
+
+    def _forget(self) -> None:
+        half = self._count // 2
+        if half:
+            self._start = max(self._start, int(self._end[half - 1]))
+        self._count -= half
+        self._first = self._first[half : half + self._count].copy()
+        self._end = self._end[half : half + self._count].copy()
+
+    def hold(self, offsets: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each offset has no batch, as far as the log has been read; not of negatives."""
+        wanted = np.asarray(offsets, np.int64)
+        at = np.searchsorted(self._first[: self._count], wanted, "right") - 1
+        inside = at >= 0
+        inside[inside] = wanted[inside] < self._end[at[inside]]
+        return (inside | (wanted < self._start)) & (wanted >= 0)
+
 
 # Rows of a table of producers' batches: one column per batch.
 (NUMBER, PRODUCER_ID, PRODUCER_EPOCH, KIND, BASE_OFFSET, LAST_OFFSET, BASE_SEQUENCE, LAST_SEQUENCE,
@@ -200,3 +254,41 @@ _COPIED: Final = (
     (BASE_SEQUENCE, h.BASE_SEQUENCE),
     (TIMESTAMP, h.MAX_TIMESTAMP),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Batches of one segment, none of whose offsets is that of a snapshot but the first.
+
+    Attributes:
+        path: the log.
+        headers: the header table of the stretch.
+        part: the batches.
+        rows: those of producers.
+        history: the same by producer, with what came before; None without producers.
+        timeline: how far the partition has been read, these batches included.
+        snapshots: the producer snapshots by number, for the origin of a state.
+    """
+
+    path: str
+    headers: NDArray[np.int64]
+    part: Believed
+    rows: NDArray[np.int64]
+    history: History | None
+    timeline: Timeline
+    snapshots: Sequence[str]
+
+    def found(self, name: str, row: int, detail: str, origin: int = -1) -> Found:
+        """A defect at a row; where a state from a snapshot contradicts it, of that snapshot."""
+        number = int(self.rows[NUMBER, row])
+        if origin < 0:
+            return self.at(name, number, detail)
+        offset = int(self.rows[BASE_OFFSET, row])
+        detail = f"The log goes on otherwise at offset {offset}. {detail}"
+        path = self.snapshots[origin]
+        return number, make_defect("producer-snapshot-wrong", path, detail, offset=offset)
+
+    def at(self, name: str, number: int, detail: str) -> Found:
+        """A defect at a batch of the stretch."""
+        position, offset = self.headers[[h.POSITION, h.BASE_OFFSET], number].tolist()
+        return number, make_defect(name, self.path, detail, position=position, offset=offset)

@@ -1,20 +1,28 @@
-"""The checks, in the order in which they tell what they found."""
+"""The checks, in the order in which they report, each contained.
+
+A check that fails costs only itself: what it was about is not judged, everything else is.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import os
+import traceback
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from kafkalog.check.against_log import IndexesMatchLog
-from kafkalog.check.checkpoints import checkpoints_fit_logs
-from kafkalog.check.cleaner import CleanerGetsThrough
-from kafkalog.check.contained import ContainedCheck
-from kafkalog.check.headers_alone import (
+from kafkalog.check.batches import (
     AttributesAreKnown,
+    BatchCheck,
     ChecksumsMatch,
     ControlRecordsAreReadable,
     HeaderFieldsAgree,
     MagicIsKnown,
+    MaxTimestampsAreRight,
+    PartitionCheck,
+    RecordOffsetsFitBatches,
+    RecordsDecode,
 )
+from kafkalog.check.checkpoints import CleanerGetsThrough, checkpoints_fit_logs
 from kafkalog.check.identity import (
     log_dir_is_formatted,
     log_dirs_fit_together,
@@ -23,19 +31,16 @@ from kafkalog.check.identity import (
     shutdown_fits_metadata,
     topic_ids_fit,
 )
-from kafkalog.check.in_records import (
-    MaxTimestampsAreRight,
-    RecordOffsetsFitBatches,
-    RecordsDecode,
-)
 from kafkalog.check.leader_epochs import EpochsMatchFile
-from kafkalog.check.log_dirs import (
+from kafkalog.check.log_dir_files import (
     leftovers_of_partitions,
+    partition_files_are_as_written,
     partition_names_are_canonical,
     partitions_are_in_one_place,
+    top_files_are_as_written,
 )
 from kafkalog.check.offset_order import OffsetsIncrease
-from kafkalog.check.producer_history import ProducerHistory
+from kafkalog.check.producers import ProducerHistory
 from kafkalog.check.replicas import replicas_agree
 from kafkalog.check.segments import (
     IndexesAreThere,
@@ -43,25 +48,125 @@ from kafkalog.check.segments import (
     OffsetsFitTheirSegment,
     files_have_their_segment,
 )
-from kafkalog.check.small_files import (
-    partition_files_are_as_written,
-    top_files_are_as_written,
-)
+from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError, on_failure
 from kafkalog.model import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from kafkalog.check.batch_checks import (
-        BatchCheck,
-        CheckedLog,
-        CheckedPartition,
-        PartitionCheck,
-        SegmentCheck,
-    )
+    from kafkalog.check.batches import CheckedLog, CheckedPartition, Found, SegmentCheck
     from kafkalog.check.identity import CheckedLogDir
+    from kafkalog.columnar.headers import Stretch
     from kafkalog.log_dir import LogDir
     from kafkalog.model import Defect
+
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+FAILED: Final = "check-failed"
+"""The reference of the finding."""
+
+
+def contained(
+    checks: Generator[Defect, None, T], path: str, what: str, failed: T
+) -> Generator[Defect, None, T]:
+    """Yield what checks find; when they fail, one finding instead of the rest.
+
+    Args:
+        checks: they return a value at their end.
+        path: what they are about.
+        what: what they are, in words.
+        failed: the value where they fail.
+
+    Raises:
+        KafkaLogError: raised on purpose; and no memory is left for checks where none is left.
+    """
+    try:
+        return (yield from checks)
+    except (KafkaLogError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 # any failure costs this part only
+        yield check_failed(path, what, error)
+        return failed
+
+
+def contained_all(
+    path: str, what: str, checks: Callable[P, Iterator[Defect]], *args: P.args, **kwargs: P.kwargs
+) -> Generator[Defect, None, None]:
+    """Call checks that return nothing at their end; as `contained`."""
+
+    def run() -> Generator[Defect, None, None]:
+        yield from checks(*args, **kwargs)
+
+    yield from contained(run(), path, what, None)
+
+
+def check_failed(path: str, what: str, error: Exception) -> Defect:
+    """The finding that a check could not be completed, with where in kafkalog it failed."""
+    for hear in on_failure:
+        hear(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = ""
+    if frames:
+        file = os.sep.join(frames[-1].filename.split(os.sep)[-2:])
+        place = f", in {file}, line {frames[-1].lineno}"
+    words = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
+    return make_defect(FAILED, path, f"{what} could not be completed: {words}{place}.")
+
+
+class ContainedCheck(PartitionCheck):
+    """A check of batches that is given up when it fails."""
+
+    def __init__(self, check: BatchCheck, path: str) -> None:
+        self._check: BatchCheck | None = check
+        self._path = path
+        self._what = f"The check {type(check).__name__}"
+        self._failure: Defect | None = None
+
+    def begin(self, log: CheckedLog) -> None:
+        """The batches of a segment follow; of no use to a check of one segment."""
+        if isinstance(self._check, PartitionCheck):
+            try:
+                self._check.begin(log)
+            except (KafkaLogError, MemoryError):
+                raise
+            except Exception as error:  # noqa: BLE001 # a bug costs this check only
+                self._give_up(error)
+
+    def damage(self, defect: Defect) -> None:
+        """Something that is no batch comes between those of the log, or after them."""
+        if self._check is not None:
+            try:
+                self._check.damage(defect)
+            except (KafkaLogError, MemoryError):
+                raise
+            except Exception as error:  # noqa: BLE001 # a bug costs this check only
+                self._give_up(error)
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        if self._check is None:
+            return
+        try:
+            yield from self._check.stretch(stretch)
+        except (KafkaLogError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001 # a bug costs this check only
+            self._give_up(error)
+
+    def end(self) -> Iterator[Defect]:
+        """What is wrong now that all batches have been seen, or that this is not known."""
+        if self._check is not None:
+            yield from contained_all(self._path, self._what, self._check.end)
+        if self._failure is not None:
+            yield self._failure
+
+    def _give_up(self, error: Exception) -> None:
+        self._check = None
+        self._failure = check_failed(self._path, self._what, error)
+
 
 SEGMENT_CHECKS: Final[tuple[type[SegmentCheck], ...]] = (
     # These judge each batch when they have seen the next: first, for the order of the file.

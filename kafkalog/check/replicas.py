@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from formats import file_names
-from kafkalog import places
 from kafkalog.check.identity import topic_id_of
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar.headers import header_stretches
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Defect, Level
-from kafkalog.source import Source
+from kafkalog.paths import file_system
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.batch_checks import CheckedPartition
+    from kafkalog.check.batches import CheckedPartition
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.model import EpochEntry
 
@@ -379,7 +379,7 @@ def _only(ids: Iterable[str | None]) -> str | None:
 
 def _replicas(copies: Sequence[_Copy]) -> list[Replica]:
     """The copies under names that differ, each directory once."""
-    by_path = {places.absolute(copy.partition.directory.path): copy for copy in copies}
+    by_path = {file_system.absolute(copy.partition.directory.path): copy for copy in copies}
     nodes = Counter(copy.broker for copy in by_path.values())
     found = []
     for copy in by_path.values():

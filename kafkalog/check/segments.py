@@ -13,8 +13,7 @@ import numpy as np
 
 from formats import constants as c
 from formats import file_names
-from kafkalog.check.batch_checks import PartitionCheck, SegmentCheck
-from kafkalog.check.headers_alone import defect_at
+from kafkalog.check.batches import PartitionCheck, SegmentCheck, defect_at
 from kafkalog.check.offset_order import (
     END_PLACE,
     FIRST,
@@ -30,14 +29,14 @@ from kafkalog.columnar import header_table as h
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.names import FileKind, FileState
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, Found
+    from kafkalog.check.batches import CheckedLog, CheckedPartition, Found
     from kafkalog.columnar.headers import Stretch
     from kafkalog.model import Defect
 

@@ -1,8 +1,11 @@
-"""The walk over partitions as tasks for an engine, each with what it is to tell.
+"""The walk over partitions as tasks of an engine, on this machine or on others.
 
 A task walks over some partitions with `Verification` itself. A partition that is large beside the
 others has its logs read in pieces, which are tasks of their own; the one that walks over it takes
 their columns in place of a reading.
+
+The tasks run the checks of partitions, which are most of the work; this process checks the files
+around them and the log directories against each other, and tells all in the order of the walk.
 """
 
 from __future__ import annotations
@@ -11,20 +14,21 @@ import itertools
 import pickle
 import socket
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog import places
-from kafkalog.check.elsewhere import Walked
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.verify import Verification
+from kafkalog.check.walk import Walked
 from kafkalog.cuts import cut_positions
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, UnreadableError
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition
 from kafkalog.model import Defect, Level
+from kafkalog.paths import file_system
+from kafkalog.paths.read_options import reading
+from kafkalog.paths.source import Source
 from kafkalog.segment import OpenSegment
 from kafkalog.sightings import Sighting, now_ms
-from kafkalog.source import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,6 +38,10 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import Segment
 
     Target = LogDir | PartitionDir | FileEntry
+    from collections.abc import Generator
+
+    from kafkalog.engine import Engine
+
 
 SPLIT_BYTES: Final = 128 << 20
 """Up to this size a partition is read by one task; small ones share one."""
@@ -150,7 +158,7 @@ def walk_partitions(task: Mapping[str, Any], made: Iterator[bytes]) -> Iterator[
 
 def read_piece(piece: Mapping[str, Any]) -> Iterator[bytes]:
     """The sound batches of some parts of logs, as columns."""
-    from kafkalog.check.made_stretches import read_range
+    from kafkalog.check.walk import read_range
 
     with _reading(piece):
         if piece["seen"] is not None:
@@ -170,7 +178,7 @@ def _cost(partition: PartitionDir) -> int:
 
 
 def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict[str, Any]:
-    path = places.absolute(partition.path)
+    path = file_system.absolute(partition.path)
     seen, at_ms = None, now_ms()
     with suppress(KafkaLogError):  # it is gone, as tasks will find
         seen = Sighting.of(list_partition(path), at_ms)
@@ -179,7 +187,7 @@ def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict
         "path": path,
         "seen": None if seen is None else asdict(seen),
         "left_out": [
-            places.absolute(segment.log.path)
+            file_system.absolute(segment.log.path)
             for segment in partition.segments
             if schedule.level_of(segment) != schedule.level
         ],
@@ -198,7 +206,7 @@ def _pieces(
             is_last = end >= segment.log.size_bytes
             piece.append(
                 {
-                    "path": places.absolute(segment.log.path),
+                    "path": file_system.absolute(segment.log.path),
                     "base_offset": segment.base_offset,
                     "start": start,
                     "end": None if is_last else end,
@@ -255,10 +263,102 @@ def _walk(
 
 
 def _put_together(made: Iterator[bytes], threads: int | None) -> Stretches:
-    from kafkalog.check.made_stretches import MadeStretches
+    from kafkalog.check.walk import MadeStretches
 
     return MadeStretches(made, threads).stretches
 
 
 def _reading(task: Mapping[str, Any]) -> AbstractContextManager[None]:
     return reading(rate_limit=task["rate_limit"], leaves_cache=task["leaves_cache"])
+
+
+_HINT = (
+    "Every worker reads the log directories itself: they must exist under the same paths and be "
+    "readable."
+)
+
+
+class WalkedByTasks:
+    """The partitions of a run, walked over by tasks; a context manager that ends what is under way.
+
+    Args:
+        engine: runs the tasks; they begin when the first partition is asked for.
+        schedule: its targets hold the partitions; without a history or a duration.
+        manner: how the tasks read.
+        split_bytes: as that of `plan_tasks`.
+
+    Cost:
+        Memory for what is told of one task, as the engine streams it; the defects are passed on.
+    """
+
+    def __init__(
+        self, engine: Engine, schedule: Schedule, manner: Manner, split_bytes: int = SPLIT_BYTES
+    ) -> None:
+        plan = plan_tasks(schedule, engine.workers, manner, split_bytes)
+        self._partitions = plan.partitions  # alive, so that none takes the identity of another
+        self._numbers = {id(partition): n for n, partition in enumerate(plan.partitions)}
+        self._rows = engine.stream(walk_partitions, plan.tasks, read_piece)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rows.close()
+
+    def walk(self, directory: PartitionDir) -> Generator[Defect, None, Walked | None]:
+        """The defects of a partition; to be asked for in the order of the walk.
+
+        Returns:
+            None where the directory is there no more, for the tasks as for this process.
+
+        Raises:
+            UnreadableError: a worker does not see what this process sees.
+        """
+        number = self._numbers[id(directory)]
+        path = file_system.absolute(directory.path)
+        for row in self._rows:
+            of, told = told_of(row)
+            if of < number:
+                continue  # of a target that was given up
+            if isinstance(told, Unseen):
+                _require_gone(directory, told)
+                return None
+            if isinstance(told, Walked):
+                starts = [
+                    replace(start, path=directory.path + start.path.removeprefix(path))
+                    for start in told.next_starts
+                ]
+                return replace(told, next_starts=starts)
+            for defect in told:
+                if defect.reference == "file-unreadable":
+                    _require_unreadable(defect)
+                yield replace(defect, path=directory.path + defect.path.removeprefix(path))
+        raise UnreadableError("No task reported on the partition.", path=directory.path)
+
+
+def _require_gone(directory: PartitionDir, unseen: Unseen) -> None:
+    """It went away, or a broker moved it; unless only the worker does not see it."""
+    try:
+        list_partition(directory.path)
+    except KafkaLogError:
+        return
+    raise UnreadableError(
+        f"The worker on {unseen.host} sees other files: {unseen.reason}",
+        path=directory.path,
+        hint=_HINT,
+    )
+
+
+def _require_unreadable(defect: Defect) -> None:
+    """What a worker cannot read is no defect if it can be read here."""
+    try:
+        with Source(defect.path) as source:
+            source.read(defect.position or 0, 1)
+    except KafkaLogError:
+        return
+    raise UnreadableError(
+        "A worker cannot read a file that the driver can read.",
+        path=defect.path,
+        note=defect.detail,
+        hint=_HINT,
+    )

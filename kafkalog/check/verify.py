@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
-from kafkalog import places
 from kafkalog.check.index_files import ENTRY_SIZES
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.summary import Summary
@@ -21,16 +20,16 @@ from kafkalog.lfs_pointers import pointer_defect, pointers_among
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
 from kafkalog.model import Defect, Level
 from kafkalog.names import FileKind, FileState
+from kafkalog.paths import file_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
-    from kafkalog.check.batch_checks import CheckedPartition
-    from kafkalog.check.elsewhere import Elsewhere, Walked, Watch
+    from kafkalog.check.batches import CheckedPartition
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.check.moments import SeenPartition
-    from kafkalog.check.walk import Stretches, Walk
+    from kafkalog.check.walk import Elsewhere, Stretches, Walk, Walked, Watch
     from kafkalog.configs import LogDirConfigs, TopicConfigs
     from kafkalog.recovery import NextStart
 
@@ -130,7 +129,7 @@ class Verification:
             yield defect
 
     def _checks(self, target: LogDir | PartitionDir | FileEntry) -> Generator[Defect, None, None]:
-        from kafkalog.check.contained import contained_all
+        from kafkalog.check.registry import contained_all
 
         if isinstance(target, FileEntry) and pointers_among([target]):
             yield pointer_defect(target.path, [target])
@@ -206,7 +205,7 @@ class Verification:
         """A file named on its own: its segment's log and indexes are checked together."""
         from kafkalog.check.moments import look_at_partition
 
-        parent = PartitionDir(os.path.dirname(places.absolute(entry.path)), None, ())
+        parent = PartitionDir(os.path.dirname(file_system.absolute(entry.path)), None, ())
 
         def judge(walk: Walk, seen: SeenPartition, _reading: int) -> Generator[Defect, None, None]:
             kinds = (FileKind.LOG, *ENTRY_SIZES)
@@ -228,8 +227,8 @@ class Verification:
 
         An exception of the watch ends the run: it is passed on to the caller.
         """
-        from kafkalog.check.batch_checks import CheckedPartition
-        from kafkalog.check.contained import FAILED, contained
+        from kafkalog.check.batches import CheckedPartition
+        from kafkalog.check.registry import FAILED, contained
 
         failed = CheckedPartition(directory)
         pointers = pointers_among(directory.files)
@@ -258,7 +257,7 @@ class Verification:
             self._pointers = []
 
     def _partition(self, directory: PartitionDir) -> Generator[Defect, None, CheckedPartition]:
-        from kafkalog.check.batch_checks import CheckedPartition
+        from kafkalog.check.batches import CheckedPartition
         from kafkalog.check.moments import look_at_partition
 
         if self._elsewhere is not None:
@@ -285,7 +284,7 @@ class Verification:
         """Return the configs of a topic; the metadata log beside its partitions is read once."""
         from kafkalog.configs import ConfigSources
 
-        around = os.path.dirname(places.absolute(directory.path))
+        around = os.path.dirname(file_system.absolute(directory.path))
         configs = self._configs.setdefault(around, ConfigSources().in_log_dir(around))
         try:
             return configs.of_topic(directory.topic)
@@ -312,7 +311,7 @@ def _of_log_dir(
 
 def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, None]:
     """What lies in a log directory beside its partitions."""
-    from kafkalog.check.contained import contained_all
+    from kafkalog.check.registry import contained_all
 
     for path, error in target.errors.items():
         yield make_defect("file-unreadable", path, error.message)

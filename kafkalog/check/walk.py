@@ -1,37 +1,169 @@
 """One reading of a partition, a segment or a file by all checks.
 
+A reading goes on behind a sound batch without regard to what came before. So what a piece gives
+from its start to the first thing that is not sound is what a reading of the whole log gives, if
+that comes to the start of the piece. From there on, where it does not or where something is wrong,
+the log is read on in one go.
+
 Levels: `quick` reads headers and indexes, `standard` also every byte for its checksum, `deep` also
 every record.
 """
 
 from __future__ import annotations
 
+import os
+import pickle
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from kafkalog.check.elsewhere import closed_cleanly
+import numpy as np
+
 from kafkalog.check.index_files import ENTRY_SIZES, index_alone, size_is_multiple
+from kafkalog.check.log_dir_files import READERS
 from kafkalog.check.schedule import Reading, lowest_level
-from kafkalog.check.small_files import READERS
 from kafkalog.check.summary import Summary
+from kafkalog.columnar.header_table import POSITION
+from kafkalog.columnar.headers import Stretch, header_stretches
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.model import Defect, Level
 from kafkalog.names import DirectoryState, FileKind, FileState
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
+from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
-    from kafkalog.check.batch_checks import CheckedLog, CheckedPartition, PartitionCheck
-    from kafkalog.check.elsewhere import Watch
-    from kafkalog.check.schedule import Schedule
-    from kafkalog.columnar.headers import Stretch
-    from kafkalog.configs import TopicConfigs
-    from kafkalog.log_dir import FileEntry, PartitionDir, Segment
+    from kafkalog.check.batches import CheckedLog
+    from kafkalog.columnar.headers import Look
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import NextStart
 
+    Key = tuple[int, str]
+    from collections.abc import Callable, Iterable
+
+    from kafkalog.check.batches import CheckedPartition, PartitionCheck
+    from kafkalog.check.schedule import Schedule
+    from kafkalog.configs import TopicConfigs
+    from kafkalog.log_dir import FileEntry, Segment
+
     Stretches = Callable[[CheckedLog, Source, Level], Iterator[Stretch | Defect]]
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What a run needs to know of a partition that another run walked over, beside its defects.
+
+    Attributes:
+        end_offset: the offset behind its batches.
+        summary: of that run.
+        next_starts: as those of `Verification`.
+    """
+
+    end_offset: int
+    summary: Summary
+    next_starts: Sequence[NextStart]
+
+
+class Elsewhere(Protocol):
+    """Whoever walks over partitions instead of this run."""
+
+    def walk(self, directory: PartitionDir) -> Generator[Defect, None, Walked | None]:
+        """Its defects; None where it is to be walked over here, of which nothing was told."""
+
+
+class Watch(Protocol):
+    """Whoever has a use for the batches that are read anyway."""
+
+    @property
+    def look(self) -> Look | None:
+        """As that of `header_stretches`."""
+
+    def take(self, path: str, stretch: Stretch) -> None:
+        """The next batches of a log, after what is wrong with them was told."""
+
+
+def closed_cleanly(directory: PartitionDir) -> bool:
+    """Whether the broker closed the log; one that is being deleted it does not."""
+    is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
+    return is_hosted and UnifiedLog(directory).was_closed
+
+
+_NO_LOG: Final = (1 << 63, "")
+
+
+def read_range(part: Mapping[str, Any], threads: int | None) -> Iterator[bytes]:
+    """The sound batches of a part of a log, in order, up to the first thing that is wrong.
+
+    Args:
+        part: `path`, `base_offset`, `start` (the position of a batch), `end` (None for the end of
+            the file) and `level`.
+        threads: as those of `header_stretches`.
+    """
+    key = (part["base_offset"], os.path.basename(part["path"]))
+    try:
+        with Source(part["path"]) as source:
+            for found in header_stretches(
+                source, Level(part["level"]), threads, position=part["start"], end=part["end"]
+            ):
+                if isinstance(found, Defect):
+                    return
+                wrong = np.flatnonzero(~found.crc_valid)
+                sound = found.part(0, int(wrong[0])) if len(wrong) else found
+                if sound.count:
+                    yield pickle.dumps((key, sound), pickle.HIGHEST_PROTOCOL)
+                if len(wrong):
+                    return
+    except KafkaLogError:
+        return  # whoever reads on there is told the same
+
+
+class MadeStretches:
+    """Gives what `read_range` made of the parts of a partition's logs, and reads what lacks.
+
+    Args:
+        made: of all parts, by base offset, name and position.
+        threads: as those of `header_stretches`.
+
+    Cost:
+        Holds one stretch at a time.
+    """
+
+    def __init__(self, made: Iterator[bytes], threads: int | None) -> None:
+        self._made = made
+        self._threads = threads
+        self._key: Key = _NO_LOG
+        self._stretch: Stretch | None = None
+        self._advance()
+
+    def stretches(
+        self, log: CheckedLog, source: Source, level: Level
+    ) -> Iterator[Stretch | Defect]:
+        """As `header_stretches`; to be asked for logs by rising base offsets, then names."""
+        position = 0
+        if log.base_offset is not None:
+            key = (log.base_offset, os.path.basename(log.path))
+            while self._key < key:
+                self._advance()
+            while self._key == key:
+                found = self._stretch
+                assert found is not None, "a key is that of a stretch"
+                if int(found.headers[POSITION, 0]) != position:
+                    break
+                self._advance()
+                position += found.size_bytes
+                yield found
+        if position < source.size_bytes:
+            yield from header_stretches(source, level, self._threads, position=position)
+
+    def _advance(self) -> None:
+        row = next(self._made, None)
+        if row is None:
+            self._key, self._stretch = _NO_LOG, None
+        else:
+            self._key, self._stretch = pickle.loads(row)  # noqa: S301 # made by `read_range`
+
 
 T = TypeVar("T")
 
@@ -83,10 +215,14 @@ class Walk:
         self, directory: PartitionDir, configs: TopicConfigs | None, *, afresh: bool
     ) -> Generator[Defect, None, CheckedPartition]:
         """All files of a partition, whose topic has configs; `afresh` is for the schedule."""
-        from kafkalog.check.batch_checks import CheckedPartition
-        from kafkalog.check.contained import contained, contained_all
+        from kafkalog.check.batches import CheckedPartition
         from kafkalog.check.next_start import PartitionStart
-        from kafkalog.check.registry import DIRECTORY_CHECKS, partition_checks
+        from kafkalog.check.registry import (
+            DIRECTORY_CHECKS,
+            contained,
+            contained_all,
+            partition_checks,
+        )
 
         partition = CheckedPartition(directory, configs=configs)
         if not self.schedule.has_time_for(directory.size_bytes):
@@ -166,7 +302,7 @@ class Walk:
         self.summary.bytes_expected += entry.size_bytes
         try:
             if entry.name.kind in (FileKind.LOG, FileKind.KRAFT_SNAPSHOT):
-                from kafkalog.check.batch_checks import CheckedLog
+                from kafkalog.check.batches import CheckedLog
 
                 yield from self._batches(CheckedLog(entry.path), self.level)
                 return
@@ -187,7 +323,7 @@ class Walk:
         was_closed: bool,
     ) -> Generator[Defect, None, int]:
         """One live segment: its files alone, then its indexes against its log; where it ends."""
-        from kafkalog.check.batch_checks import CheckedLog
+        from kafkalog.check.batches import CheckedLog
 
         entries = segment.files
         self.summary.files += len(entries)
@@ -216,7 +352,7 @@ class Walk:
         self, log: CheckedLog, level: Level, checks_of_partition: Sequence[PartitionCheck] = ()
     ) -> Generator[Defect, None, int]:
         """All batches of a log file; the offset behind them."""
-        from kafkalog.check.batch_checks import defects_of_stretch
+        from kafkalog.check.batches import defects_of_stretch
         from kafkalog.check.registry import segment_checks
         from kafkalog.columnar.header_table import COUNT, LAST_OFFSET
         from kafkalog.columnar.record_facts import FOUND

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.model import Batch
-    from kafkalog.source import Source
+    from kafkalog.paths.source import Source
 
 CHUNK_SIZE_MIN: Final = 1 << 16
 CHUNK_SIZE_MAX: Final = 1 << 21

@@ -9,7 +9,7 @@ from kafkalog.columnar.rule import FAST_SIZE_MIN
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

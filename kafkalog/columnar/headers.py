@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.columnar.chunks import Chunk, Rows, Workspace
-    from kafkalog.source import Source
+    from kafkalog.paths.source import Source
 
     Look = Callable[[Chunk, Rows], Any]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.indexes import OffsetIndex, TimeIndex
-    from kafkalog.source import Source
+    from kafkalog.paths.source import Source
 
     Column = NDArray[np.int64]
 

@@ -61,7 +61,8 @@ _RECORD_FIELDS: Final = {
     "headers": o.HEADERS,
     "sequence": o.SEQUENCE,
 }
-_FIELDS: Final = _BATCH_FIELDS | _RECORD_FIELDS
+FIELDS: Final = _BATCH_FIELDS | _RECORD_FIELDS
+"""The fields that the kernels can write, by name."""
 _FORMS: Final = {"auto": v.AUTO, "utf8": v.UTF8, "hex": v.HEX, "base64": v.BASE64}
 _COPY_MARGIN: Final = 2 * o.COPY_SIZE
 
@@ -89,7 +90,7 @@ class _Program:
     """A template as the kernels want it."""
 
     def __init__(self, template: Template) -> None:
-        codes = [o.NOTHING if name is None else _FIELDS[name] for _, name in template.parts]
+        codes = [o.NOTHING if name is None else FIELDS[name] for _, name in template.parts]
         ends = np.cumsum([0, *(len(text) for text, _ in template.parts)])
         of_records = [code for code in codes if code >= o.OFFSET]
         self.table = np.zeros((o.PROGRAM_ROWS, len(codes)), np.int64)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog.columnar.chunks import Chunk, Rows
     from kafkalog.model import Batch
-    from kafkalog.source import Readable
+    from kafkalog.paths.source import Readable
 
     Table = NDArray[np.int64]
     Refusals = list[tuple[int, KafkaLogError]]

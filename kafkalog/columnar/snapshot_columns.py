@@ -12,7 +12,7 @@ import numpy as np
 from formats.layouts import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER
 from kafkalog.checksums import crc32c
 from kafkalog.errors import KafkaLogError
-from kafkalog.source import read_file
+from kafkalog.paths.source import read_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

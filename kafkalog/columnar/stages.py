@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from kafkalog.columnar.chunks import Chunk, Rows
     from kafkalog.model import Record
+    from kafkalog.paths.source import Readable
     from kafkalog.reader import ReadPlan
-    from kafkalog.source import Readable
 
     Mask = NDArray[np.bool_]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.model import Record
-    from kafkalog.source import Source
+    from kafkalog.paths.source import Source
 
     Mask = NDArray[np.bool_]
 

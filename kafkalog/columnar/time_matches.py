@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalog.columnar.chunks import Chunk
     from kafkalog.indexes import OffsetIndex, TimeIndex
-    from kafkalog.source import Source
+    from kafkalog.paths.source import Source
 
     Column = NDArray[np.int64]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.compaction.cleanable import segments_between
+from kafkalog.compaction.candidates import segments_between
 from kafkalog.compaction.cleaning import group_segments
-from kafkalog.compaction.passes import LocalPasses
+from kafkalog.compaction.compact import LocalPasses
 from kafkalog.compaction.plan import sound_from_json, sound_to_json
 from kafkalog.compaction.soundness import require_sound
 from kafkalog.compaction.staged import (
@@ -28,8 +28,8 @@ from kafkalog.unified_log import UnifiedLog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafkalog.compaction.compact import CleaningPass
     from kafkalog.compaction.model import Candidate
-    from kafkalog.compaction.partition_work import CleaningPass
     from kafkalog.compaction.plan import PassPlan
     from kafkalog.compaction.soundness import SoundLog
     from kafkalog.log_dir import Segment
@@ -131,7 +131,7 @@ def write_numbers(plan: PassPlan, source: str, number: int, changes: Changes) ->
 
 def passes_from(plan: PassPlan, candidate: Candidate, staging: str, first: Segment) -> LocalPasses:
     """Passes over a partition whose buckets were gone through, from the group of a segment on."""
-    from kafkalog.compaction.superseded import SupersededByNumbers
+    from kafkalog.compaction.buckets import SupersededByNumbers
 
     said = read_result(os.path.join(staging, keys_name(plan)))
     places = [os.path.join(staging, numbers_name(plan, i)) for i in range(said["buckets"])]

@@ -15,17 +15,17 @@ from formats import constants as c
 from kafkalog.columnar import kernels as k
 from kafkalog.columnar import rewrite_kernels as r
 from kafkalog.columnar.chunks import ChunkReader, Turn
-from kafkalog.columnar.compacting import Buffers, Fate, Rule, opened, rewrite
 from kafkalog.columnar.conveyor import Conveyor, Lanes
 from kafkalog.columnar.rule import default_threads
-from kafkalog.compaction.cleanable import segments_between
+from kafkalog.compaction.buckets import SupersededByMap
+from kafkalog.compaction.candidates import segments_between
+from kafkalog.compaction.chunks import Buffers, Fate, Rule, opened, rewrite
 from kafkalog.compaction.cleaning import group_segments
-from kafkalog.compaction.map_building import MapBuilding, discardable_among
 from kafkalog.compaction.model import Dropped, Tally, read_otherwise
-from kafkalog.compaction.superseded import SupersededByMap
+from kafkalog.compaction.offset_map import MapBuilding, discardable_among
 from kafkalog.compaction.transactions import TransactionState, collect_aborted
 from kafkalog.crew import Crew
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkalog.columnar.chunks import Chunk
+    from kafkalog.compaction.buckets import Superseded
     from kafkalog.compaction.cleaning import LastRecord
     from kafkalog.compaction.model import Cleanable, CompactionConfig
-    from kafkalog.compaction.superseded import Superseded
     from kafkalog.log_dir import Segment
     from kafkalog.model import AbortedTransaction
     from kafkalog.unified_log import UnifiedLog

@@ -1,24 +1,314 @@
-"""The compaction of one partition, planned or done, in this process.
+"""The compaction of one partition in this process: pass after pass, planned or done.
+
+Follows `LogCleaner.cleanLog` of Kafka 4.3.
 
 Follows `Cleaner.clean` and `LogCleaner.cleanLog` of Kafka 4.3.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Protocol
 
-from kafkalog.compaction.model import Skip
-from kafkalog.compaction.partition_work import PartitionWork, left_as_it_is
-from kafkalog.compaction.passes import judged_passes
-from kafkalog.compaction.soundness import require_known_layout
+from formats import file_names
+from kafkalog.columnar.rule import kernels_work
+from kafkalog.compaction.candidates import find_cleanable
+from kafkalog.compaction.cleaning import Pass
+from kafkalog.compaction.model import Compaction, Group, Skip, Tally
+from kafkalog.compaction.new_files import check_new_files, clean_group, discard
+from kafkalog.compaction.soundness import require_known_layout, require_sound
+from kafkalog.compaction.swap import swap_in, touched_names
 from kafkalog.errors import RefusedError
-from kafkalog.storage import require_writable
+from kafkalog.log_dir import open_partition
+from kafkalog.storage import require_space, require_writable
+from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from kafkalog.compaction.model import Candidate, Compaction, CompactionRequest
-    from kafkalog.runs.run import Run
+    from kafkalog.compaction.buckets import Superseded
+    from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, CompactionRequest
+    from kafkalog.compaction.new_files import Cleaning, NewFiles
+    from kafkalog.compaction.soundness import SoundLog
+    from kafkalog.compaction.transactions import TransactionState
+    from kafkalog.journal.run import PartitionRun, Run
+    from kafkalog.log_dir import PartitionDir, Segment
+    from kafkalog.storage import Changes
+
+
+class WrittenPass:
+    """A pass whose new segments are made when they are asked for."""
+
+    def __init__(self, cleaning: Cleaning) -> None:
+        self._cleaning = cleaning
+
+    def groups(self) -> list[list[Segment]]:
+        """The segments as they are put together."""
+        return self._cleaning.groups()
+
+    def require_room(self, directory: str, sizes: Sequence[int]) -> None:
+        """Raise `UnwritableError` where the largest group may not fit; few records grow."""
+        largest = max(sizes, default=0)
+        require_space(os.path.join(directory, "new"), largest + largest // 8)
+
+    def put(self, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
+        """Write the new segment of a group as `.cleaned`, and read it back; None: only say it.
+
+        Raises:
+            CorruptDataError, UnwritableError: it does not read back, or cannot be written; then
+                there is no `.cleaned` file.
+        """
+        files = clean_group(self._cleaning, group, changes)
+        if changes is None:
+            return files
+        try:
+            check_new_files(files, changes, self._cleaning.config)
+        except BaseException:  # raised again: Ctrl-C leaves no half of a group either
+            discard(files, changes)
+            raise
+        return files
+
+    @property
+    def tally(self) -> Tally:
+        """What was read and kept of the groups that were made."""
+        return self._cleaning.tally
+
+    @property
+    def keys(self) -> int:
+        """How many keys are in the map."""
+        return self._cleaning.keys
+
+    @property
+    def end_offset(self) -> int:
+        """Where the pass ends."""
+        return self._cleaning.end_offset
+
+
+class LocalPasses:
+    """Makes passes over a partition that is sound.
+
+    Args:
+        candidate: the partition.
+        request: the clock.
+        sound: what is known of it.
+        progress: called with the number of bytes read since the last call.
+        superseded: what is superseded in the first pass, where that is known.
+        transactions: open ones where its first group begins; None: at the log's beginning.
+    """
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        request: CompactionRequest,
+        sound: SoundLog,
+        progress: Callable[[int], None] | None = None,
+        superseded: Superseded | None = None,
+        transactions: TransactionState | None = None,
+    ) -> None:
+        self.sound = sound
+        self._config: CompactionConfig = candidate.config
+        self._high_watermark = candidate.high_watermark
+        self._now_ms = request.now_ms
+        self._progress = progress
+        self._superseded = superseded
+        self._transactions = transactions
+
+    def begin(self, partition: PartitionDir, cleanable: Cleanable) -> WrittenPass:
+        """The next pass; `partition` is listed after the one before."""
+        log = UnifiedLog(partition, high_watermark=self._high_watermark)
+        producers = self.sound.producers
+        common = (log, self._config, self._now_ms, cleanable, producers, self._progress)
+        suits_kernels = self.sound.suits_kernels and kernels_work()
+        if self._config.keys_max is not None or not suits_kernels:
+            return WrittenPass(Pass(*common))
+        from kafkalog.compaction.columns import ColumnPass
+
+        superseded, self._superseded = self._superseded, None
+        return WrittenPass(ColumnPass(*common, superseded, self._transactions))
+
+
+def judged_passes(
+    candidate: Candidate,
+    request: CompactionRequest,
+    progress: Callable[[int], None] | None = None,
+    map_size_max: int | None = None,
+) -> LocalPasses:
+    """Read and judge a partition, and build the map of its first pass; as `require_sound`.
+
+    Raises:
+        MapOutgrownError: the map takes more than so many bytes of memory.
+    """
+    cleanable = candidate.cleanable
+    assert cleanable is not None, "there is something to clean"
+    if candidate.config.keys_max is not None or not kernels_work():
+        sound = require_sound(candidate, request, progress)
+        return LocalPasses(candidate, request, sound, progress)
+    from kafkalog.compaction.buckets import SupersededByMap
+    from kafkalog.compaction.offset_map import MapBuilding
+
+    log = UnifiedLog(candidate.partition, high_watermark=candidate.high_watermark)
+    building = MapBuilding(log, cleanable, map_size_max)
+    sound = require_sound(candidate, request, progress, building)
+    superseded = SupersededByMap(building, cleanable)
+    return LocalPasses(candidate, request, sound, progress, superseded)
+
+
+class CleaningPass(Protocol):
+    """A pass, and the new segments it gives."""
+
+    @property
+    def tally(self) -> Tally:
+        """What was read and kept, when all groups were put."""
+
+    @property
+    def keys(self) -> int:
+        """How many keys are in the map."""
+
+    @property
+    def end_offset(self) -> int:
+        """Where the pass ends."""
+
+    def groups(self) -> list[list[Segment]]:
+        """The segments as they are put together."""
+
+    def require_room(self, directory: str, sizes: Sequence[int]) -> None:
+        """Raise `UnwritableError` where there is too little for the new segments.
+
+        Args:
+            directory: of the partition.
+            sizes: of the logs of each group, bytes.
+        """
+
+    def put(self, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
+        """Have the new segment of a group there as `.cleaned`, checked; groups come in order.
+
+        None: only say what it would be.
+        """
+
+
+class Passes(Protocol):
+    """Makes the passes over a partition."""
+
+    def begin(self, partition: PartitionDir, cleanable: Cleanable) -> CleaningPass:
+        """The next pass over the partition as it is listed."""
+
+
+class PartitionWork:
+    """The passes over one partition, and what they come to."""
+
+    def __init__(self, candidate: Candidate, request: CompactionRequest, passes: Passes) -> None:
+        assert candidate.cleanable is not None, "there is something to clean"
+        self._candidate = candidate
+        self._request = request
+        self._passes = passes
+        self._partition = candidate.partition
+        self._cleanable: Cleanable = candidate.cleanable
+        self._end = self._cleanable.first_dirty_offset
+        self._count_of_passes = 0
+        self._keys = 0
+        self._tally = Tally()
+        self._groups: list[Group] = []
+
+    def touched(self) -> list[str]:
+        """Names of the files that are removed or replaced."""
+        upper = self._cleanable.first_uncleanable_offset
+        left_overs = [entry.name.name for entry in self._partition.left_overs]
+        return touched_names(self._partition, upper) + left_overs
+
+    def plan(self) -> None:
+        """The first pass, without a file."""
+        cleaning = self._passes.begin(self._partition, self._cleanable)
+        for group in cleaning.groups():
+            self._count(cleaning.put(group, None), group)
+        self._conclude(cleaning)
+
+    def perform(self, changing: PartitionRun) -> None:
+        """All passes; the cleaner offset is set when the last has ended.
+
+        What has the name that a swap gives to old files goes first, as at a start.
+        """
+        left_overs = self._partition.left_overs
+        for entry in left_overs:
+            changing.changes.remove(entry.name.name)
+        if left_overs:
+            changing.changes.sync_directory()
+        while self._cleanable.cleanable_bytes:
+            cleaning = self._passes.begin(self._partition, self._cleanable)
+            groups = cleaning.groups()
+            cleaning.require_room(self._partition.path, [_size_of(group) for group in groups])
+            for group in groups:
+                self._replace(cleaning, group, changing)
+            before = self._end
+            self._conclude(cleaning)
+            if self._request.single_pass or self._end <= before:
+                break
+            self._look_again()
+        changing.set_offset(file_names.CLEANER_OFFSETS, self._cleaner_offset())
+
+    def result(self, *, is_done: bool) -> Compaction:
+        """What it came to."""
+        before = _size_of(self._candidate.partition.segments)
+        last = {group.base_offset: group for group in self._groups}
+        after = before
+        if is_done:
+            after = _size_of(open_partition(self._partition.path).segments)
+        else:
+            after += sum(group.bytes_after - group.bytes_before for group in last.values())
+        return Compaction(
+            self._candidate,
+            is_done,
+            self._count_of_passes,
+            self._keys,
+            self._tally,
+            self._end,
+            before,
+            after,
+            tuple(self._groups),
+        )
+
+    def _replace(
+        self, cleaning: CleaningPass, group: Sequence[Segment], changing: PartitionRun
+    ) -> None:
+        files = cleaning.put(group, changing.changes)
+        swap_in(files, group, self._partition, changing.changes)
+        self._count(files, group)
+
+    def _count(self, files: NewFiles, group: Sequence[Segment]) -> None:
+        bases = tuple(segment.base_offset for segment in group)
+        self._groups.append(Group(files.base_offset, bases, _size_of(group), files.size_bytes))
+
+    def _conclude(self, cleaning: CleaningPass) -> None:
+        self._count_of_passes += 1
+        self._keys += cleaning.keys
+        self._tally.add(cleaning.tally)
+        self._end = max(self._end, cleaning.end_offset)
+
+    def _look_again(self) -> None:
+        """What is left to clean after a pass."""
+        self._partition = open_partition(self._partition.path)
+        log = UnifiedLog(self._partition, high_watermark=self._candidate.high_watermark)
+        up_to = self._request.up_to_offset
+        now_ms = self._request.now_ms
+        self._cleanable = find_cleanable(log, self._candidate.config, now_ms, self._end, up_to)
+
+    def _cleaner_offset(self) -> int:
+        """Where the next cleaning begins; a right one that is noted never falls."""
+        log = UnifiedLog(self._partition, high_watermark=self._candidate.high_watermark)
+        noted = log.checkpoint(file_names.CLEANER_OFFSETS)
+        if noted is None or not log.log_start_offset <= noted <= log.log_end_offset:
+            return self._end
+        return max(noted, self._end)
+
+
+def left_as_it_is(candidate: Candidate) -> Compaction:
+    """What comes of a partition that is skipped."""
+    size = _size_of(candidate.partition.segments)
+    return Compaction(candidate, False, 0, 0, Tally(), None, size, size, ())
+
+
+def _size_of(segments: Sequence[Segment]) -> int:
+    return sum(segment.log.size_bytes for segment in segments)
+
 
 _HINTS = {
     Skip.NOT_COMPACTED: "If the topic is compacted, add --config cleanup.policy=compact.",

@@ -15,12 +15,12 @@ from operator import setitem
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.compaction import tasks
-from kafkalog.compaction.partition_work import PartitionWork, left_as_it_is
+from kafkalog.compaction.compact import PartitionWork, left_as_it_is
 from kafkalog.compaction.plan import PassPlan
 from kafkalog.compaction.soundness import require_known_layout
 from kafkalog.compaction.staged import StagedPass, plan_of_result
-from kafkalog.compaction.staging import Staging
-from kafkalog.engine.errors import told_error
+from kafkalog.compaction.tasks import Staging
+from kafkalog.engine.model import told_error
 from kafkalog.errors import KafkaLogError, contained
 from kafkalog.log_dir import LogDir, PartitionDir
 from kafkalog.names import staging_name
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.compaction.model import Candidate, Cleanable, Compaction, CompactionRequest
-    from kafkalog.compaction.staging import Staged
+    from kafkalog.compaction.tasks import Staged
     from kafkalog.engine import Engine
-    from kafkalog.runs.run import Run
+    from kafkalog.journal.run import Run
 
     Found = Compaction | KafkaLogError
 

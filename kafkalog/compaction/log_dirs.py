@@ -14,9 +14,9 @@ from kafkalog.compaction.candidates import filthiest_first, find_candidate
 from kafkalog.compaction.compact import require_compactable
 from kafkalog.compaction.soundness import require_known_layout
 from kafkalog.errors import RefusedError, contained
+from kafkalog.journal.requirements import log_dir_around
 from kafkalog.log_dir import LogDir, PartitionDir, open_path
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, is_staging
-from kafkalog.runs.requirements import log_dir_around
 from kafkalog.storage import LogDirLock, NewDirectory, require_outside, require_space
 from kafkalog.unified_log import UnifiedLog
 

@@ -1,10 +1,13 @@
-"""The files of a new segment: written beside the old ones as `.cleaned`, read back, judged.
+"""A new segment and its files: written beside the old ones as `.cleaned`, read back, judged.
+
+Follows `LogSegment.append` and `onBecomeInactiveSegment` of Kafka 4.3.
 
 Follows `Cleaner.cleanSegments` of Kafka 4.3.
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -14,14 +17,14 @@ from formats import constants as c
 from formats import file_names
 from formats.layouts import ABORTED_TRANSACTION
 from kafkalog.columnar import header_table as h
+from kafkalog.columnar import kernels as k
 from kafkalog.columnar.headers import Stretch, header_stretches
-from kafkalog.compaction.new_segment import NewSegment
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import Level
+from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig
-from kafkalog.recovery.index_build import IndexBuild
+from kafkalog.recovery.indexes import IndexBuild
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.source import Source
 from kafkalog.storage import written
 
 if TYPE_CHECKING:
@@ -31,6 +34,79 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import Segment
     from kafkalog.model import AbortedTransaction
     from kafkalog.storage import Changes
+
+
+_INT64 = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
+_BATCHES_AT_ONCE = 1 << 12
+_FEW_BYTES = 1 << 16  # so many are gone through batch by batch
+
+
+class NewSegment:
+    """The bytes of the indexes of a log of batches of magic 2 that are appended.
+
+    Args:
+        base_offset: of the segment.
+        index_interval_bytes: `index.interval.bytes` of the topic.
+    """
+
+    def __init__(self, base_offset: int, index_interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.size_bytes = 0
+        self.next_offset = base_offset
+        # A limit of the indexes is that of the groups: here is none.
+        self._build = IndexBuild(base_offset, StartConfig(index_interval_bytes, c.INT32_MAX))
+
+    @property
+    def offset_index(self) -> bytes:
+        """The bytes of the `.index`."""
+        return self._build.offsets.data()
+
+    @property
+    def time_index(self) -> bytes:
+        """The bytes of the `.timeindex`."""
+        return self._build.times.data()
+
+    def extend(self, batches: bytes | memoryview) -> None:
+        """Whole batches follow, one after the other."""
+        at = 0
+        if len(batches) > _FEW_BYTES:
+            at = self._extend_columns(batches)
+        while at < len(batches):
+            at += self._append(batches, at)
+
+    def _extend_columns(self, batches: bytes | memoryview) -> int:
+        """As `_append` for each batch, up to one that has to be appended by itself."""
+        data = np.frombuffer(batches, np.uint8)
+        table = np.empty((k.HEADER_FIELDS, _BATCHES_AT_ONCE), np.int64)
+        start = self.size_bytes
+        at = 0
+        while at < len(data):
+            count, after, _ = k.scan_headers(data, at, len(data), start, len(data), table)
+            headers = table[:, :count]
+            lasts = headers[k.LAST_OFFSET]
+            columns = headers[k.MAX_TIMESTAMP], lasts, headers[k.POSITION]
+            if not count or not self._build.columns(*columns):
+                break
+            self.next_offset = int(lasts[-1]) + 1
+            at = after
+            self.size_bytes = start + at
+        return at
+
+    def _append(self, data: bytes | memoryview, at: int) -> int:
+        """The batch at a position of some bytes follows; its size."""
+        base_offset = _INT64.unpack_from(data, at)[0]
+        size: int = c.LOG_OVERHEAD + _INT32.unpack_from(data, at + c.LENGTH_POSITION)[0]
+        last_offset = base_offset + _INT32.unpack_from(data, at + c.LAST_OFFSET_DELTA_POSITION)[0]
+        timestamp = _INT64.unpack_from(data, at + c.MAX_TIMESTAMP_POSITION)[0]
+        self.next_offset = last_offset + 1
+        self._build.batch(timestamp, last_offset, self.size_bytes)
+        self.size_bytes += size
+        return size
+
+    def close(self) -> None:
+        """No batch follows: the time index gets its last entry."""
+        self._build.end()
 
 
 class Cleaning(Protocol):

@@ -1,24 +1,46 @@
-"""The latest offset of each key.
+"""The latest offset of each key: built record by record, or by the kernels.
 
 Follows `SkimpyOffsetMap` and `Cleaner.buildOffsetMap` of Kafka 4.3, but for what identifies a key:
 Kafka takes its MD5 digest, this map the key itself.
+
+Follows `Cleaner.buildOffsetMap` of Kafka 4.3, but for the offsets: records are numbered instead,
+and of each the map notes whether one with its key followed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from kafkalog.compaction.model import read_otherwise
-from kafkalog.model import Batch
+import numpy as np
+
+from formats import constants as c
+from kafkalog.columnar import header_table as h
+from kafkalog.columnar import kernels as k
+from kafkalog.columnar.chunks import ChunkReader, Rows, Workspace
+from kafkalog.columnar.headers import Stretch, header_stretches
+from kafkalog.compaction.candidates import segments_between
+from kafkalog.compaction.key_map import KeyMap
+from kafkalog.compaction.model import MapOutgrownError, read_otherwise
+from kafkalog.compaction.transactions import TransactionState, collect_aborted
+from kafkalog.model import Batch, Level
+from kafkalog.paths.source import Source
 from kafkalog.records import decode_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
+    from kafkalog.columnar.chunks import Chunk
+    from kafkalog.compaction.key_map import Keys
     from kafkalog.compaction.model import Cleanable
-    from kafkalog.compaction.transactions import TransactionState
     from kafkalog.log_dir import Segment
+    from kafkalog.paths.source import Readable
     from kafkalog.unified_log import UnifiedLog
+
+    Mask = NDArray[np.bool_]
+    Table = NDArray[np.int64]
 
 
 class OffsetMap:
@@ -93,4 +115,188 @@ def build_map(
                     found.latest_offset = batch.last_offset
         bound = cleanable.first_uncleanable_offset if following is None else following.base_offset
         found.latest_offset = bound - 1
+    return found
+
+
+_ROWS_AT_ONCE = 8192
+_ODD = c.TRANSACTIONAL_MASK | c.CONTROL_MASK
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The keys of some records; of each its batch, where a batch may have been aborted."""
+
+    keys: Keys
+    ordinals: Table | None
+
+
+class KeySink(Protocol):
+    """Takes the keys of records, in the order of the log: `KeyMap`, or a spill to disk."""
+
+    rows: int
+
+    def keys(self, rows: Rows, wanted: Mask | None = None) -> Keys:
+        """The keys of some rows, of which those wanted count (None: all); in any thread."""
+
+    def put(self, keys: Keys) -> None:
+        """Rows with these keys follow."""
+
+
+class DirtyKeys:
+    """Gives the keys of the dirty part of a log of magic 2 to whoever takes them.
+
+    Args:
+        log: the partition.
+        cleanable: which part is dirty.
+        sink: takes the keys.
+        takes_clean: whether it is given the clean part as well, none of whose keys count.
+
+    Attributes:
+        starts: path of a segment's log to the number of its first record; they are counted from the
+            first that is given.
+    """
+
+    def __init__(
+        self, log: UnifiedLog, cleanable: Cleanable, sink: KeySink, *, takes_clean: bool = False
+    ) -> None:
+        self.starts: dict[str, int] = {}
+        self._sink = sink
+        self._first = cleanable.first_dirty_offset
+        upper = cleanable.first_uncleanable_offset
+        below = [one for one in log.segments if one.base_offset < upper]
+        dirty = segments_between(log.segments, self._first, upper)
+        self._paths = [segment.log.path for segment in dirty]
+        self._clean = {one.log.path for one in below if takes_clean} - {*self._paths}
+        self._log = log
+        self._dirty = dirty
+        self._start = 0  # position in this log from which on transactions are looked at
+        self._transactions = TransactionState()
+        if dirty:
+            start, lower = dirty[0].base_offset, log.log_start_offset
+            self._transactions.expect(collect_aborted(log.segments, start, lower, upper))
+
+    def look(self, chunk: Chunk, rows: Rows) -> object:
+        """Hash the keys of some records; in any thread."""
+        if chunk.path in self._clean:
+            return _Seen(self._sink.keys(rows, np.zeros(rows.table.shape[1], np.bool_)), None)
+        if chunk.path not in self._paths:
+            return None
+        attributes = chunk.headers[k.ATTRIBUTES]
+        ordinals = rows.table[k.ORDINAL]
+        wanted: Mask | None = None
+        if (attributes & c.CONTROL_MASK).any():
+            wanted = (attributes & c.CONTROL_MASK == 0)[ordinals]
+        if chunk.headers[k.BASE_OFFSET, 0] < self._first:
+            late = rows.table[k.OFFSET] >= self._first
+            wanted = late if wanted is None else wanted & late
+        has_odd = bool((attributes & _ODD).any())
+        return _Seen(self._sink.keys(rows, wanted), ordinals.copy() if has_odd else None)
+
+    def take(self, path: str, stretch: Stretch) -> None:
+        """Put the records of some batches into the map; in the order of the log."""
+        if path not in self._paths and path not in self._clean:
+            return
+        if path not in self.starts:
+            self.starts[path] = self._sink.rows
+            self._start = 0 if path in self._clean else self._position_to_begin(path)
+        if stretch.seen is None:
+            first = int(stretch.headers[h.POSITION, 0])
+            self._read(path, first, first + stretch.size_bytes)
+            return
+        odd = bool((stretch.headers[h.ATTRIBUTES] & _ODD).any())
+        if not odd or path in self._clean:
+            self._put(stretch.seen, None)
+            return
+        with Source(path) as source:
+            headers = stretch.headers
+            self._put(
+                stretch.seen,
+                discardable_among(self._transactions, source, headers, path, self._start),
+            )
+
+    def _position_to_begin(self, path: str) -> int:
+        """Where Kafka begins to read: what lies in front does not end transactions for it."""
+        segment = self._dirty[self._paths.index(path)]
+        if segment.base_offset >= self._first:
+            return 0
+        with self._log.open_segment(segment) as opened:
+            entry = opened.index_entry(self._first)
+        return entry.position if entry else 0
+
+    def read(self, progress: Callable[[int], None] | None = None) -> None:
+        """Read the dirty part, which is known to be sound; `progress` is called with bytes."""
+        for path in (*sorted(self._clean), *self._paths):
+            with Source(path) as source:
+                for found in header_stretches(source, Level.DEEP, look=self.look):
+                    if not isinstance(found, Stretch):
+                        raise read_otherwise(path, found)
+                    self.take(path, found)
+                    if progress is not None:
+                        progress(found.size_bytes)
+
+    def _read(self, path: str, position: int, end: int) -> None:
+        space = Workspace(_ROWS_AT_ONCE)
+        with Source(path) as source:
+            reader = ChunkReader(source, position, end)
+            while reader.position < reader.end:
+                chunk = reader.read(space)
+                if chunk is None:
+                    raise read_otherwise(path)
+                headers = chunk.headers
+                discardable = None
+                if path not in self._clean:
+                    discardable = discardable_among(
+                        self._transactions, chunk, headers, path, self._start
+                    )
+                for rows in chunk.decode(np.ones(chunk.count, np.bool_)):
+                    assert isinstance(rows, Rows), "no batch is left over"
+                    self._put(((0, self.look(chunk, rows)),), discardable)
+
+    def _put(self, seen: tuple[tuple[int, object], ...], discardable: Mask | None) -> None:
+        for first, one in seen:
+            assert isinstance(one, _Seen), "it is of a dirty segment"
+            if discardable is not None and one.ordinals is not None:
+                one.keys.leave_out(discardable[first + one.ordinals])
+            self._sink.put(one.keys)
+
+
+class MapBuilding(DirtyKeys):
+    """The map of the dirty part of a log of magic 2, of all its keys.
+
+    Args:
+        log: the partition.
+        cleanable: which part is dirty.
+        size_max: bytes of memory that the map may take; None: as many as it needs.
+
+    Attributes:
+        map: the keys; records are counted from the first of the first dirty segment on.
+
+    Raises:
+        MapOutgrownError: while keys are taken: it would need more memory.
+    """
+
+    def __init__(self, log: UnifiedLog, cleanable: Cleanable, size_max: int | None = None) -> None:
+        self.map = KeyMap()
+        self._size_max = size_max
+        super().__init__(log, cleanable, self.map)
+
+    def take(self, path: str, stretch: Stretch) -> None:
+        """Put the records of some batches into the map; in the order of the log."""
+        if self._size_max is not None and self.map.size_bytes > self._size_max:
+            self.map.settle()
+            raise MapOutgrownError("The keys do not fit into the memory of a task.")
+        super().take(path, stretch)
+
+
+def discardable_among(
+    transactions: TransactionState, source: Readable, headers: Table, path: str, start: int = 0
+) -> Mask:
+    """Which batches were aborted, or are markers of which no data are left; in their order.
+
+    Batches in front of the position `start` are passed over, and with them their markers.
+    """
+    found = np.zeros(headers.shape[1], np.bool_)
+    odd = (headers[h.ATTRIBUTES] & _ODD != 0) & (headers[h.POSITION] >= start)
+    for i in np.flatnonzero(odd).tolist():
+        found[i] = transactions.is_discardable(source, h.batch_at(headers, i, path))
     return found

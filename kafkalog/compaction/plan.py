@@ -18,8 +18,8 @@ from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, Co
 from kafkalog.compaction.soundness import SoundLog
 from kafkalog.errors import RefusedError
 from kafkalog.log_dir import PartitionDir, open_partition
+from kafkalog.paths.reading_errors import reading_error
 from kafkalog.sightings import ids_of
-from kafkalog.source import reading_error
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:

@@ -10,30 +10,30 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.check.contained import FAILED
+from kafkalog.check.registry import FAILED
 from kafkalog.check.verify import Verification
 from kafkalog.cleaner_verdict import ENDS_READING
 from kafkalog.columnar import header_table as h
 from kafkalog.columnar.chunks import BATCH_SIZE_MAX
 from kafkalog.compaction.cleaning import LastRecord
 from kafkalog.errors import CorruptDataError, InternalError, RefusedError
-from kafkalog.model import Level, Severity
-from kafkalog.names import FileKind
-from kafkalog.recovery import StartConfig, predict_start
-from kafkalog.runs.requirements import (
+from kafkalog.journal.requirements import (
     log_dir_around,
     mode_to_judge_by,
     require_own_files,
     require_settled,
     require_start,
 )
+from kafkalog.model import Level, Severity
+from kafkalog.names import FileKind
+from kafkalog.recovery import StartConfig, predict_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkalog.columnar.headers import Stretch
-    from kafkalog.compaction.map_building import DirtyKeys
     from kafkalog.compaction.model import Candidate, CompactionRequest
+    from kafkalog.compaction.offset_map import DirtyKeys
     from kafkalog.log_dir import PartitionDir
 
 

@@ -35,7 +35,7 @@ from kafkalog.documents import (
 from kafkalog.errors import CorruptDataError, KafkaLogError, RefusedError
 from kafkalog.model import AbortedTransaction
 from kafkalog.names import is_plain
-from kafkalog.source import Source, read_file
+from kafkalog.paths.source import Source, read_file
 from kafkalog.storage import require_no_link
 
 if TYPE_CHECKING:

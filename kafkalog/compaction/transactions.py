@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import Segment
     from kafkalog.model import Batch
-    from kafkalog.source import Readable
+    from kafkalog.paths.source import Readable
 
 
 def collect_aborted(

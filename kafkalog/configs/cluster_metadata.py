@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.cluster_image import MetadataTransactions
 from kafkalog.columnar import rule
-from kafkalog.configs.settings import TOPIC, MetadataConfigs, Setting
 from kafkalog.errors import NotAKafkaFileError, NotFoundError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.model import Defect, Record
@@ -25,6 +25,46 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.log_dir import FileEntry, PartitionDir
+
+
+TOPIC: Final = 2
+BROKER: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A config's text and the record that set it: `offset 15`, or the name of a snapshot."""
+
+    text: str
+    source: str
+
+
+@dataclass
+class MetadataConfigs:
+    """What the metadata log says, latest value last.
+
+    Attributes:
+        settings: (resource type, resource name) to config name to setting. Resource types are
+            `TOPIC` and `BROKER`; the broker of name "" stands for all brokers.
+        topics: topic id to name of every topic that exists.
+        defects: damage met on the way; what is behind it may be missing.
+        unknown: how many records could not be read: versions newer than this program.
+    """
+
+    settings: dict[tuple[int, str], dict[str, Setting]] = field(default_factory=dict)
+    topics: dict[str, str] = field(default_factory=dict)
+    defects: list[Defect] = field(default_factory=list)
+    unknown: int = 0
+
+    def of_topic(self, topic: str) -> dict[str, Setting]:
+        """The topic's own configs."""
+        return self.settings.get((TOPIC, topic), {})
+
+    def of_broker(self, node_id: int | None) -> dict[str, Setting]:
+        """Dynamic configs of a broker, above those of all brokers."""
+        own = {} if node_id is None else self.settings.get((BROKER, str(node_id)), {})
+        return self.settings.get((BROKER, ""), {}) | own
+
 
 # Frame version 1, then the type: topic 2, config 4, remove topic 9, transactions 23 to 25.
 _WANTED: Final = re.compile(rb"\A\x01[\x02\x04\x09\x17\x18\x19]")

@@ -1,5 +1,7 @@
 """Where the configs of topics come from, and what each of them is: value and source.
 
+Follows `java.util.Properties`; the last of equal keys counts.
+
 Follows `LogConfig.fromProps`, `KafkaConfig.extractLogConfigMap` and `DynamicBrokerConfig` of Kafka
 4.3 in what comes before what among a broker's own sources.
 """
@@ -14,18 +16,55 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
-from kafkalog import places
-from kafkalog.configs.definitions import DEFINITIONS, KNOWN_NAMES, Definition, Value, names_of
-from kafkalog.configs.parsing import parse_value
-from kafkalog.configs.properties import read_property_lines
-from kafkalog.configs.settings import Setting
+from kafkalog.configs.cluster_metadata import Setting
+from kafkalog.configs.definitions import (
+    DEFINITIONS,
+    KNOWN_NAMES,
+    Definition,
+    Value,
+    names_of,
+    parse_value,
+)
 from kafkalog.errors import CorruptDataError, KafkaLogError, UsageError
 from kafkalog.metadata_files import read_meta_properties
+from kafkalog.paths import file_system
+from kafkalog.paths.source import read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from kafkalog.configs.settings import MetadataConfigs
+    from kafkalog.configs.cluster_metadata import MetadataConfigs
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One entry; `line` counts from 1."""
+
+    name: str
+    value: str
+    line: int
+
+
+def read_property_lines(path: str) -> Iterator[Property]:
+    """The entries of a file in file order.
+
+    Raises:
+        CorruptDataError: an escape is malformed.
+        NotFoundError, UnreadableError: it cannot be read.
+    """
+    import javaproperties
+
+    text = read_file(path).decode("iso-8859-1")
+    line = 1
+    try:
+        for part in javaproperties.parse(text):
+            if isinstance(part, javaproperties.KeyValue):
+                yield Property(part.key, part.value, line)
+            source = part.source
+            line += source.count("\n") + source.replace("\r\n", "\n").count("\r")
+    except ValueError as error:
+        raise CorruptDataError(f"{error}.", reference="file-malformed", path=path) from error
+
 
 DEFAULT_SOURCE: Final = "default"
 INTERNAL_SOURCE: Final = "as brokers create it"
@@ -205,7 +244,7 @@ class LogDirConfigs:
     def metadata(self) -> MetadataConfigs | None:
         """What the metadata log says, None where the directory has none."""
         try:
-            places.stat(os.path.join(self.path, _METADATA))
+            file_system.stat(os.path.join(self.path, _METADATA))
         except (FileNotFoundError, NotADirectoryError):
             return None  # so that what decodes records is not loaded
         except OSError:

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.engine.errors import failures_kept
+from kafkalog.engine.model import failures_kept
 from kafkalog.errors import UnreadableError
-from kafkalog.export.files import CountedFile, table_writer
-from kafkalog.export.layout import MANIFEST, PLAN, entry_name
-from kafkalog.export.model import ExportedPart, Writing
+from kafkalog.export.files import CountedFile, row_groups, table_writer
+from kafkalog.export.model import MANIFEST, PLAN, ExportedPart, Writing, entry_name
 from kafkalog.export.plan import Part
-from kafkalog.export.row_groups import row_groups
 from kafkalog.export.targets import open_target
 from kafkalog.tables import TableName, read_split
 from kafkalog.tables.schemas import SCHEMAS, table_schema

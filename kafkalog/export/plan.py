@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog import places
 from kafkalog.documents import (
     Anything,
     Entries,
@@ -21,9 +20,9 @@ from kafkalog.documents import (
     schema_of,
 )
 from kafkalog.errors import ChangedSinceError, CorruptDataError, UnreadableError, UsageError
-from kafkalog.export.layout import file_name
-from kafkalog.export.model import FileFormat, TableFormat
+from kafkalog.export.model import FileFormat, TableFormat, file_name
 from kafkalog.model import LogView
+from kafkalog.paths import file_system
 from kafkalog.tables import Split, plan_splits
 from kafkalog.tables.model import OF_LOGS, LeftOut, PartitionEnd, TableName
 from kafkalog.tables.schemas import table_schema
@@ -188,7 +187,7 @@ def make_plan(
     _require_what_applies(asked)
     for one in asked.typed:
         one.decoder()
-    paths = [places.absolute(path) for path in asked.paths]
+    paths = [file_system.absolute(path) for path in asked.paths]
     columns = [
         name for name in table_schema(request.table, asked.columns).names if name not in _BY_PATH
     ]
@@ -217,7 +216,7 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
         bounds[name] = None if bounds[name] is None else sorted(bounds[name])
     return {
         **request,
-        "paths": [places.absolute(path) for path in asked.paths],
+        "paths": [file_system.absolute(path) for path in asked.paths],
         "bounds": bounds,
         "columns": None if asked.columns is None else list(asked.columns),
         "writing": asdict(asked.writing),
@@ -359,7 +358,7 @@ def _sources(splits: Iterable[Split]) -> dict[str, int]:
     paths = []
     for split in splits:
         if split.table in (TableName.SEGMENTS, TableName.PRODUCERS):
-            names = places.names(split.path)
+            names = file_system.names(split.path)
             paths += [os.path.join(split.path, name) for name in names]
         else:
             paths.append(split.path)
@@ -368,7 +367,7 @@ def _sources(splits: Iterable[Split]) -> dict[str, int]:
 
 def _size_of(path: str) -> int | None:
     try:
-        return places.stat(path).st_size
+        return file_system.stat(path).st_size
     except FileNotFoundError:
         return None
     except OSError as error:

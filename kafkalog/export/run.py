@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.documents import Anything, Fields, Items, Text, read_document, schema_of
-from kafkalog.engine.errors import told_error
+from kafkalog.engine.model import told_error
 from kafkalog.errors import (
     ChangedSinceError,
     CorruptDataError,
@@ -17,8 +17,17 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.export.delta import commit_delta, delta_schema
-from kafkalog.export.layout import MANIFEST, OWN, PARTS, PLAN, SUCCESS, entry_name
-from kafkalog.export.model import ExportedPart, ExportSummary, TableFormat
+from kafkalog.export.model import (
+    MANIFEST,
+    OWN,
+    PARTS,
+    PLAN,
+    SUCCESS,
+    ExportedPart,
+    ExportSummary,
+    TableFormat,
+    entry_name,
+)
 from kafkalog.export.part import column_types, full_schema, write_parts
 from kafkalog.export.plan import (
     Plan,
@@ -28,7 +37,8 @@ from kafkalog.export.plan import (
     require_unchanged,
 )
 from kafkalog.export.targets import LocalTarget, open_target
-from kafkalog.places import absolute, is_object, portable
+from kafkalog.paths.file_system import absolute, portable
+from kafkalog.paths.uris import is_object
 from kafkalog.storage import require_outside
 
 if TYPE_CHECKING:

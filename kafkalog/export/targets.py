@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 from kafkalog.checksums import crc32c
 from kafkalog.errors import UnreadableError, UnwritableError, UsageError
-from kafkalog.export.layout import BUILDING
-from kafkalog.objects import failures
-from kafkalog.places import SCHEMES, without_credentials, words_of
+from kafkalog.export.model import BUILDING
+from kafkalog.paths.object_store import failures
+from kafkalog.paths.uris import SCHEMES, without_credentials, words_of
 from kafkalog.storage import FileTree, spooled
 
 if TYPE_CHECKING:

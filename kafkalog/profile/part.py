@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from formats.constants import NO_TIMESTAMP
-from kafkalog.engine.errors import failures_kept
-from kafkalog.profile.sketches import DistinctCount, FrequentKeys, text_of
+from kafkalog.engine.model import failures_kept
+from kafkalog.profile.model import DistinctCount, FrequentKeys, text_of
 from kafkalog.tables import Split, TableName, read_split
 from kafkalog.tables.schemas import table_schema
 

@@ -1,12 +1,14 @@
 """What a broker's next start would make of a partition directory, step by step."""
 
 from kafkalog.recovery.epochs import epochs_from_start
-from kafkalog.recovery.hosting import Hosting, read_hosting
 from kafkalog.recovery.log_dir_start import (
+    Hosting,
+    NextStart,
     PredictedLogDirStart,
     log_dir_refusals,
     missing_identity,
     predict_log_dir_start,
+    read_hosting,
 )
 from kafkalog.recovery.model import (
     Action,
@@ -27,17 +29,16 @@ from kafkalog.recovery.model import (
     TruncateLog,
     Verdict,
     WriteFile,
+    start_line,
 )
-from kafkalog.recovery.next_start import NextStart
 from kafkalog.recovery.start import (
     StartInProgress,
     checkpointed,
     predict_start,
+    start_config,
     start_mode,
     usual_config,
 )
-from kafkalog.recovery.start_configs import start_config
-from kafkalog.recovery.words import start_line
 
 __all__ = [
     "Action",

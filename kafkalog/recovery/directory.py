@@ -1,21 +1,28 @@
-"""A partition directory as it would be: the files on disk with a list of changes on top.
+"""A partition directory as a start sees and changes it: pending changes, small files.
 
 Nothing is written: each change is an `Action`, and later reads see its effect. File names are read
 as `LogFileUtils` of Kafka 4.3 reads them, which is laxer than the names Kafka gives.
+
+Follows `CheckpointFile.CheckpointReadBuffer`, `LeaderEpochCheckpointFile` and
+`OffsetCheckpointFile` of Kafka 4.3.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT64_MAX
+from kafkalog.checkpoints import java_number
+from kafkalog.java_text import java_lines
+from kafkalog.metadata_files import NoTopicIdError, read_topic_id
+from kafkalog.paths.source import Source, read_file
 from kafkalog.recovery.model import RemoveFile, RenameFile, StartRefusedError, WriteFile
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import ProducerState
@@ -161,3 +168,88 @@ def offset_from_name(name: str) -> int:
     if digits.isdecimal() and len(digits) < 256 and -INT64_MAX - 1 <= int(text) <= INT64_MAX:
         return int(text)
     raise StartRefusedError("NumberFormatException", f'For input string: "{text}" (file {name})')
+
+
+def check_partition_metadata(directory: Directory) -> None:
+    """Raise `StartRefusedError` where Kafka cannot read partition.metadata."""
+    content = directory.contents.get(file_names.PARTITION_METADATA)
+    if content is None or content.path is None:
+        return
+    try:
+        read_topic_id(content.path)
+    except NoTopicIdError as error:
+        raise StartRefusedError(
+            error.thrown,
+            "Error while reading partition metadata file "
+            f"{file_names.PARTITION_METADATA}: {error.message}",
+            is_storage=error.thrown == "KafkaStorageException",
+        ) from error
+
+
+_VERSION = 0
+_HEADER_LINES = 2
+_CAPACITY_MAX = (1 << 31) - 3  # of a Java array, which is made before an entry is read
+_WHITE_SPACE = re.compile(r"[ \t\v\f]+")
+
+
+def checkpoint_lines(
+    path: str, name: str, field_count: int
+) -> Iterator[tuple[list[str], int, int]]:
+    """Yield the fields of each entry, and the last two of them as numbers, of 32 and 64 bits.
+
+    Args:
+        path: of the file.
+        name: what messages call it.
+        field_count: how many fields an entry has.
+
+    Raises:
+        StartRefusedError: `KafkaStorageException` of an I/O error, which to Kafka is everything
+            that is wrong but the numbers of an entry and a negative number of entries.
+    """
+    lines = _lines(path, name)
+    version = next(lines, None)
+    if version is None:
+        return
+    if java_number(version, 32) != _VERSION:
+        raise _io_error(name, "the first line is not a version that Kafka 4.3 knows")
+    second = next(lines, None)
+    if second is None:
+        return
+    expected = java_number(second, 32)
+    if expected is None:
+        raise _io_error(name, "the second line is not a number of entries")
+    if expected > _CAPACITY_MAX:
+        raise StartRefusedError("OutOfMemoryError", "Requested array size exceeds VM limit")
+    if expected < 0:
+        raise StartRefusedError("IllegalArgumentException", f"Illegal Capacity: {expected}")
+    found = 0
+    for line in lines:
+        found += 1
+        fields = _WHITE_SPACE.split(line.rstrip(" \t\v\f"))  # an empty first field counts in Java
+        if len(fields) != field_count:
+            place = f"line {found + _HEADER_LINES}"
+            raise _io_error(name, f"{place} has {len(fields)} fields, not {field_count}")
+        first, last = java_number(fields[-2], 32), java_number(fields[-1], 64)
+        if first is None or last is None:
+            raise StartRefusedError(
+                "NumberFormatException", f'For input string in {name}: "{line}"'
+            )
+        yield fields, first, last
+    if found != expected:
+        raise _io_error(name, f"the second line says {expected} entries, the file has {found}")
+
+
+def _lines(path: str, name: str) -> Iterator[str]:
+    """Yield the lines of a file, and raise where Kafka's reader throws."""
+    try:
+        yield from java_lines(read_file(path))
+    except UnicodeDecodeError as error:
+        raise _io_error(name, "it is not UTF-8") from error
+
+
+def _io_error(name: str, detail: str) -> StartRefusedError:
+    return StartRefusedError(
+        "KafkaStorageException",
+        f"Error while reading checkpoint file {name}: {detail}",
+        is_storage=True,
+    )

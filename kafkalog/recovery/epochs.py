@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, EpochEntry
-from kafkalog.recovery.checkpoint_reading import checkpoint_lines
-from kafkalog.recovery.directory import offset_from_name
+from kafkalog.paths.source import Source, read_file
+from kafkalog.recovery.directory import checkpoint_lines, offset_from_name
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.source import Source, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""What the next start of a broker would make of a whole log directory.
+"""What a broker's next start would make of a whole log directory, and how a report states it.
+
+Follows `LogManager.loadLog` and `LogManager.isStrayKraftReplica` of Kafka 4.3.
 
 Follows `KafkaRaftServer.initializeLogDirs` and `LogManager.loadLogs` of Kafka 4.3.
 """
@@ -7,15 +9,17 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from kafkalog.cluster_image import read_cluster_image
 from kafkalog.errors import KafkaLogError
-from kafkalog.metadata_files import read_meta_properties
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
+from kafkalog.metadata_files import read_meta_properties, read_topic_id
 from kafkalog.names import DirectoryState, FileKind
-from kafkalog.recovery.checkpoint_reading import checkpoint_lines
-from kafkalog.recovery.hosting import read_hosting
+from kafkalog.paths import file_system
+from kafkalog.recovery.directory import checkpoint_lines
 from kafkalog.recovery.model import (
     Consequence,
     PredictedStart,
@@ -23,13 +27,87 @@ from kafkalog.recovery.model import (
     StartConfig,
     StartMode,
     StartRefusedError,
+    Verdict,
+    refusal_line,
+    start_line,
+    stray_line,
 )
-from kafkalog.recovery.start import CHECKPOINTS, predict_start
+from kafkalog.recovery.start import CHECKPOINTS, NO_TOPIC_ID, predict_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.log_dir import LogDir
+    from kafkalog.cluster_image import ClusterImage
+    from kafkalog.log_dir import LogDir, PartitionDir
+
+
+_LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """The assignments of a cluster, as one of its brokers sees them.
+
+    Attributes:
+        node_id: the broker.
+        image: what the cluster's metadata says.
+    """
+
+    node_id: int
+    image: ClusterImage
+
+    def stray_reason(self, partition: PartitionDir) -> str | None:
+        """Why the start makes a stray of the directory; None if it does not.
+
+        As for Kafka, the topic id counts and not the name. Also None where the metadata could not
+        be read to the end: what is missing in it proves nothing.
+        """
+        is_judged = partition.state in _LOADED and partition.topic != CLUSTER_METADATA_TOPIC
+        if not is_judged or not self.image.is_whole:
+            return None
+        path = os.path.join(partition.path, file_names.PARTITION_METADATA)
+        if not file_system.exists(path):
+            return f"it has no {file_names.PARTITION_METADATA}"
+        try:
+            topic_id = read_topic_id(path)
+        except KafkaLogError:
+            return None  # the log cannot be loaded at all
+        if topic_id in self.image.removed:
+            return f"the topic with id {topic_id} was deleted"
+        if topic_id not in self.image.topics.values():
+            return f"the cluster's metadata has no topic with id {topic_id}"
+        replicas = self.image.replicas.get((topic_id, partition.partition or 0))
+        if replicas is None:
+            return f"the topic has no partition {partition.partition} in the cluster's metadata"
+        if self.node_id not in replicas:
+            nodes = ", ".join(map(str, replicas)) or "no node"
+            return f"its replicas are on {nodes}, not on node {self.node_id}"
+        return None
+
+
+def read_hosting(log_dir: LogDir, metadata_dir: LogDir | None = None) -> Hosting | None:
+    """What `meta.properties` of a log directory and the cluster's metadata say.
+
+    Args:
+        log_dir: the directory.
+        metadata_dir: the log directory that holds `__cluster_metadata-0`; None: the same.
+
+    Returns:
+        None where one of them is missing or does not say enough, as in a directory of ZooKeeper's
+        times.
+
+    Cost:
+        That of `read_cluster_image`.
+    """
+    entry = log_dir.file(file_names.META_PROPERTIES)
+    if entry is None or entry.error is not None:
+        return None
+    try:
+        node_id = read_meta_properties(entry.path).node_id
+    except KafkaLogError:
+        return None
+    image = None if node_id is None else read_cluster_image(metadata_dir or log_dir)
+    return None if node_id is None or image is None else Hosting(node_id, image)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +220,115 @@ def _name_refusals(log_dir: LogDir) -> Iterator[Refusal]:
                 message = f"Duplicate log directories found for {partition.topic}-{key[1]}"
                 yield Refusal("IllegalStateException", message, Consequence.BROKER_FAILS)
             seen.add(key)
+
+
+@dataclass(frozen=True, slots=True)
+class NextStart:
+    """One prediction in short.
+
+    Attributes:
+        path: the partition directory or the log directory.
+        topic: the topic; None for a log directory.
+        partition: its number; None for a log directory, and where the name has none.
+        mode: how the broker comes to it.
+        verdict: what the start comes to.
+        truncate_to: the log end offset after the start where the log is cut, else None.
+        records_lost: records that go, by what the headers of their batches say.
+        bytes_lost: bytes of logs that go.
+        rebuilt_segments: base offsets of the segments with an index that changes.
+        error: simple name of Kafka's exception, None where it succeeds.
+        consequence: how far a refusal reaches, None where it succeeds.
+        detail: all that in one line.
+        assumptions: what could not be read and was assumed, in words.
+        notes: what the start would not notice, and someone should know.
+    """
+
+    path: str
+    topic: str | None
+    partition: int | None
+    mode: StartMode
+    verdict: Verdict
+    truncate_to: int | None
+    records_lost: int
+    bytes_lost: int
+    rebuilt_segments: tuple[int, ...]
+    error: str | None
+    consequence: Consequence | None
+    detail: str
+    assumptions: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def is_remarkable(self) -> bool:
+        """Whether there is something to say."""
+        return self.verdict != Verdict.NOTHING or bool(self.notes)
+
+    @classmethod
+    def of_partition(cls, partition: PartitionDir, predicted: PredictedStart) -> NextStart:
+        """That of a partition."""
+        is_cut = predicted.verdict == Verdict.TRUNCATE and predicted.loaded is not None
+        refusal = predicted.refusal
+        return cls(
+            path=partition.path,
+            topic=partition.topic,
+            partition=partition.partition,
+            mode=predicted.mode,
+            verdict=predicted.verdict,
+            truncate_to=predicted.loaded.log_end_offset if is_cut and predicted.loaded else None,
+            records_lost=predicted.records_lost,
+            bytes_lost=predicted.bytes_lost,
+            rebuilt_segments=tuple(sorted(set(predicted.rebuilt))),
+            error=refusal.error if refusal else None,
+            consequence=refusal.consequence if refusal else None,
+            detail=start_line(predicted),
+            assumptions=predicted.assumptions,
+            notes=predicted.notes,
+        )
+
+    @classmethod
+    def of_stray(cls, partition: PartitionDir, mode: StartMode, reason: str) -> NextStart:
+        """That of a partition which is loaded as it is, and then taken away from the broker."""
+        return cls(
+            path=partition.path,
+            topic=partition.topic,
+            partition=partition.partition,
+            mode=mode,
+            verdict=Verdict.STRAY,
+            truncate_to=None,
+            records_lost=0,
+            bytes_lost=0,
+            rebuilt_segments=(),
+            error=None,
+            consequence=None,
+            detail=stray_line(reason),
+            assumptions=(),
+            notes=(),
+        )
+
+    def as_stray(self, reason: str) -> NextStart:
+        """The same, of a directory that becomes a stray once it is loaded."""
+        if self.verdict in (Verdict.REFUSE, Verdict.STRAY):
+            return self
+        notes = tuple(note for note in self.notes if note != NO_TOPIC_ID)
+        detail = stray_line(reason, self.detail)
+        return replace(self, verdict=Verdict.STRAY, detail=detail, notes=notes)
+
+    @classmethod
+    def of_log_dir(cls, log_dir: LogDir, mode: StartMode, refusal: Refusal) -> NextStart:
+        """That of a log directory which stops the start."""
+        return cls(
+            path=log_dir.path,
+            topic=None,
+            partition=None,
+            mode=mode,
+            verdict=Verdict.REFUSE,
+            truncate_to=None,
+            records_lost=0,
+            bytes_lost=0,
+            rebuilt_segments=(),
+            error=refusal.error,
+            consequence=refusal.consequence,
+            detail=refusal_line(refusal),
+            assumptions=(),
+            notes=(),
+        )

@@ -1,23 +1,213 @@
-"""Producer states brought up to an offset: the newest snapshot, then the batches behind it.
+"""Producer states brought up to an offset: the newest snapshot, then the batches after it.
+
+Follows `LogSegment.updateProducerState` and `UnifiedLog.loadProducersFromRecords` of Kafka 4.3: a
+scan merges each batch before the next, a replay those of a whole read together.
 
 Follows `UnifiedLog.rebuildProducerState` and `loadProducersFromRecords` of Kafka 4.3.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.recovery.appends import AppendsTogether, StoppedError
+from kafkalog.control_records import control_record
+from kafkalog.errors import CorruptDataError
+from kafkalog.records import decode_records
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.recovery.walk import Walker
+from kafkalog.recovery.producers import hash_order
+from kafkalog.recovery.walk import CorruptRecordError, Walker
 
 if TYPE_CHECKING:
     from kafkalog.columnar.headers import Stretch
-    from kafkalog.recovery.batches import Frame
-    from kafkalog.recovery.producers import ProducerStates
+    from kafkalog.model import Batch
+    from kafkalog.paths.source import Source
+    from kafkalog.recovery.indexes import AbortedList
+    from kafkalog.recovery.producers import AppendInfo, CompletedTransaction, ProducerStates
     from kafkalog.recovery.segment_state import SegmentState
-    from kafkalog.source import Source
+    from kafkalog.recovery.walk import Frame
+
+
+class Appends(ABC):
+    """What has come since the states were last brought up to date.
+
+    Args:
+        producers: the states; `finish` brings them up to date.
+    """
+
+    def __init__(self, producers: ProducerStates) -> None:
+        self.producers = producers
+        self._infos: dict[int, AppendInfo] = {}
+
+    def frame(self, source: Source, frame: Frame) -> None:
+        """Take one batch into account.
+
+        Raises:
+            CorruptRecordError: a marker cannot be read; then nothing has changed.
+            StartRefusedError: a batch contradicts the state.
+        """
+        if frame.magic < 2 or frame.batch.producer_id < 0:
+            return  # a legacy message has no producer
+        batch = frame.batch
+        info = self._infos.get(batch.producer_id) or self.producers.prepare(batch.producer_id)
+        if batch.is_control:
+            self._marker(info, source, batch)
+        else:
+            self._data(info, batch)
+        self._infos[batch.producer_id] = info
+
+    def columns(self, stretch: Stretch) -> None:
+        """Take batches into account whose markers `readable_markers` accepts.
+
+        Raises:
+            StoppedError: a batch contradicts the state.
+        """
+        from kafkalog.recovery import producer_columns as columns
+
+        infos, prepare = self._infos, self.producers.prepare
+        for row in columns.rows(stretch):
+            (ordinal, producer_id, epoch, sequence, base_offset, last_offset, timestamp,
+             is_transactional, marker, coordinator_epoch, marked_at) = row  # fmt: skip
+            info = infos.get(producer_id)
+            if info is None:
+                info = infos[producer_id] = prepare(producer_id)
+            try:
+                if marker == columns.NO_MARKER:
+                    if info.append_data(
+                        epoch,
+                        sequence,
+                        base_offset,
+                        last_offset,
+                        timestamp,
+                        is_transactional=is_transactional,
+                    ):
+                        self.opened(producer_id, base_offset)
+                elif marker != columns.EMPTIED:
+                    is_abort = marker == columns.ABORT
+                    completed = info.append_marker(
+                        epoch, coordinator_epoch, marked_at, base_offset, is_abort=is_abort
+                    )
+                    if completed is not None:
+                        self.completed(completed)
+            except StartRefusedError as error:
+                raise StoppedError(ordinal, error) from error
+
+    def _data(self, info: AppendInfo, batch: Batch) -> None:
+        if info.append_data(
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.base_offset,
+            batch.last_offset,
+            batch.max_timestamp,
+            is_transactional=batch.is_transactional,
+        ):
+            self.opened(batch.producer_id, batch.base_offset)
+
+    def _marker(self, info: AppendInfo, source: Source, batch: Batch) -> None:
+        if batch.magic > 2:  # Kafka's loader takes it for 2, and no checksum covers it
+            batch = replace(batch, magic=2)
+        try:
+            record = next(decode_records(source, batch), None)
+            if record is None:
+                return  # the cleaner has removed the whole transaction
+            marker = control_record(record)
+        except CorruptDataError as error:
+            raise CorruptRecordError("InvalidRecordException", error.message) from error
+        if marker.coordinator_epoch is None:
+            raise StartRefusedError(
+                "IllegalArgumentException",
+                f"Invalid control record type for end transaction marker {marker.type_name}",
+            )
+        completed = info.append_marker(
+            batch.producer_epoch,
+            marker.coordinator_epoch,
+            record.timestamp,
+            batch.base_offset,
+            is_abort=marker.type_name == "ABORT",
+        )
+        if completed is not None:
+            self.completed(completed)
+
+    @abstractmethod
+    def opened(self, producer_id: int, first_offset: int) -> None:
+        """A transaction has begun."""
+
+    @abstractmethod
+    def completed(self, transaction: CompletedTransaction) -> None:
+        """A transaction has come to its end."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Bring the states up to date."""
+
+
+class StoppedError(Exception):
+    """The batch with this ordinal in its stretch is refused."""
+
+    def __init__(self, ordinal: int, refusal: StartRefusedError) -> None:
+        super().__init__(ordinal)
+        self.ordinal = ordinal
+        self.refusal = refusal
+
+
+class AppendsOneByOne(Appends):
+    """As a scan takes them: transactions begin and end at once.
+
+    Args:
+        producers: the states; `finish` brings them up to date.
+        aborted: gets the aborted transactions.
+    """
+
+    def __init__(self, producers: ProducerStates, aborted: AbortedList) -> None:
+        super().__init__(producers)
+        self._aborted = aborted
+
+    def opened(self, producer_id: int, first_offset: int) -> None:
+        """A transaction has begun."""
+        self.producers.open.begin(first_offset, producer_id)
+
+    def completed(self, transaction: CompletedTransaction) -> None:
+        """A transaction has come to its end."""
+        if transaction.is_aborted:
+            self._aborted.append(transaction, self.producers.last_stable_offset(transaction))
+        self.producers.complete(transaction)
+
+    def finish(self) -> None:
+        """Bring the states up to date."""
+        for producer_id, info in self._infos.items():
+            self.producers.states[producer_id] = info.state()
+
+
+class AppendsTogether(Appends):
+    """As a replay takes them: first what each producer did, then the ends of transactions."""
+
+    def __init__(self, producers: ProducerStates) -> None:
+        super().__init__(producers)
+        self._opened: list[tuple[int, int]] = []
+        self._completed: list[CompletedTransaction] = []
+
+    def opened(self, producer_id: int, first_offset: int) -> None:
+        """A transaction has begun."""
+        self._opened.append((first_offset, producer_id))
+
+    def completed(self, transaction: CompletedTransaction) -> None:
+        """A transaction has come to its end."""
+        self._completed.append(transaction)
+
+    def finish(self) -> None:
+        """Bring the states up to date.
+
+        Raises:
+            StartRefusedError: a transaction ends that is not open.
+        """
+        for producer_id in hash_order(self._infos, len(self._infos)):
+            self.producers.states[producer_id] = self._infos[producer_id].merged_state()
+        for first_offset, producer_id in self._opened:
+            self.producers.open.begin(first_offset, producer_id)
+        for transaction in self._completed:
+            self.producers.complete(transaction)
 
 
 def rebuild_producers(

@@ -1,5 +1,9 @@
 """Producer states and open transactions as a start rebuilds them, with the snapshot files.
 
+Follows `java.util.HashMap` of JDK 17 with keys of `Long`: bucket by bucket, in each by time of
+insertion. Where a bucket has more than eight keys, which consecutive producer ids never give, Java
+makes a tree of it: then the order may be another.
+
 Follows `ProducerStateManager`, `ProducerAppendInfo` and `ProducerStateEntry` of Kafka 4.3 with
 origin REPLICATION: nothing is checked that only a leader checks.
 """
@@ -7,6 +11,7 @@ origin REPLICATION: nothing is checked that only a leader checks.
 from __future__ import annotations
 
 import dataclasses
+import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,15 +21,76 @@ from kafkalog.checksums import crc32c
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import ProducerState, increment_sequence
 from kafkalog.producer_snapshot import read_producer_snapshot
-from kafkalog.recovery.batches import wrap_int64
 from kafkalog.recovery.directory import segment_file
-from kafkalog.recovery.hash_order import hash_order
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.recovery.open_transactions import OpenTransactions
+from kafkalog.recovery.walk import wrap_int64
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kafkalog.recovery.directory import Directory
     from kafkalog.recovery.model import StartConfig
+
+
+_CAPACITY_MIN = 16
+
+
+def hash_order(keys: Iterable[int], count_max: int) -> list[int]:
+    """The keys in the order in which Java goes through them.
+
+    Args:
+        keys: of 64 bits, in the order of insertion.
+        count_max: how many the map has held at most; it never shrinks.
+    """
+    capacity = _CAPACITY_MIN
+    while count_max > capacity * 3 // 4:
+        capacity *= 2
+    return sorted(keys, key=lambda key: _spread(key) & (capacity - 1))
+
+
+def _spread(key: int) -> int:
+    hashed = (key ^ (key >> 32 & 0xFFFFFFFF)) & 0xFFFFFFFF
+    return hashed ^ (hashed >> 16)
+
+
+class OpenTransactions:
+    """First offset to producer id; the smallest first offset is at hand, however many there are."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, int] = {}
+        self._firsts: list[int] = []  # a heap; holds offsets that are gone, too
+
+    def begin(self, first_offset: int, producer_id: int) -> None:
+        """A transaction begins; it takes the place of one with that first offset."""
+        if first_offset not in self._producers:
+            heapq.heappush(self._firsts, first_offset)
+        self._producers[first_offset] = producer_id
+
+    def end(self, first_offset: int) -> bool:
+        """A transaction ends; whether it was open."""
+        return self._producers.pop(first_offset, None) is not None
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._producers.clear()
+        self._firsts.clear()
+
+    def first(self, without: int = -1) -> int | None:
+        """The smallest first offset, but for those of one producer; None where there is none."""
+        passed = []
+        while self._firsts:
+            first_offset = self._firsts[0]
+            producer_id = self._producers.get(first_offset)
+            if producer_id is not None and producer_id != without:
+                break
+            heapq.heappop(self._firsts)
+            if producer_id is not None:
+                passed.append(first_offset)
+        found = self._firsts[0] if self._firsts else None
+        for first_offset in passed:
+            heapq.heappush(self._firsts, first_offset)
+        return found
+
 
 _VERSION = 1
 _NONE = ProducerState(-1, -1, -1, -1, -1, 0, -1, None)

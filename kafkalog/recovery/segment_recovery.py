@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING
 
 from formats.constants import INT32_MAX, INT64_MAX
 from kafkalog.model import Level
-from kafkalog.recovery.aborted_list import AbortedList
-from kafkalog.recovery.appends import AppendsOneByOne, StoppedError
-from kafkalog.recovery.batches import CorruptRecordError
-from kafkalog.recovery.index_build import IndexBuild
+from kafkalog.paths.source import Source
+from kafkalog.recovery.indexes import AbortedList, IndexBuild
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.recovery.walk import Walker, walk
-from kafkalog.source import Source
+from kafkalog.recovery.producer_replay import AppendsOneByOne, StoppedError
+from kafkalog.recovery.walk import CorruptRecordError, Walker, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.columnar.headers import Stretch
-    from kafkalog.recovery.batches import Frame
     from kafkalog.recovery.epochs import LeaderEpochs
     from kafkalog.recovery.producers import ProducerStates
     from kafkalog.recovery.segment_state import SegmentState
+    from kafkalog.recovery.walk import Frame
 
 
 class OffsetOverflowError(Exception):

@@ -13,22 +13,18 @@ from formats.layouts import ABORTED_TRANSACTION
 from kafkalog.columnar import rule
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect, Level
-from kafkalog.recovery.batches import frames
+from kafkalog.paths.source import Source
 from kafkalog.recovery.directory import Content, segment_file
-from kafkalog.recovery.index_build import IndexBuild
-from kafkalog.recovery.index_slots import OffsetSlots, TimeSlots
+from kafkalog.recovery.indexes import IndexBuild, OffsetSlots, TimeSlots
 from kafkalog.recovery.model import RebuildIndexes, StartRefusedError, TruncateLog
-from kafkalog.recovery.walk import walk
-from kafkalog.recovery.walkers import Found, Indexing, Search, ToTheEnd
-from kafkalog.source import Source
+from kafkalog.recovery.walk import Found, Indexing, Search, ToTheEnd, frames, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog.recovery.batches import Frame
     from kafkalog.recovery.directory import Directory
     from kafkalog.recovery.model import StartConfig
-    from kafkalog.recovery.walk import Walker
+    from kafkalog.recovery.walk import Frame, Walker
 
 
 class SegmentState:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from formats.constants import INT64_MAX
-from kafkalog import checkpoints, places
+from kafkalog import checkpoints
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, open_partition
 from kafkalog.names import DirectoryState, FileKind
-from kafkalog.recovery.directory import Directory
+from kafkalog.paths import file_system
+from kafkalog.recovery.directory import Directory, check_partition_metadata
 from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.loader import Loader
 from kafkalog.recovery.model import (
@@ -28,19 +29,20 @@ from kafkalog.recovery.model import (
     StartMode,
     StartRefusedError,
 )
-from kafkalog.recovery.partition_metadata import check_partition_metadata
 from kafkalog.recovery.producer_replay import segments_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.columnar.headers import Stretch
+    from kafkalog.configs import ConfigValue, TopicConfigs
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery.directory import Content
-    from kafkalog.recovery.hosting import Hosting
+    from kafkalog.recovery.log_dir_start import Hosting
     from kafkalog.recovery.model import Action, Refusal
     from kafkalog.recovery.segment_recovery import SegmentRecovery
     from kafkalog.recovery.segment_state import SegmentState
+
 
 CHECKPOINTS = (file_names.RECOVERY_POINTS, file_names.LOG_STARTS)
 NO_TOPIC_ID = (
@@ -272,7 +274,7 @@ def usual_config(partition: PartitionDir) -> StartConfig:
 
 def start_mode(log_dir: str) -> StartMode:
     """How a broker comes to the partitions of a log directory: it looks for a mark."""
-    is_clean = places.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
+    is_clean = file_system.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
     return StartMode.CLEAN if is_clean else StartMode.UNCLEAN
 
 
@@ -284,7 +286,7 @@ def _circumstances(
 ) -> _Circumstances:
     """What the broker would read around the partition, with what is given in its place."""
     assumptions = []
-    parent = os.path.dirname(places.absolute(partition.path))
+    parent = os.path.dirname(file_system.absolute(partition.path))
     if partition.topic == CLUSTER_METADATA_TOPIC:
         return _Circumstances(StartMode.FULL, 0, 0, ())  # KRaft trusts no mark and no checkpoint
     if log_start is None:
@@ -374,3 +376,33 @@ def _notes(loader: Loader) -> list[str]:
             f"{file_names.LEADER_EPOCHS} is empty, and a clean start does not fill it from the log"
         )
     return notes
+
+
+_INTERVAL = "index.interval.bytes"
+_INDEX_SIZE = "segment.index.bytes"
+
+
+def start_config(
+    partition: PartitionDir, configs: TopicConfigs, now_ms: int | None = None
+) -> tuple[StartConfig, tuple[ConfigValue, ...]]:
+    """Return the configs a start depends on, and those that were asked.
+
+    Args:
+        partition: the directory.
+        configs: of its topic.
+        now_ms: the broker's clock; None: the clock of this machine.
+
+    Raises:
+        CorruptDataError: a source holds a value that no broker would take.
+    """
+    usual = usual_config(partition)
+    index_size = configs.number(_INDEX_SIZE)
+    if not configs.is_set(_INDEX_SIZE):
+        index_size = max(index_size, usual.segment_index_bytes)
+    config = dataclasses.replace(
+        usual,
+        index_interval_bytes=configs.number(_INTERVAL),
+        segment_index_bytes=index_size,
+        now_ms=now_ms,
+    )
+    return config, (configs[_INTERVAL], configs[_INDEX_SIZE])

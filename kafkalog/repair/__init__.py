@@ -1,6 +1,6 @@
 """Repairs in place: what a broker's start would do, before it starts; indexes made anew."""
 
-from kafkalog.repair.model import Fate, FileChange, RecoveryPlan, Untouched
+from kafkalog.repair.model import Fate, FileChange, RecoveryPlan, Untouched, require_performable
 from kafkalog.repair.plan import plan_recovery
 from kafkalog.repair.rebuild import (
     Comparison,
@@ -9,7 +9,6 @@ from kafkalog.repair.rebuild import (
     rebuild_indexes,
 )
 from kafkalog.repair.recover import RecoveryDone, recover
-from kafkalog.repair.refusals import require_performable
 
 __all__ = [
     "Comparison",

@@ -1,17 +1,28 @@
-"""What a repair of a partition comes to, file by file, as values."""
+"""What a repair of a partition comes to, file by file, and what forbids it in place."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from formats import file_names
+from kafkalog.errors import CorruptDataError, RefusedError
+from kafkalog.journal.requirements import require_own_files
+from kafkalog.model import Level
+from kafkalog.names import is_staged
 from kafkalog.recovery import SplitSegment, StartMode, TruncateLog, Verdict, start_line
-from kafkalog.recovery.words import refusal_line
+from kafkalog.recovery.directory import Content
+from kafkalog.recovery.indexes import IndexBuild, OffsetSlots, TimeSlots
+from kafkalog.recovery.model import refusal_line
+from kafkalog.recovery.walk import Indexing, walk
+from kafkalog.storage import require_writable
 
 if TYPE_CHECKING:
     from kafkalog.log_dir import PartitionDir
+    from kafkalog.paths.source import Source
     from kafkalog.recovery import Action, PredictedStart, Refusal, StartConfig
 
 
@@ -167,3 +178,91 @@ class RecoveryPlan:
             words = [f"{number} {fate}" for fate, number in sorted(counts.items())]
             return f"nothing unusual: files {', '.join(words)}"
         return start_line(self.predicted)
+
+
+_ENTRY_SIZES = {
+    file_names.OFFSET_INDEX: OffsetSlots.entry.size,
+    file_names.TIME_INDEX: TimeSlots.entry.size,
+}
+
+
+def is_left_over(name: str) -> bool:
+    """Whether a file is what a repair that was killed left."""
+    return is_staged(name)
+
+
+def contents_of(partition: PartitionDir) -> dict[str, Content]:
+    """The files as they are on disk."""
+    return {
+        entry.name.name: Content(entry.path, 0, entry.size_bytes)
+        for entry in partition.files
+        if entry.error is None
+    }
+
+
+def whole_entries(contents: dict[str, Content]) -> dict[str, Content]:
+    """The same, with the indexes cut to whole entries, as the next shutdown of a broker does."""
+    found = dict(contents)
+    for name, content in contents.items():
+        for suffix, size in _ENTRY_SIZES.items():
+            rest = content.size_bytes % size if name.endswith(suffix) else 0
+            if rest:
+                found[name] = dataclasses.replace(content, end=content.end - rest)
+    return found
+
+
+def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
+    """What is planned may be done.
+
+    Args:
+        plan: of the recovery.
+        forced: whether records below the high watermark may go.
+
+    Raises:
+        CorruptDataError: a broker could not load the log.
+        RefusedError: it is left to the broker, committed records would go, or it holds links.
+        UnwritableError: the directory is read-only.
+    """
+    partition, refusal = plan.partition, plan.predicted.refusal
+    if refusal is not None:
+        raise CorruptDataError(
+            f"A broker cannot load this log: {refusal.error}: {refusal.message}.",
+            path=partition.path,
+            hint=f"`kafkalog salvage {partition.path} --to DIR` copies what is sound.",
+        )
+    if plan.untouched is not None:
+        words = f"It is not recovered: {plan.untouched.reason}."
+        raise RefusedError(words, path=partition.path, hint=plan.untouched.hint)
+    if plan.committed_lost is not None and not forced:
+        first, last = plan.committed_lost
+        raise RefusedError(
+            f"Offsets {first} to {last}, which are below the high watermark "
+            f"{plan.high_watermark}, would be lost.",
+            path=partition.path,
+            note="Other replicas may have them, and lose them if this one becomes the leader.",
+            hint="Move the partition directory away and let the broker replicate it again; or "
+            f"`kafkalog salvage {partition.path} --to DIR`; or --force.",
+        )
+    if plan.changes:
+        require_own_files(partition)
+        require_writable(partition.path)
+
+
+def index_data(
+    source: Source, start: int, end: int, base_offset: int, config: StartConfig
+) -> dict[str, bytes]:
+    """The bytes of both, by suffix, for a segment that begins at position `start` of a log.
+
+    Raises:
+        StartRefusedError: offsets go back, or do not fit into the segment.
+
+    Cost:
+        Reads the headers of the batches; memory for the entries.
+    """
+    indexes = IndexBuild(base_offset, config)
+    walk(source, start, end, Level.QUICK, Indexing(indexes, start))
+    indexes.end()
+    return {
+        file_names.OFFSET_INDEX: indexes.offsets.data(),
+        file_names.TIME_INDEX: indexes.times.data(),
+    }

@@ -8,8 +8,10 @@ import time
 from typing import TYPE_CHECKING
 
 from formats import file_names
+from kafkalog.journal.log_dir_files import has_mark
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.names import DirectoryState
+from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     DeleteSegment,
     RebuildIndexes,
@@ -22,10 +24,15 @@ from kafkalog.recovery import (
 )
 from kafkalog.recovery.directory import Content, segment_file
 from kafkalog.recovery.segment_state import count_records
-from kafkalog.repair.model import Fate, FileChange, RecoveryPlan, Untouched
-from kafkalog.repair.outcome import contents_of, is_left_over, whole_entries
-from kafkalog.runs.clean_mark import has_mark
-from kafkalog.source import Source
+from kafkalog.repair.model import (
+    Fate,
+    FileChange,
+    RecoveryPlan,
+    Untouched,
+    contents_of,
+    is_left_over,
+    whole_entries,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

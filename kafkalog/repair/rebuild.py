@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 from formats import file_names
 from kafkalog.errors import CorruptDataError
+from kafkalog.journal.requirements import require_own_files
+from kafkalog.paths.source import Source
 from kafkalog.recovery import StartInProgress, StartMode, usual_config
 from kafkalog.recovery.directory import offset_from_name, segment_file
-from kafkalog.repair.outcome import contents_of, is_left_over
+from kafkalog.repair.model import contents_of, is_left_over
 from kafkalog.repair.plan import is_same, with_clock
-from kafkalog.repair.settling import Settlement
+from kafkalog.repair.recover import Settlement
 from kafkalog.repair.staging import Staging, remove_left_over
-from kafkalog.runs.requirements import require_own_files
-from kafkalog.source import Source
 from kafkalog.storage import require_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from kafkalog.journal import Run
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import PredictedStart, StartConfig
-    from kafkalog.runs import Run
 
 
 class Comparison(StrEnum):

@@ -1,34 +1,205 @@
-"""A recovery of a partition in place: what an unclean start does, before it."""
+"""A recovery of a partition in place: what an unclean start does, before it.
+
+Follows `LogLoader.removeTempFilesAndCollectSwapFiles` and `completeSwapOperations` of Kafka 4.3, in
+an order in which a crash at any moment leaves a state with the same outcome.
+
+Follows `LogLoader.recoverLog` and `LogSegment.recover` of Kafka 4.3 in what results, not in the
+order: there a crash between two steps can leave segments behind a cut.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats import file_names
 from kafkalog.log_dir import open_partition
+from kafkalog.paths.source import Source
 from kafkalog.recovery import (
+    RemoveFile,
+    RenameFile,
     SplitSegment,
     StartInProgress,
     StartMode,
     Verdict,
+    WriteFile,
     checkpointed,
 )
-from kafkalog.repair.outcome import contents_of, whole_entries
+from kafkalog.recovery.directory import Content, offset_from_name, segment_file
+from kafkalog.repair.model import contents_of, index_data, require_performable, whole_entries
 from kafkalog.repair.plan import recovery_start
-from kafkalog.repair.refusals import require_performable
-from kafkalog.repair.settling import Settlement
-from kafkalog.repair.splitting import write_parts
-from kafkalog.repair.staging import Staging, remove_left_over
-from kafkalog.repair.tidying import tidy
+from kafkalog.repair.staging import Staging, remove_left_over, write_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from kafkalog.journal import PartitionRun, Run
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.recovery import PredictedStart
+    from kafkalog.recovery import Action, PredictedStart, StartConfig
     from kafkalog.repair.model import RecoveryPlan
-    from kafkalog.runs import PartitionRun, Run
+    from kafkalog.storage import Changes
+
+
+def tidy(changes: Changes, actions: Sequence[Action], config: StartConfig) -> None:
+    """Perform the actions on the directory.
+
+    After a crash the directory is as before, or a later one of these, whose outcomes are the same:
+    an index that a swap lacks is there before anything else happens to it; swap files that are
+    rolled back are gone before the `.cleaned` files that say so; segments that a swap replaces are
+    gone before its files are renamed; of these a log comes before its indexes, and one segment is
+    done before the next begins, as a start deletes what lies in the range of the logs that are
+    still called `.swap`.
+    """
+    swapping = next(
+        (number for number, action in enumerate(actions) if isinstance(action, RenameFile)),
+        len(actions),
+    )
+    removed = _removed(actions[:swapping])
+    _remove(changes, [name for name in removed if name.endswith(file_names.SWAP)])
+    _remove(changes, [name for name in removed if name.endswith(file_names.CLEANED)])
+    for action in actions[:swapping]:
+        # The other file that may be written here, that of the leader epochs, has time.
+        if isinstance(action, WriteFile) and action.name.endswith(file_names.SWAP):
+            changes.replace(action.name, _data(changes, action.name, config))
+    _remove(
+        changes,
+        [name for name in removed if not name.endswith((file_names.SWAP, file_names.CLEANED))],
+    )
+    for rename in sorted(_renames(actions), key=_place):
+        changes.rename(rename.name, rename.new_name)
+        if rename.new_name.endswith(file_names.LOG):
+            changes.sync_directory()
+    changes.sync_directory()
+
+
+def _removed(actions: Sequence[Action]) -> list[str]:
+    return [action.name for action in actions if isinstance(action, RemoveFile)]
+
+
+def _data(changes: Changes, name: str, config: StartConfig) -> bytes:
+    """What a swap lacks: an index of its log; or the log, where its name has no 20 digits."""
+    base_offset = offset_from_name(name)
+    log = changes.path(segment_file(base_offset, file_names.LOG + file_names.SWAP))
+    suffix = name.removesuffix(file_names.SWAP)[name.index(".") :]
+    if suffix == file_names.LOG:
+        return b""
+    with Source(log) as source:
+        return index_data(source, 0, source.size_bytes, base_offset, config)[suffix]
+
+
+def _renames(actions: Sequence[Action]) -> list[RenameFile]:
+    return [action for action in actions if isinstance(action, RenameFile)]
+
+
+def _remove(changes: Changes, names: Sequence[str]) -> None:
+    """Remove files, where they are there; it lasts."""
+    for name in names:
+        changes.remove(name, missing_ok=True)
+    if names:
+        changes.sync_directory()
+
+
+def _place(rename: RenameFile) -> tuple[int, bool, str]:
+    """Segment by segment, the log first."""
+    return offset_from_name(rename.name), not rename.new_name.endswith(file_names.LOG), rename.name
+
+
+class Settlement:
+    """The steps from the files as they are to those a start would leave.
+
+    Args:
+        changes: of the partition directory.
+        before: the files as they are.
+        after: the files as they shall be: as they are, cut, made, or gone.
+        staging: what has been made.
+
+    Each step lasts before the next begins:
+
+    1. segments behind a cut go, the last one first: what made the start cut is still there;
+    2. logs and indexes are cut in place;
+    3. producer snapshots and leader epochs are put in place;
+    4. time, transaction and offset indexes are; what made the start build them, a missing or an
+       unsound one, is replaced last;
+    5. where no segment is left an empty one is put in place, its log last; what is not wanted any
+       more goes.
+
+    After a crash a start finds what this one found, and comes to the same.
+    """
+
+    def __init__(
+        self,
+        changes: Changes,
+        before: dict[str, Content],
+        after: dict[str, Content],
+        staging: Staging,
+    ) -> None:
+        self._changes = changes
+        self._before = before
+        self._after = after
+        self._staging = staging
+        self._removed = [name for name in before if name not in after]
+        self._made = [name for name, content in after.items() if content.path is None]
+        self._new = [name for name in self._made if after[name].told is None]
+
+    def perform(self) -> None:
+        """Do all of it."""
+        if self._new:
+            self._put(
+                [file_names.LEADER_EPOCHS]
+            )  # a start on no segment at all would keep an entry
+        logs = [name for name in self._removed if name.endswith(file_names.LOG)]
+        self._remove(sorted(logs, key=offset_from_name, reverse=True))
+        self._cut()
+        self._put([name for name in self._made if name.endswith(file_names.SNAPSHOT)])
+        self._put([file_names.LEADER_EPOCHS])
+        self._put_indexes()
+        self._put([name for name in self._made if name not in self._new])
+        self._put(sorted(self._new, key=lambda name: (name.endswith(file_names.LOG), name)))
+        self._remove([name for name in self._removed if name not in logs])
+
+    def _remove(self, names: list[str]) -> None:
+        for name in names:
+            self._changes.remove(name)
+        if names:
+            self._changes.sync_directory()
+
+    def _cut(self) -> None:
+        """Logs before indexes. A file with a second name, as in a backup, is replaced by a copy."""
+        cut = [
+            name
+            for name, content in self._after.items()
+            if content.path is not None and content.end < self._before[name].end
+        ]
+        for name in sorted(cut, key=lambda name: (not name.endswith(file_names.LOG), name)):
+            if os.stat(self._changes.path(name)).st_nlink > 1:
+                self._staging.shorten(name, self._after[name].end)
+                self._changes.sync_directory()
+            else:
+                self._changes.truncate(name, self._after[name].end)
+
+    def _put(self, names: list[str]) -> None:
+        """Put made files in place that are not yet."""
+        count = 0
+        for name in names:
+            if name in self._after:
+                count += self._staging.put(self._after[name].told, name)
+        if count:
+            self._changes.sync_directory()
+
+    def _put_indexes(self) -> None:
+        made = set(self._made).difference(self._new)
+        indexes = sorted(name for name in made if name.endswith(file_names.INDEXES))
+        last = [name for name in indexes if self._is_trigger(name)]
+        self._put([name for name in indexes if name not in last])
+        self._put(last)
+
+    def _is_trigger(self, name: str) -> bool:
+        """Whether a start builds indexes because of this one as it is."""
+        offset_index = segment_file(offset_from_name(name), file_names.OFFSET_INDEX)
+        if offset_index not in self._before:
+            return name == offset_index
+        return name.endswith(file_names.TRANSACTION_INDEX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,8 @@ from kafkalog.retention.model import (
     TimestampSource,
     Verdict,
 )
-from kafkalog.retention.policies import run_policies
 from kafkalog.retention.simulate import PartitionRetention, policy_of, simulate_retention
-from kafkalog.retention.verdicts import ForecastDay, forecast, judge_segments
+from kafkalog.retention.verdicts import ForecastDay, forecast, judge_segments, run_policies
 
 __all__ = [
     "Blocker",

@@ -1,20 +1,211 @@
-"""From a run of the policies to what is said of each segment: why, when, and what is in the way.
+"""One run of the retention policies over a log: what goes, why, when, and what is in the way.
 
-The rules are those of `kafkalog.retention.policies`; what will be assumes that nothing is appended.
+Follows `UnifiedLog.deleteOldSegments`, `deletableSegments` and the three `delete...Segments` of
+Kafka 4.3: log start offset, then size, then time, each with what the one before left.
+
+The rules are those of `kafkalog.retention.verdicts`; what will be assumes that nothing is appended.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from formats.constants import INT64_MAX
-from kafkalog.retention.model import Blocker, LogFacts, Outcome, Policy, Reason, Verdict
+from kafkalog.retention.model import (
+    Blocker,
+    Deletion,
+    LogFacts,
+    Outcome,
+    Policy,
+    Reason,
+    SegmentFacts,
+    TimestampSource,
+    Verdict,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Predicate = Callable[[LogFacts, int], bool]
     from collections.abc import Iterable, Iterator
 
-    from kafkalog.retention.model import SegmentFacts
+
+def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
+    """What a broker would delete at this moment. Pure: nothing is read, nothing is changed.
+
+    Args:
+        log: the log; its offsets in order, the high watermark within it.
+        policy: what is to be kept.
+        now_ms: the broker's clock.
+
+    Cost:
+        A few operations a segment.
+    """
+    if policy.inert is not None or not log.segments:
+        return Outcome((), log, rolled=False)
+    deleted: list[Deletion] = []
+    rolled = False
+    reasons = (Reason.LOG_START_OFFSET, Reason.RETENTION_BYTES, Reason.RETENTION_MS)
+    for reason in reasons if policy.deletes else reasons[:1]:
+        predicate: Predicate = _below_log_start
+        if reason == Reason.RETENTION_BYTES:
+            predicate = _over_size(log, policy)
+        elif reason == Reason.RETENTION_MS:
+            predicate = _over_time(policy, now_ms)
+        count = _deletable(log, policy, predicate)
+        deleted += [Deletion(segment, reason) for segment in log.segments[:count]]
+        if count == len(log.segments):
+            rolled = True
+        log = _without(log, count, now_ms)
+    return Outcome(tuple(deleted), log, rolled)
+
+
+def _deletable(log: LogFacts, policy: Policy, predicate: Predicate) -> int:
+    """How many segments from the front the policy takes."""
+    count = 0
+    for number, segment in enumerate(log.segments):
+        is_last = number == len(log.segments) - 1
+        if log.high_watermark < log.upper_bound(number) or not predicate(log, number):
+            break
+        if is_last and segment.size_bytes == 0:
+            break
+        if policy.is_tiered and (is_last or log.log_start_offset < log.upper_bound(number)):
+            break
+        count += 1
+    return count
+
+
+def _without(log: LogFacts, count: int, now_ms: int) -> LogFacts:
+    """The log without its first segments; one that would have none gets an empty one."""
+    if not count:
+        return log
+    left = log.segments[count:] or (SegmentFacts(log.log_end_offset, 0, now_ms),)
+    start = max(log.log_start_offset, left[0].base_offset)
+    return replace(log, segments=left, log_start_offset=start)
+
+
+def _below_log_start(log: LogFacts, number: int) -> bool:
+    is_last = number == len(log.segments) - 1
+    return not is_last and log.upper_bound(number) <= log.log_start_offset
+
+
+def _over_size(log: LogFacts, policy: Policy) -> Predicate:
+    """True while what remains is still at least `retention.bytes`; it remembers what it took."""
+    surplus = log.size_bytes - policy.retention_bytes
+    is_on = policy.retention_bytes >= 0 and surplus >= 0
+
+    def predicate(log: LogFacts, number: int) -> bool:
+        nonlocal surplus
+        if not is_on or surplus < log.segments[number].size_bytes:
+            return False
+        surplus -= log.segments[number].size_bytes
+        return True
+
+    return predicate
+
+
+def _over_time(policy: Policy, now_ms: int) -> Predicate:
+    def predicate(log: LogFacts, number: int) -> bool:
+        age_ms = now_ms - log.segments[number].largest_timestamp
+        return policy.retention_ms >= 0 and age_ms > policy.retention_ms
+
+    return predicate
+
+
+_SOURCES = {
+    TimestampSource.TIME_INDEX: "largest timestamp",
+    TimestampSource.BATCHES: "largest timestamp",
+    TimestampSource.MTIME: "no timestamp; modification time",
+}
+_KEPT = {
+    Reason.UNLIMITED: "neither retention.ms nor retention.bytes is limited",
+    Reason.COMPACT_ONLY: "cleanup.policy has no delete: only segments below the log start offset "
+    "are deleted",
+    Reason.CLEANER_DISABLED: "log.cleaner.enable=false: nothing deletes from compacted topics",
+    Reason.METADATA_LOG: "the metadata log is truncated after snapshots, not by retention",
+    Reason.NOT_LIVE: "the directory is not a live partition",
+}
+
+
+def detail_of(verdict: Verdict, policy: Policy, log: LogFacts, now_ms: int) -> str:
+    """One or two sentences without a full stop at the end."""
+    if verdict.is_deleted:
+        return _why_deleted(verdict, policy, log)
+    if verdict.reason in _KEPT:
+        return _KEPT[verdict.reason]
+    if verdict.reason == Reason.BLOCKED:
+        return _why_blocked(verdict, log)
+    parts = []
+    if policy.retention_ms >= 0:
+        parts.append(_time_left(verdict, policy, log, now_ms))
+    if verdict.bytes_to_append is not None:
+        parts.append(f"retention.bytes deletes it {verdict.bytes_to_append} bytes from now")
+    return "; ".join(parts) or "only retention.bytes could delete it, once it is rolled"
+
+
+def _why_deleted(verdict: Verdict, policy: Policy, log: LogFacts) -> str:
+    segment = verdict.segment
+    if verdict.reason == Reason.LOG_START_OFFSET:
+        return f"the log starts at {log.log_start_offset}, it ends before {verdict.upper_bound}"
+    if verdict.reason == Reason.RETENTION_BYTES:
+        return f"without it the log still holds retention.bytes {policy.retention_bytes}"
+    stamp = f"{_SOURCES[segment.timestamp_source]} {_time(segment.largest_timestamp)}"
+    rolled = ", the log is rolled for it" if verdict.is_active else ""
+    return f"{stamp} is more than {policy.retention_ms} ms old{rolled}"
+
+
+def _why_blocked(verdict: Verdict, log: LogFacts) -> str:
+    if verdict.blocked_by == Blocker.HIGH_WATERMARK:
+        return (
+            f"it ends before {verdict.upper_bound}, the high watermark is {log.high_watermark}: "
+            f"deletable once all of it is replicated"
+        )
+    if verdict.blocked_by == Blocker.REMOTE_STORAGE:
+        return "deletable once it is uploaded to remote storage, which is not known here"
+    return _behind(verdict)
+
+
+def _behind(verdict: Verdict) -> str:
+    until = _time(verdict.deletable_at)
+    return (
+        f"segment {verdict.blocking_segment} before it stays until {until}, and segments are "
+        f"deleted from the front only"
+    )
+
+
+def _time_left(verdict: Verdict, policy: Policy, log: LogFacts, now_ms: int) -> str:
+    segment = verdict.segment
+    if verdict.is_active and segment.size_bytes == 0:
+        return "an empty active segment stays"
+    if segment.largest_timestamp > now_ms:
+        words = f"{_SOURCES[segment.timestamp_source]} {_time(segment.largest_timestamp)} lies in "
+        words += "the future"
+    else:
+        words = f"{_SOURCES[segment.timestamp_source]} {_time(segment.largest_timestamp)}"
+    if (record := verdict.latest_record) is not None:
+        words += f" (record at offset {record.offset}, position {record.position})"
+    if verdict.blocking_segment is not None:
+        return f"{words}; {_behind(verdict)}"
+    if verdict.deletable_at is not None:
+        return f"{words}: goes at {_time(verdict.deletable_at)}"
+    if log.high_watermark < verdict.upper_bound:
+        return f"{words}; not all of it is replicated"
+    return f"{words}, and retention.ms is {policy.retention_ms}"
+
+
+def _time(timestamp_ms: int | None) -> str:
+    """ISO 8601 in UTC; the number where no calendar holds it."""
+    if timestamp_ms is None:
+        return "an unknown time"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    text = moment.replace(microsecond=timestamp_ms % 1000 * 1000).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
 
 DAY_MS = 86_400_000
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.columnar import rule
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Level
+from kafkalog.paths.source import Source
 from kafkalog.reader import EVERYTHING, size_to_read
 from kafkalog.roll.model import JITTERS, RollReplay, RollSettings
 from kafkalog.roll.replay import Replay
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Salvage: every sound batch past any damage, in a new log; the rest kept and accounted for."""
 
-from kafkalog.salvage.manifest import MANIFEST, manifest_object
 from kafkalog.salvage.model import (
+    MANIFEST,
     CopiedRange,
     FailedPartition,
     Fate,
@@ -10,6 +10,7 @@ from kafkalog.salvage.model import (
     SalvagedPartition,
     SalvagedSegment,
     SalvageSummary,
+    manifest_object,
 )
 from kafkalog.salvage.run import salvage
 

@@ -14,6 +14,7 @@ from kafkalog.log_dir import open_partition
 from kafkalog.metadata_files import read_quorum_state, read_topic_id
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.names import DirectoryState, FileKind, FileState
+from kafkalog.paths.source import Source
 from kafkalog.recovery import (
     DeleteSegment,
     RebuildIndexes,
@@ -25,12 +26,10 @@ from kafkalog.recovery import (
     predict_start,
 )
 from kafkalog.recovery.segment_state import count_records
-from kafkalog.salvage.epochs import EpochsInLog
-from kafkalog.salvage.log_copy import LogCopy, Place, copy_file
+from kafkalog.salvage.log_copy import EpochsInLog, LogCopy, Place, copy_file
 from kafkalog.salvage.model import Fate, SalvagedFile, SalvagedPartition
 from kafkalog.salvage.pieces import Bounds
 from kafkalog.salvage.sources import logs_of, next_epoch
-from kafkalog.source import Source
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:

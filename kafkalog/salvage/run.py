@@ -9,24 +9,35 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack, suppress
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from formats import file_names
-from kafkalog.errors import KafkaLogError, UnreadableError, UnwritableError, contained
-from kafkalog.log_dir import LogDir
+from kafkalog.check.verify import Verification
+from kafkalog.errors import (
+    CorruptDataError,
+    KafkaLogError,
+    UnreadableError,
+    UnwritableError,
+    contained,
+)
+from kafkalog.log_dir import LogDir, open_path
+from kafkalog.model import Level, Severity
+from kafkalog.paths.source import Source
+from kafkalog.recovery import StartMode, Verdict, predict_start, start_line
+from kafkalog.salvage.log_copy import file_checksum
 from kafkalog.salvage.log_dir_files import Checkpoints, copy_top_files
-from kafkalog.salvage.manifest import MANIFEST, manifest_line
 from kafkalog.salvage.model import (
+    MANIFEST,
     FailedPartition,
     Fate,
     SalvagedFile,
     SalvagedSegment,
     SalvageSummary,
+    manifest_line,
 )
 from kafkalog.salvage.partition import LOG_ROOT, PartitionCopy
-from kafkalog.salvage.recheck import check_copies, check_partition, findings
 from kafkalog.salvage.sources import log_dir_of, logs_of, partitions_of
-from kafkalog.source import Source
 from kafkalog.storage import (
     LogDirLock,
     NewDirectory,
@@ -36,12 +47,57 @@ from kafkalog.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import BinaryIO
 
     from kafkalog.log_dir import PartitionDir
+    from kafkalog.model import Defect
     from kafkalog.salvage.model import Row
     from kafkalog.salvage.sources import Target
+
+
+def check_copies(directory: NewDirectory, checksums: Mapping[str, int]) -> None:
+    """Compare the logs on disk with what was copied, by CRC-32C of whole files.
+
+    Raises:
+        CorruptDataError: one differs.
+    """
+    for name, checksum in checksums.items():
+        path = directory.place(name)
+        if file_checksum(path) != checksum:
+            raise CorruptDataError(
+                "The written data reads back differently.",
+                path=path,
+                hint="Check the destination disk, and choose another one.",
+            )
+
+
+def check_partition(directory: NewDirectory, place: str) -> None:
+    """Ask what a broker would do with a new partition after a clean shutdown: nothing.
+
+    Raises:
+        CorruptDataError: it would change something.
+    """
+    path = directory.place(place)
+    predicted = predict_start(path, StartMode.CLEAN)
+    if predicted.verdict != Verdict.NOTHING:
+        raise CorruptDataError(f"A broker would change it: {start_line(predicted)}.",
+                               path=path)  # fmt: skip
+
+
+def findings(
+    directory: NewDirectory, place: str, progress: Callable[[int], None]
+) -> Iterator[Defect]:
+    """What `verify` has to say about the new log at level deep, notes left out.
+
+    A log with a hole can have findings that follow from the hole, such as a transaction whose
+    marker is lost. They are told under the final names.
+    """
+    run = Verification(Level.DEEP, progress)
+    for defect in run.verify(open_path(directory.place(place))):
+        if defect.severity != Severity.NOTE:
+            relative = os.path.relpath(defect.path, directory.building)
+            yield replace(defect, path=os.path.join(directory.path, relative))
 
 
 def salvage(

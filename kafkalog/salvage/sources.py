@@ -14,8 +14,8 @@ from kafkalog.framing import find_batch, read_batch
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
 from kafkalog.model import Batch
 from kafkalog.names import FileKind, FileState, parse_directory_name
+from kafkalog.paths.source import Source
 from kafkalog.recovery import RemoveFile, RenameFile, StartMode, predict_start
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

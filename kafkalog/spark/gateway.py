@@ -6,21 +6,51 @@ already. This one is: whoever starts the process can also end it, at any moment 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import struct
 import subprocess
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import javaproperties
 
 from kafkalog.errors import EngineError
-from kafkalog.spark.environment import environment
 from kafkalog.spark.errors import reason_in
+from kafkalog.spark.settings import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+
+_NAMES: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_NOWHERE: Final = logging.NullHandler()
+
+
+@contextmanager
+def silent_loggers() -> Iterator[None]:
+    """pyspark's and py4j's loggers write nothing to stderr while the block runs."""
+    from pyspark.logger import PySparkLogger
+
+    loggers: list[logging.Logger]
+    loggers = [PySparkLogger.getLogger(name) for name in _NAMES]  # the only right way to make them
+    before = [logger.disabled for logger in loggers]
+    # py4j logs some errors by the root logger, which writes to stderr where it has no handler.
+    shared = [logging.getLogger(), logging.getLogger("py4j")]
+    for logger in loggers:
+        logger.disabled = True
+    for logger in shared:
+        logger.addHandler(_NOWHERE)
+    try:
+        yield
+    finally:
+        for logger in shared:
+            logger.removeHandler(_NOWHERE)
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
 
 LOG_NAME: Final = "spark.log"
 ASKS_MASTER: Final = b"Connecting to master "

@@ -1,19 +1,27 @@
-"""A job of Spark's, waited for: its progress is told, and an interrupt cancels it."""
+"""A Spark job, waited for: its progress is reported, and an interrupt cancels it.
+
+A call of py4j blocks its thread until the JVM answers. So it is made in a thread of its own.
+"""
 
 from __future__ import annotations
 
+import gc
+import importlib
+import threading
 import uuid
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
+from kafkalog.paths import file_system
 from kafkalog.spark.errors import driver_lost, errors_as_ours
-from kafkalog.spark.waiting import call_within, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyspark.sql import SparkSession
+
 
 _POLL_S = 0.2
 _CANCEL_S = 5.0
@@ -131,3 +139,59 @@ class _RemoteJob:
 
     def end(self) -> None:
         self._session.removeProgressHandler(self._hear)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A function of a module of ours, on its way to a worker.
+
+    Attributes:
+        name: `module:function`.
+        given: URIs that this process was given: what they say beside a path holds there, too.
+    """
+
+    name: str
+    given: tuple[str, ...]
+
+    @classmethod
+    def of(cls, function: Callable[..., object]) -> Self:
+        """What stands for a function."""
+        return cls(
+            f"{function.__module__}:{function.__name__}", tuple(file_system.registered_uris())
+        )
+
+    def load(self) -> Callable[..., Any]:
+        """The function, in the worker."""
+        module, _, function = self.name.partition(":")
+        found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+        settle(self.given)
+        return found
+
+
+def settle(given: tuple[str, ...]) -> None:
+    """Make a worker ready: it knows the URIs, and leaves alone what is loaded anyway."""
+    for uri in given:
+        file_system.normalize(uri)
+    if not gc.get_freeze_count():
+        gc.freeze()  # out of the garbage collector's sight, once a worker
+
+
+def in_thread(function: Callable[[], _Result]) -> Future[_Result]:
+    """Call a function in a thread that does not keep this process from ending."""
+    future: Future[_Result] = Future()
+
+    def call() -> None:
+        try:
+            result = function()
+        except BaseException as raised:  # noqa: BLE001 # raised again in the thread that waits
+            future.set_exception(raised)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=call, name="kafkalog-spark", daemon=True).start()
+    return future
+
+
+def call_within(timeout_s: float, function: Callable[[], _Result]) -> _Result:
+    """Call a function; after `timeout_s` it goes on alone and `TimeoutError` is raised."""
+    return in_thread(function).result(timeout_s)

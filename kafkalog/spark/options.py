@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkalog import places
 from kafkalog.errors import UsageError
 from kafkalog.model import Isolation, LogView
+from kafkalog.paths import file_system
 from kafkalog.tables.model import SPLIT_SIZE, Bounds, End, Request, TableName, usual_replicas
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         paths += several
     if not paths:
         raise UsageError("No path is given.", hint='spark.read.format("kafkalog").load(PATH)')
-    return tuple(places.portable(path) for path in paths)  # tasks have other directories
+    return tuple(file_system.portable(path) for path in paths)  # tasks have other directories
 
 
 def _list(text: str | None) -> tuple[str, ...] | None:

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkalog import places
 from kafkalog.log_dir import open_path
+from kafkalog.paths import file_system
 from kafkalog.spark.job import is_remote
 from kafkalog.spark.source import KafkaLogDataSource
 from kafkalog.tables import TableName
@@ -62,7 +62,7 @@ def run_query(
         open_path(path)
     session.dataSource.register(KafkaLogDataSource)
     reader = session.read.format("kafkalog").options(**options)
-    sources = json.dumps([places.portable(path) for path in paths])
+    sources = json.dumps([file_system.portable(path) for path in paths])
     reader = reader.option("paths", sources).option("filterPushdown", "true")
     for table in tables_of(query):
         _make_view(reader, table, _columns_for(query, table))

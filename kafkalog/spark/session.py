@@ -19,18 +19,21 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog.errors import EngineError, KafkaLogError, UsageError
-from kafkalog.spark.environment import environment
 from kafkalog.spark.errors import driver_lost, errors_as_ours, reason_in, spark_error
-from kafkalog.spark.requirements import find_java, require_connect, require_pyspark
+from kafkalog.spark.gateway import silent_loggers
+from kafkalog.spark.job import call_within, in_thread
 from kafkalog.spark.settings import (
+    SQL_SETTINGS,
     check_master,
     driver_environment,
     driver_settings,
+    environment,
+    find_java,
     is_connect,
     is_local,
+    require_connect,
+    require_pyspark,
 )
-from kafkalog.spark.silence import silent_loggers
-from kafkalog.spark.waiting import call_within, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,6 +43,85 @@ if TYPE_CHECKING:
 
     from kafkalog.spark.gateway import DriverProcess
 
+
+_STOP_S = 10.0
+
+
+@contextmanager
+def remote_session(
+    master: str, conf: Mapping[str, str], timeout_s: float
+) -> Iterator[SparkSession]:
+    """A session of its own on a server of Spark Connect.
+
+    Raises:
+        UsageError: the address or a setting is not one that the server takes.
+        EngineError: the server does not answer in time.
+    """
+    said = {
+        "SPARK_CONNECT_MODE_ENABLED": "1",
+        "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE"),  # it would talk on stderr
+    }
+    with environment(said):
+        _wait_for_server(master, timeout_s)
+        from pyspark.sql import SparkSession
+
+        def connect() -> SparkSession:
+            session = SparkSession.builder.remote(master).create()
+            for name, value in SQL_SETTINGS.items():
+                session.conf.set(name, value)
+            return session
+
+        try:
+            session = call_within(timeout_s, connect)
+        except TimeoutError:
+            raise _no_answer(master, timeout_s) from None
+        try:
+            _set_all(session, conf)
+            yield session
+        finally:
+            with suppress(Exception):  # it is over, whatever the server says
+                call_within(_STOP_S, session.stop)
+
+
+def _wait_for_server(master: str, timeout_s: float) -> None:
+    """A call would be tried again for minutes; the channel says sooner whether anybody is there."""
+    import grpc
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    try:
+        channel = DefaultChannelBuilder(master).toChannel()
+    except PySparkException as raised:
+        raise UsageError(f"{master!r} is not a Spark Connect address: {raised}") from raised
+    try:
+        grpc.channel_ready_future(channel).result(timeout_s)
+    except grpc.FutureTimeoutError:
+        raise _no_answer(master, timeout_s) from None
+    finally:
+        channel.close()
+
+
+def _no_answer(master: str, timeout_s: float) -> EngineError:
+    return EngineError(
+        f"{master} did not answer within {timeout_s:g} seconds.",
+        hint="Is a Spark Connect server running there? --connect-timeout sets how long to wait.",
+    )
+
+
+def _set_all(session: Any, conf: Mapping[str, str]) -> None:
+    from pyspark.errors import PySparkException
+
+    for name, value in conf.items():
+        try:
+            session.conf.set(name, value)
+        except PySparkException as raised:
+            raise UsageError(
+                f"The server does not let {name} be set to {value!r}.",
+                note=str(raised).partition("\n")[0],
+                hint="Over Spark Connect only session settings can be changed.",
+            ) from raised
+
+
 CONNECT_TIMEOUT_S: Final = 30.0
 """How long a master may take to answer, where nothing else is said."""
 
@@ -47,7 +129,7 @@ END_TIMEOUT_S: Final = 15.0
 """How long a driver may take to end, where nothing else is said."""
 
 _JVM_START_S: Final = 120.0
-_STOP_S: Final = 15.0
+_JVM_STOP_S: Final = 15.0
 _LOOK_S: Final = 0.1
 _PREFIX: Final = "kafkalog-spark-"
 _LOCK: Final = "session.lock"
@@ -96,7 +178,6 @@ def spark_session(
             yield session
     elif is_connect(master):
         require_connect()
-        from kafkalog.spark.remote import remote_session
 
         with (
             silent_loggers(),
@@ -234,7 +315,7 @@ def _end(process: DriverProcess, session: SparkSession | None, timeout_s: float)
     try:
         if session is not None and process.is_alive:
             with suppress(Exception):  # of a driver that dies: it is ended below
-                call_within(_STOP_S, session.stop)
+                call_within(_JVM_STOP_S, session.stop)
         process.end(timeout_s)
     finally:
         process.kill()

@@ -5,26 +5,235 @@ Rows come as Arrow record batches straight from the kernels: Spark plans, schedu
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
 
 from kafkalog.errors import UsageError
-from kafkalog.spark.filters import bounds_of
-from kafkalog.spark.options import parse_options, require_batch, require_stream
-from kafkalog.spark.partitions import SplitPartition, grouped, read_partition
-from kafkalog.tables import plan_splits
+from kafkalog.spark.job import settle
+from kafkalog.spark.options import Mode, parse_options, require_batch, require_stream
+from kafkalog.tables import plan_splits, read_split
+from kafkalog.tables.reading import ROWS_AT_ONCE
 from kafkalog.tables.schemas import table_schema
+from kafkalog.tables.tailing import Offsets, Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
+    from kafkalog.model import Defect
     from kafkalog.spark.options import SourceOptions
+    from kafkalog.tables import Bounds, Split
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def bounds_of(filters: Iterable[Any], bounds: Bounds) -> Bounds:
+    """The bounds, narrowed by what filters of `pyspark.sql.datasource` say.
+
+    All of them hold. Those about columns or of kinds that nothing can be told from change nothing.
+    """
+    for one in filters:
+        column = one.attribute[0] if len(getattr(one, "attribute", ())) == 1 else None
+        if column in ("topic", "partition"):
+            bounds = _of_names(one, column, bounds)
+        elif column == "offset" and isinstance(getattr(one, "value", None), int):
+            bounds = _of_numbers(one, one.value, "offset", bounds)
+        elif column == "timestamp_ms" and isinstance(getattr(one, "value", None), int):
+            bounds = _of_numbers(one, one.value, "time", bounds)
+        elif column == "timestamp" and isinstance(getattr(one, "value", None), datetime):
+            bounds = _of_times(one, bounds)
+    return bounds
+
+
+def _of_names(one: Any, column: str, bounds: Bounds) -> Bounds:
+    if isinstance(one, EqualTo):
+        wanted = {one.value}
+    elif isinstance(one, In):
+        wanted = set(one.value)
+    else:
+        return bounds
+    if column == "topic":
+        topics = wanted if bounds.topics is None else wanted & bounds.topics
+        return replace(bounds, topics=frozenset(topics))
+    partitions = wanted if bounds.partitions is None else wanted & bounds.partitions
+    return replace(bounds, partitions=frozenset(partitions))
+
+
+def _of_numbers(one: Any, value: int, what: str, bounds: Bounds) -> Bounds:
+    """A whole number: from it on, or up to it."""
+    lower = upper = None
+    if isinstance(one, EqualTo):
+        lower, upper = value, value + 1
+    elif isinstance(one, GreaterThan):
+        lower = value + 1
+    elif isinstance(one, GreaterThanOrEqual):
+        lower = value
+    elif isinstance(one, LessThan):
+        upper = value
+    elif isinstance(one, LessThanOrEqual):
+        upper = value + 1
+    return _narrowed(bounds, what, lower, upper)
+
+
+def _of_times(one: Any, bounds: Bounds) -> Bounds:
+    """A time, to the microsecond; records have milliseconds."""
+    value: datetime = one.value
+    if value.tzinfo is None:
+        value = value.astimezone()
+    whole = (value - _EPOCH) // _MILLISECOND  # the millisecond it is in
+    is_whole = whole * _MILLISECOND + _EPOCH == value
+    lower = upper = None
+    if isinstance(one, EqualTo):
+        lower, upper = whole, whole + 1
+    elif isinstance(one, GreaterThan):
+        lower = whole + 1
+    elif isinstance(one, GreaterThanOrEqual):
+        lower = whole if is_whole else whole + 1
+    elif isinstance(one, LessThan):
+        upper = whole if is_whole else whole + 1
+    elif isinstance(one, LessThanOrEqual):
+        upper = whole + 1
+    return _narrowed(bounds, "time", lower, upper)
+
+
+def _narrowed(bounds: Bounds, what: str, lower: int | None, upper: int | None) -> Bounds:
+    if what == "offset":
+        first, last = _inner(bounds.from_offset, lower, max), _inner(bounds.to_offset, upper, min)
+        return replace(bounds, from_offset=first, to_offset=last)
+    first, last = _inner(bounds.from_time, lower, max), _inner(bounds.to_time, upper, min)
+    return replace(bounds, from_time=first, to_time=last)
+
+
+def _inner(one: int | None, other: int | None, choose: Callable[[int, int], int]) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return choose(one, other)
+
+
+_BATCH_SIZE: Final = 4 << 20
+
+
+class SplitPartition(InputPartition):
+    """One task: some splits."""
+
+    def __init__(self, splits: tuple[Split, ...]) -> None:
+        super().__init__(splits)
+        self.splits = splits
+
+
+def grouped(splits: Sequence[Split], size: int) -> list[SplitPartition]:
+    """Splits as tasks: neighbours together as long as they are not larger than one may be."""
+    tasks: list[list[Split]] = []
+    room = 0
+    for split in splits:
+        cost = max(split.size_bytes, size // 64)  # to open a file is not for nothing
+        if not tasks or cost > room:
+            tasks.append([])
+            room = size
+        tasks[-1].append(split)
+        room -= cost
+    return [SplitPartition(tuple(task)) for task in tasks]
+
+
+def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any) -> Iterator[Any]:
+    """The rows of one task, as record batches."""
+    assert isinstance(partition, SplitPartition), "one of ours"
+    settle(asked.paths)  # what is in a URI beside the path is not in the splits
+    defects = _pass_over if asked.mode == Mode.PERMISSIVE else None
+    losses = None if asked.fails_on_loss else _warn
+    batches = (
+        batch
+        for split in partition.splits
+        for batch in read_split(split, schema, defects=defects, losses=losses)
+    )
+    return _gathered(batches)
+
+
+def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same rows in fewer record batches, each of which costs Spark about a millisecond."""
+    waiting: list[Any] = []
+    rows = size = 0
+    for batch in batches:
+        if waiting and (rows + batch.num_rows > ROWS_AT_ONCE or size + batch.nbytes > _BATCH_SIZE):
+            yield pa.concat_batches(waiting)
+            waiting.clear()
+            rows = size = 0
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _warn(loss: Defect) -> None:
+    """As Spark's own Kafka source does with failOnDataLoss=false: the worker's log has it."""
+    warnings.warn(f"{loss.detail} [{loss.path}]", stacklevel=2)
+
+
+def _pass_over(_: Defect) -> None:
+    """The table of defects tells it."""
+
+
+class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows the logs; see `kafkalog.tables.tailing` for its offsets."""
+
+    def __init__(self, asked: SourceOptions, schema: Any) -> None:
+        self._asked = asked
+        self._schema = schema
+        self._tail = Tail(asked.paths, asked.request, fails_on_loss=asked.fails_on_loss)
+        self._target: Offsets | None = None
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 # Spark's names
+        """Where the logs begin, or where they end now."""
+        return self._tail.end(is_first=True) if self._asked.from_latest else self._tail.beginning()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What `maxBytesPerTrigger` says."""
+        size = self._asked.bytes_per_trigger
+        return ReadAllAvailable() if size is None else ReadMaxBytes(size)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is there now is all there is."""
+        self._target = self._tail.end()
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+        """How far the next batch goes."""
+        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        return self._tail.advance(start, self._target, size)
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """The tasks of a batch; small segments together, as each task costs more than they do."""
+        return grouped(self._tail.splits(start, end), self._asked.request.split_bytes)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a task."""
+        return read_partition(partition, self._asked, self._schema)
 
 
 class KafkaLogDataSource(DataSource):
@@ -57,7 +266,6 @@ class KafkaLogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 # Spark's
         """What follows the logs."""
-        from kafkalog.spark.stream import TailReader
 
         asked = parse_options(self.options)
         require_stream(asked)

@@ -5,7 +5,7 @@ What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What mak
 `writes` and goes through `Changes`.
 """
 
-from kafkalog.storage.appended import AppendedFile
+from kafkalog.storage.appended import AppendedFile, spooled
 from kafkalog.storage.changes import (
     TEMPORARY_SUFFIX,
     Changes,
@@ -16,6 +16,7 @@ from kafkalog.storage.changes import (
 )
 from kafkalog.storage.directories import (
     BUILDING_SUFFIX,
+    FileTree,
     NewDirectory,
     final_path,
     free_space,
@@ -24,12 +25,9 @@ from kafkalog.storage.directories import (
     require_vacant,
     require_writable,
 )
-from kafkalog.storage.early_sync import written
-from kafkalog.storage.files import NewFile
+from kafkalog.storage.files import NewFile, written
 from kafkalog.storage.locks import LogDirLock
-from kafkalog.storage.spool import spooled
 from kafkalog.storage.staging import Attempt, StagingDirectory
-from kafkalog.storage.trees import FileTree
 
 __all__ = [
     "BUILDING_SUFFIX",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Self
+from contextlib import contextmanager
+from tempfile import TemporaryFile, gettempdir
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from kafkalog.errors import DestinationExistsError
+from kafkalog.storage.files import sync_directory, unwritable
 from kafkalog.storage.locks import lock_open
-from kafkalog.storage.system import sync_directory, unwritable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class AppendedFile:
@@ -79,3 +84,17 @@ class AppendedFile:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+@contextmanager
+def spooled() -> Iterator[BinaryIO]:
+    """A file without a name, below `TMPDIR`, that is gone with the block or the process.
+
+    Raises:
+        UnwritableError: there is no room for it.
+    """
+    try:
+        with TemporaryFile(prefix="kafkalog-") as file:
+            yield file
+    except OSError as error:
+        raise unwritable(error, gettempdir()) from error

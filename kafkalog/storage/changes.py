@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, BinaryIO
 from kafkalog.descriptors import open_directory
 from kafkalog.errors import RefusedError, UnsupportedError
 from kafkalog.names import is_plain
-from kafkalog.storage.ownership import take_after, take_after_directory
-from kafkalog.storage.system import (
+from kafkalog.storage.files import (
     CANNOT_EXCHANGE,
     exchange,
     exists,
     sync_directory,
+    take_after,
+    take_after_directory,
     unwritable,
 )
 

@@ -1,18 +1,144 @@
-"""Files that appear whole, or not at all."""
+"""Files that appear whole or not at all, their owners, and their syncs.
+
+A broker runs as a user of its own. What root leaves behind that this user cannot open keeps the
+broker from starting.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import secrets
+import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
-from kafkalog.storage.ownership import take_after
-from kafkalog.storage.system import exists, sync_directory, unwritable
+from kafkalog.crew import Crew
+from kafkalog.errors import DestinationExistsError, UnwritableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
     from types import TracebackType
+
+
+NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
+"""A file system without locks says one of these."""
+
+CANNOT_EXCHANGE: Final = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+"""A kernel or file system that cannot exchange two names says one of these."""
+_EXCHANGE: Final = 2
+
+
+def exchange(directory: int, name: str, other: str) -> None:
+    """Exchange two names in an open directory at once: `renameat2` with `RENAME_EXCHANGE`."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError) as error:  # another system, an old C library
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from error
+    if rename(directory, os.fsencode(name), directory, os.fsencode(other), _EXCHANGE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory last."""
+    directory = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def exists(path: str) -> DestinationExistsError:
+    """What is said where something is in the way."""
+    return DestinationExistsError(
+        "It already exists.", path=path, hint="Choose another name, or remove it."
+    )
+
+
+def unwritable(error: OSError | ValueError, path: str) -> UnwritableError:
+    """What is said where writing fails."""
+    number = error.errno if isinstance(error, OSError) else None
+    reason = os.strerror(number) if number else str(error)
+    return UnwritableError(f"It cannot be written: {reason}.", path=path)
+
+
+_OF_A_FILE: Final = 0o666
+_OWNERS: Final = 0o600
+
+
+def take_after(descriptor: int, like: str) -> None:
+    """Give an open file or directory the owner, group, permissions and labels of a file.
+
+    What only root may give is left.
+    """
+    status = os.stat(like, follow_symlinks=False)
+    assert not stat.S_ISLNK(status.st_mode), f"{like}: a link says nothing of permissions"
+    _give(descriptor, status)
+    os.chmod(descriptor, stat.S_IMODE(status.st_mode))
+    for label in _labels(like):
+        with suppress(OSError):
+            value = os.getxattr(like, label, follow_symlinks=False)
+            os.setxattr(descriptor, label, value)
+
+
+def take_after_directory(descriptor: int, around: os.stat_result) -> None:
+    """Give a new file or directory owner and group of another, and no more permissions."""
+    status = os.fstat(descriptor)
+    mode = stat.S_IMODE(status.st_mode)
+    given = stat.S_IMODE(around.st_mode)
+    if stat.S_ISREG(status.st_mode):
+        given = given & _OF_A_FILE | _OWNERS
+    else:
+        given |= stat.S_IRWXU
+    _give(descriptor, around)
+    if mode & ~given:
+        os.chmod(descriptor, mode & given)
+
+
+def _give(descriptor: int, status: os.stat_result) -> None:
+    """Owner and group, as far as we may give them."""
+    now = os.fstat(descriptor)
+    if (now.st_uid, now.st_gid) != (status.st_uid, status.st_gid):
+        with suppress(PermissionError):
+            os.chown(descriptor, status.st_uid, status.st_gid)
+
+
+def _labels(path: str) -> list[str]:
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return []
+
+
+_SYNCED_AT_ONCE: Final = 1 << 24
+
+
+def written(file: BinaryIO, pieces: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
+    """Write pieces to a file, and give each on; another thread syncs what was written so far.
+
+    The end of the file is left for its owner to sync.
+
+    Raises:
+        OSError: a piece cannot be written, or what was written cannot be synced.
+    """
+    with Crew(1, "kafkalog-sync") as pool:
+        syncing: Future[None] | None = None
+        size = 0
+        for piece in pieces:
+            data = memoryview(piece)
+            file.write(data)
+            size += len(data)
+            if size >= _SYNCED_AT_ONCE and (syncing is None or syncing.done()):
+                if syncing is not None:
+                    syncing.result()
+                file.flush()
+                syncing, size = pool.submit(os.fsync, file.fileno()), 0
+            yield data
+        if syncing is not None:
+            syncing.result()
 
 
 class NewFile:

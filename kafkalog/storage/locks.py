@@ -11,8 +11,7 @@ from typing import Final, Self
 from formats import file_names
 from kafkalog.broker_lock import held_here
 from kafkalog.errors import DestinationExistsError, LogDirInUseError, UnreadableError
-from kafkalog.storage.ownership import take_after_directory
-from kafkalog.storage.system import NO_LOCKS, unwritable
+from kafkalog.storage.files import NO_LOCKS, take_after_directory, unwritable
 
 _FLOCK: Final = struct.Struct("hhqqi4x")  # `struct flock` of Linux, 64 bit: type, …, process
 

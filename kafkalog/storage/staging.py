@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog.descriptors import open_directory
 from kafkalog.names import is_staging, staging_name
+from kafkalog.storage.files import sync_directory, take_after_directory, unwritable
 from kafkalog.storage.locks import lock_directory
-from kafkalog.storage.ownership import take_after_directory
-from kafkalog.storage.system import sync_directory, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Collection

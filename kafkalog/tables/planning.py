@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kafkalog import places
 from kafkalog.cuts import checked_position, cut_positions
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.framing import read_batch
@@ -24,13 +23,22 @@ from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition, op
 from kafkalog.lookup import lookup_timestamp
 from kafkalog.model import Batch, Isolation, LogView
 from kafkalog.names import DirectoryState, FileKind, is_staging
+from kafkalog.paths import file_system
+from kafkalog.paths.source import Source
 from kafkalog.payloads import payload_kind
 from kafkalog.reader import Selection, start_position
 from kafkalog.segment import OpenSegment
 from kafkalog.sightings import Sighting, now_ms
-from kafkalog.source import Source
-from kafkalog.tables.ends import consumers_log, has_bounds, partition_end
-from kafkalog.tables.model import OF_LOGS, PartitionEnd, Replicas, Split, TableName
+from kafkalog.tables.model import (
+    OF_LOGS,
+    PartitionEnd,
+    Replicas,
+    Split,
+    TableName,
+    consumers_log,
+    has_bounds,
+    partition_end,
+)
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import show, summary
 
@@ -115,7 +123,7 @@ def living_splits(
     try:
         return answered(lambda: planned(target, at_ms), again)
     except NotFoundError:
-        if places.exists(target.listed.path):
+        if file_system.exists(target.listed.path):
             raise
         return [], None
 
@@ -170,7 +178,7 @@ def _shown_now(partition: PartitionDir, view: LogView) -> Target:
             lambda: _shown(list_partition(partition.path), view),
         )
     except NotFoundError:
-        if places.exists(partition.path):
+        if file_system.exists(partition.path):
             raise
         return Target(partition, (), partition)  # it was deleted
 
@@ -200,7 +208,7 @@ def _partitions(
 ) -> Iterator[tuple[PartitionDir | Target, bool]]:
     """List the partitions of a view, each with whether a path names it."""
     for path in paths:
-        found = open_path(places.absolute(path))  # splits are read in other directories
+        found = open_path(file_system.absolute(path))  # splits are read in other directories
         if isinstance(found, LogDir):
             for error in found.errors.values():
                 raise error

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.errors import KafkaLogError, RefusedError, UsageError
 from kafkalog.living import listing_again
 from kafkalog.metadata_files import read_topic_id
-from kafkalog.tables.ends import consumers_log
-from kafkalog.tables.model import End, Replicas, TableName
+from kafkalog.tables.model import End, Replicas, TableName, consumers_log
 from kafkalog.tables.moved import LOSS_HINT
 from kafkalog.tables.planning import (
     find_targets,

@@ -6,65 +6,40 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog_cli.options import (
-    BackupOption,
-    ConfigOption,
-    ExactOption,
-    FormatOption,
-    HighWatermarkOption,
-    InPlaceOption,
-    LogStartOption,
-    MetadataDirOption,
-    NowOption,
-    PropertiesOption,
-    TopicFirstOption,
-    UtcOption,
-    YesOption,
-    ZoneOption,
-    parse_configs,
-    parse_high_watermark,
-    parse_time,
-    parse_zone,
-)
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkalog.configs import ConfigSources, TopicConfigs
+    from kafkalog.journal import Run
     from kafkalog.log_dir import PartitionDir
-    from kafkalog.runs import Run
-    from kafkalog.trimming import TrimPlan
+    from kafkalog.retention.apply import TrimPlan
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.retention import RetentionWriter
 
 
 def apply_retention(
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", help="Log directory or partition directory.")
-    ],
-    in_place: InPlaceOption = False,
-    yes: YesOption = False,
-    backup: BackupOption = None,
-    keep_deleted: Annotated[
-        bool,
-        typer.Option(
-            "--keep-deleted", help="Leave .deleted files; a broker deletes them when it starts."
-        ),
-    ] = False,
-    config: ConfigOption = None,
-    properties: PropertiesOption = None,
-    topic_first: TopicFirstOption = False,
-    metadata_dir: MetadataDirOption = None,
-    high_watermark: HighWatermarkOption = None,
-    log_start_offset: LogStartOption = None,
-    now: NowOption = None,
-    form: FormatOption = Format.TABLE,
-    exact: ExactOption = False,
-    utc: UtcOption = False,
-    tz: ZoneOption = "UTC",
-) -> int:
+    path: opt.DirectoryArgument,
+    in_place: opt.InPlaceOption = False,
+    yes: opt.YesOption = False,
+    backup: opt.BackupOption = None,
+    keep_deleted: Annotated[bool, typer.Option(
+        "--keep-deleted", help="Leave .deleted files; a broker deletes them when it starts.",
+    )] = False,
+    config: opt.ConfigOption = None,
+    properties: opt.PropertiesOption = None,
+    topic_first: opt.TopicFirstOption = False,
+    metadata_dir: opt.MetadataDirOption = None,
+    high_watermark: opt.HighWatermarkOption = None,
+    log_start_offset: opt.LogStartOption = None,
+    now: opt.NowOption = None,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+    utc: opt.UtcOption = False,
+    tz: opt.ZoneOption = "UTC",
+) -> int:  # fmt: skip
     """Delete the segments that simulate-retention says a broker would delete.
 
     Without --in-place only the plan is shown. The log directory is locked as a broker locks it;
@@ -84,23 +59,23 @@ def apply_retention(
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
     from kafkalog.log_dir import LogDir, open_path
-    from kafkalog.trimming import plan_trim
-    from kafkalog_cli.confirmation import consents, require_consent
-    from kafkalog_cli.maintenance import maintenance
+    from kafkalog.retention.apply import plan_trim
+    from kafkalog_cli.maintenance import consents, maintenance, require_consent
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.retention import RetentionSummary, RetentionWriter
-    from kafkalog_cli.output.trimmed import print_trims
+    from kafkalog_cli.output import retention as show
+    from kafkalog_cli.output.objects import Style
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
-    zone = parse_zone("UTC" if utc else tz)
-    now_ms = parse_time(now if now is not None else "-0s", zone=zone)
+    zone = opt.parse_zone("UTC" if utc else tz)
+    style = Style(exact, zone)
+    now_ms = opt.parse_time(now if now is not None else "-0s", zone=zone)
     sources = ConfigSources(
-        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
     decide = partial(
         plan_trim,
         now_ms=now_ms,
-        high_watermark=parse_high_watermark(high_watermark),
+        high_watermark=opt.parse_high_watermark(high_watermark),
         log_start_offset=log_start_offset,
         keep_deleted=keep_deleted,
     )
@@ -110,8 +85,8 @@ def apply_retention(
     plans: list[TrimPlan] = []
     done: list[TrimPlan] = []
     with maintenance(path, "apply-retention", in_place=in_place, backup=backup) as held:
-        summary = RetentionSummary(now_ms, now_ms)
-        with RetentionWriter(summary, form, outcome, zone, exact=exact) as writer:
+        summary = show.RetentionSummary(now_ms, now_ms)
+        with show.RetentionWriter(summary, form, outcome, style) as writer:
             for plan, configs in _plans(held, sources, decide, outcome):
                 plans.append(plan)
                 writer.write(plan.found, configs)
@@ -121,11 +96,13 @@ def apply_retention(
                 question = f"Change {len(wanted)} of {len(plans)} partitions in {path}?"
                 if consents(question, yes=yes):
                     done = _perform(held.run, wanted, outcome)
-            _tell(writer, plans, done)
+            for plan in plans:
+                trim = show.Trim(plan, performed=plan in done)
+                writer.row(show.RETENTION_APPLIED.row(trim))
             writer.end()
         has_changed = held.run is not None and held.run.has_changed
     if form == Format.TABLE:
-        print_trims(plans, done, exact=exact, in_place=in_place)
+        show.print_trims(plans, done, style, in_place=in_place)
     return outcome.of_work(has_changed=has_changed, is_concerned=bool(wanted))
 
 
@@ -135,12 +112,12 @@ def _plans(
     decide: Callable[[PartitionDir, TopicConfigs], TrimPlan],
     outcome: Outcome,
 ) -> list[tuple[TrimPlan, TopicConfigs]]:
-    """The plans of all partitions that are looked after; the others are told of."""
+    """Plan each partition; note the ones that are left alone."""
     from kafkalog.errors import RefusedError
+    from kafkalog.journal.requirements import require_live
     from kafkalog.log_dir import LogDir
-    from kafkalog.runs.requirements import require_live
     from kafkalog_cli.maintenance import configs_at
-    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.outcome import show_note
 
     found = []
     around = configs_at(held.target, sources, outcome)
@@ -161,7 +138,7 @@ def _plans(
 
 def _perform(run: Run, plans: Iterable[TrimPlan], outcome: Outcome) -> list[TrimPlan]:
     """Do what the plans say; those that went through."""
-    from kafkalog.trimming import perform_trim
+    from kafkalog.retention.apply import perform_trim
 
     done = []
     for plan in plans:
@@ -169,10 +146,3 @@ def _perform(run: Run, plans: Iterable[TrimPlan], outcome: Outcome) -> list[Trim
             perform_trim(run, plan)
             done.append(plan)
     return done
-
-
-def _tell(writer: RetentionWriter, plans: list[TrimPlan], done: list[TrimPlan]) -> None:
-    from kafkalog_cli.output.trimmed import trim_row
-
-    for plan in plans:
-        writer.row(trim_row(plan, is_done=plan in done))

@@ -9,7 +9,7 @@ import typer
 
 from formats import file_names
 from kafkalog.errors import UsageError
-from kafkalog_cli.options import BytesOption, FormatOption, NowOption, parse_duration, parse_time
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
@@ -22,50 +22,32 @@ if TYPE_CHECKING:
 
 
 def audit_compaction(
-    path: Annotated[
-        str, typer.Argument(metavar="DIR", help="The compacted partition, or a log directory.")
-    ],
-    original: Annotated[
-        str | None,
-        typer.Option(
-            "--original",
-            metavar="DIR2",
-            help="The same partition or log directory before the cleaning.",
-        ),
-    ] = None,
-    cleaner_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--cleaner-offset",
-            metavar="N",
-            min=0,
-            help="End of the compacted part; overrides the checkpoint.",
-        ),
-    ] = None,
-    first_dirty_offset: Annotated[
-        int | None,
-        typer.Option(
-            "--first-dirty-offset",
-            metavar="N",
-            min=0,
-            help="Start of the compacted part, if above the log start offset.",
-        ),
-    ] = None,
-    now: NowOption = None,
-    producer_expiration: Annotated[
-        str,
-        typer.Option(
-            "--producer-expiration",
-            metavar="TIME",
-            help="The broker's producer.id.expiration.ms, such as 24h.",
-        ),
-    ] = "24h",
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, help="Show at most N counterexamples.")
-    ] = 1,
-    form: FormatOption = Format.TABLE,
-    bytes_: BytesOption = BytesFormat.AUTO,
-) -> int:
+    path: Annotated[str, typer.Argument(
+        metavar="DIR", help="The compacted partition, or a log directory.",
+    )],
+    original: Annotated[str | None, typer.Option(
+        "--original", metavar="DIR2",
+        help="The same partition or log directory before the cleaning.",
+    )] = None,
+    cleaner_offset: Annotated[int | None, typer.Option(
+        "--cleaner-offset", metavar="N", min=0,
+        help="End of the compacted part; overrides the checkpoint.",
+    )] = None,
+    first_dirty_offset: Annotated[int | None, typer.Option(
+        "--first-dirty-offset", metavar="N", min=0,
+        help="Start of the compacted part, if above the log start offset.",
+    )] = None,
+    now: opt.NowOption = None,
+    producer_expiration: Annotated[str, typer.Option(
+        "--producer-expiration", metavar="TIME",
+        help="The broker's producer.id.expiration.ms, such as 24h.",
+    )] = "24h",
+    limit: Annotated[int, typer.Option(
+        "--limit", metavar="N", min=1, help="Show at most N counterexamples.",
+    )] = 1,
+    form: opt.FormatOption = Format.TABLE,
+    bytes_: opt.BytesOption = BytesFormat.AUTO,
+) -> int:  # fmt: skip
     """Prove that a log is correctly compacted, or show the first counterexample.
 
     Below the cleaner offset no key may occur twice, and each record needs a key. With --original:
@@ -87,18 +69,18 @@ def audit_compaction(
     from kafkalog.audit import audit_compaction as audit
     from kafkalog.log_dir import LogDir, open_partition, open_path
     from kafkalog.unified_log import UnifiedLog
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output import audited as show
-    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.outcome import Outcome, show_note
+    from kafkalog_cli.output import audits as show
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.writer import Writer
 
-    outcome = Outcome()
+    outcome, style = Outcome(), Style(bytes_form=bytes_)
     judge = partial(
         audit,
-        now_ms=parse_time(now if now is not None else "-0s"),
+        now_ms=opt.parse_time(now if now is not None else "-0s"),
         cleaner_offset=cleaner_offset,
         first_dirty_offset=first_dirty_offset,
-        producer_expiration_ms=round(parse_duration(producer_expiration) * 1000),
+        producer_expiration_ms=round(opt.parse_duration(producer_expiration) * 1000),
         findings_max=limit,
     )
     target = open_path(path)
@@ -117,18 +99,15 @@ def audit_compaction(
             f"audit a partition anyway, name it and give --cleaner-offset N"
         )
     if form == Format.TABLE and isinstance(target, LogDir):
-        with Writer(show.audit_view(), form, outcome.defect) as writer:
+        with Writer(show.audit_view(style), form, outcome.defect) as writer:
             for one in found:
                 writer.write(one)
-    with Writer(show.finding_view(bytes_), form, outcome.defect) as writer:
+    with Writer(show.finding_view(style), form, outcome.defect) as writer:
         for one in found:
             for finding in one.findings:
-                if form == Format.TABLE:
-                    writer.write(finding)
-                else:
-                    writer.write_row(show.finding_row(finding, bytes_))
+                writer.write(finding)
             if form in (Format.NDJSON, Format.JSON):
-                writer.write_row(show.audit_row(one))
+                writer.write_row(show.AUDIT.row(one))
     if form == Format.TABLE and found:
         if isinstance(target, LogDir):
             show.print_audits(found)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
     EngineChoice,
@@ -16,24 +17,7 @@ from kafkalog_cli.engines import (
     SparkChoice,
     SparkConfOption,
 )
-from kafkalog_cli.options import (
-    BackupOption,
-    ConfigOption,
-    ExactOption,
-    FormatOption,
-    HighWatermarkOption,
-    InPlaceOption,
-    MetadataDirOption,
-    NowOption,
-    PropertiesOption,
-    QuietOption,
-    TopicFirstOption,
-    YesOption,
-    parse_configs,
-    parse_high_watermark,
-    parse_size,
-    parse_time,
-)
+from kafkalog_cli.output.objects import Style
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
@@ -43,8 +27,8 @@ if TYPE_CHECKING:
     from kafkalog.configs import LogDirConfigs
     from kafkalog.engine import Engine
     from kafkalog.errors import KafkaLogError
+    from kafkalog.journal import Run
     from kafkalog.log_dir import LogDir, PartitionDir
-    from kafkalog.runs import Run
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.compactions import Shown
@@ -53,73 +37,55 @@ if TYPE_CHECKING:
 
 
 def compact(
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", help="Log directory or partition directory.")
-    ],
-    in_place: InPlaceOption = False,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="DIR", help="Compact a copy into a new log directory; only read PATH."
-        ),
-    ] = None,
-    yes: YesOption = False,
-    backup: BackupOption = None,
-    take_all: Annotated[
-        bool, typer.Option("--all", help="Also partitions too clean for a broker to choose.")
-    ] = False,
-    config: ConfigOption = None,
-    properties: PropertiesOption = None,
-    topic_first: TopicFirstOption = False,
-    metadata_dir: MetadataDirOption = None,
-    high_watermark: HighWatermarkOption = None,
-    first_dirty_offset: Annotated[
-        int | None,
-        typer.Option("--first-dirty-offset", metavar="N", help="Override the checkpoint.", min=0),
-    ] = None,
-    up_to: Annotated[
-        int | None,
-        typer.Option(
-            "--up-to", metavar="OFFSET", help="Leave the segment of OFFSET and all after it.",
-            min=0,
-        ),
-    ] = None,
-    map_memory: Annotated[
-        str | None,
-        typer.Option(
-            "--map-memory", metavar="SIZE",
-            help="Size of the offset map, 24 bytes per slot, as in a broker; default: as "
-"large as needed.",
-        ),
-    ] = None,
-    load_factor: Annotated[
-        float, typer.Option("--load-factor", metavar="X", help="How full the map may become.")
-    ] = 0.9,
-    single_pass: Annotated[
-        bool, typer.Option("--single-pass", help="One pass only, even if the map fills up.")
-    ] = False,
-    old_formats: Annotated[
-        bool,
-        typer.Option("--allow-old-formats", help="Convert batches of magic 0 and 1 to magic 2."),
-    ] = False,
-    engine: Annotated[
-        EngineName,
-        typer.Option("--engine", help="Compact in this process or in Spark tasks."),
-    ] = EngineName.LOCAL,
+    path: opt.DirectoryArgument,
+    in_place: opt.InPlaceOption = False,
+    to: Annotated[str | None, typer.Option(
+        "--to", metavar="DIR", help="Compact a copy into a new log directory; only read PATH.",
+    )] = None,
+    yes: opt.YesOption = False,
+    backup: opt.BackupOption = None,
+    take_all: Annotated[bool, typer.Option(
+        "--all", help="Also partitions too clean for a broker to choose.",
+    )] = False,
+    config: opt.ConfigOption = None,
+    properties: opt.PropertiesOption = None,
+    topic_first: opt.TopicFirstOption = False,
+    metadata_dir: opt.MetadataDirOption = None,
+    high_watermark: opt.HighWatermarkOption = None,
+    first_dirty_offset: Annotated[int | None, typer.Option(
+        "--first-dirty-offset", metavar="N", help="Override the checkpoint.", min=0,
+    )] = None,
+    up_to: Annotated[int | None, typer.Option(
+        "--up-to", metavar="OFFSET", help="Leave the segment of OFFSET and all after it.", min=0,
+    )] = None,
+    map_memory: Annotated[str | None, typer.Option(
+        "--map-memory", metavar="SIZE",
+        help="Size of the offset map, 24 bytes per slot, as in a broker; default: as large as "
+             "needed.",
+    )] = None,
+    load_factor: Annotated[float, typer.Option(
+        "--load-factor", metavar="X", help="How full the map may become.",
+    )] = 0.9,
+    single_pass: Annotated[bool, typer.Option(
+        "--single-pass", help="One pass only, even if the map fills up.",
+    )] = False,
+    old_formats: Annotated[bool, typer.Option(
+        "--allow-old-formats", help="Convert batches of magic 0 and 1 to magic 2.",
+    )] = False,
+    engine: Annotated[EngineName, typer.Option(
+        "--engine", help="Compact in this process or in Spark tasks.",
+    )] = EngineName.LOCAL,
     master: MasterOption = "local[*]",
     spark_conf: SparkConfOption = None,
     connect_timeout: ConnectTimeoutOption = "30s",
-    task_memory: Annotated[
-        str,
-        typer.Option(
-            "--task-memory", metavar="SIZE",
-            help="Memory for the keys of one Spark task; more keys are split among tasks.",
-        ),
-    ] = "1GiB",
-    now: NowOption = None,
-    form: FormatOption = Format.TABLE,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
+    task_memory: Annotated[str, typer.Option(
+        "--task-memory", metavar="SIZE",
+        help="Memory for the keys of one Spark task; more keys are split among tasks.",
+    )] = "1GiB",
+    now: opt.NowOption = None,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+    quiet: opt.QuietOption = False,
 ) -> int:  # fmt: skip
     """Compact partitions as a broker's cleaner does, or show exactly what the result would be.
 
@@ -151,10 +117,15 @@ def compact(
     from kafkalog.compaction import CompactionRequest, working_copy
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
+    from kafkalog.journal import Run
     from kafkalog.log_dir import LogDir
-    from kafkalog.runs import Run
-    from kafkalog_cli.confirmation import require_consent
-    from kafkalog_cli.maintenance import Maintenance, configs_at, maintenance, target_at
+    from kafkalog_cli.maintenance import (
+        Maintenance,
+        configs_at,
+        maintenance,
+        require_consent,
+        target_at,
+    )
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.standard_streams import put_work_first
 
@@ -164,21 +135,21 @@ def compact(
     if not 0 < load_factor <= 1:
         raise UsageError("A load factor lies above 0 and is at most 1.")
     target = target_at(path)
-    clock = parse_time(now if now is not None else "-0s")
+    clock = opt.parse_time(now if now is not None else "-0s")
     if engine == EngineName.SPARK and in_place and now is None:
-        clock = _clock_to_go_on_with(target, clock)
+        clock = _clock_of(target, clock)
     request = CompactionRequest(
         now_ms=clock,
-        map_memory=None if map_memory is None else parse_size(map_memory),
+        map_memory=None if map_memory is None else opt.parse_size(map_memory),
         load_factor=load_factor,
-        high_watermark=parse_high_watermark(high_watermark),
+        high_watermark=opt.parse_high_watermark(high_watermark),
         first_dirty_offset=first_dirty_offset,
         up_to_offset=up_to,
         single_pass=single_pass,
         old_formats=old_formats,
     )
     sources = ConfigSources(
-        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
     outcome = Outcome()
     _require_one_partition(target, request)
@@ -186,7 +157,7 @@ def compact(
     with ExitStack() as held:
         command = _Command(
             request, form, outcome, _opening(held, choice),
-            parse_size(task_memory), take_all=take_all, exact=exact, quiet=quiet,
+            opt.parse_size(task_memory), take_all=take_all, exact=exact, quiet=quiet,
         )  # fmt: skip
         if to is None:
             place = held.enter_context(
@@ -207,16 +178,16 @@ def compact(
 
 
 def _opening(held: ExitStack, choice: EngineChoice) -> Callable[[], Engine] | None:
-    """What opens the engine when there is work for it; None: the work is done in this process."""
+    """Return the function that opens the engine; None if this process does the work."""
     if choice.name == EngineName.LOCAL:
         return None
     return cache(lambda: held.enter_context(choice.open(partitions=0)))
 
 
-def _clock_to_go_on_with(target: LogDir | PartitionDir, now_ms: int) -> int:
-    """That of a run that was killed, else the one that is given."""
+def _clock_of(target: LogDir | PartitionDir, now_ms: int) -> int:
+    """Return the clock of a run that was killed, or `now_ms` if there is none."""
     from kafkalog.compaction import clock_of_stopped_run
-    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.outcome import show_note
 
     stopped = clock_of_stopped_run(target, now_ms)
     if stopped is None:
@@ -243,13 +214,13 @@ class _Command:
         self._engine = engine
         self._task_memory = task_memory
         self._take_all = take_all
-        self._exact = exact
+        self._style = Style(exact)
         self._quiet = quiet
         self.is_concerned = False
 
     def run(self, held: Maintenance, configs: LogDirConfigs, *, yes: bool) -> None:
         """Plan or compact, and show it; where somebody is asked, first the one, then the other."""
-        from kafkalog_cli.confirmation import consents
+        from kafkalog_cli.maintenance import consents
         from kafkalog_cli.output.compactions import compaction_view
         from kafkalog_cli.output.text import counted
         from kafkalog_cli.output.writer import Writer
@@ -259,7 +230,7 @@ class _Command:
         count = sum(one.skip is None for one in candidates)
         self.is_concerned = bool(count or failures)
         is_asked = held.run is not None and count > 0 and not yes
-        view = compaction_view(exact=self._exact)
+        view = compaction_view(self._style)
         with Writer(view, self._form, self._outcome.defect) as writer:
             self._show(writer, held, candidates, failures, None if is_asked else held.run)
             words = f"{counted(count, 'partition')} of {held.target.path}"
@@ -291,7 +262,7 @@ class _Command:
         self, writer: Writer[Shown], held: Maintenance, candidates: list[Candidate],
         failures: list[Shown], run: Run | None,
     ) -> None:  # fmt: skip
-        """What comes of each partition, planned or done, and of all of them."""
+        """Show the result for each partition, planned or done, and the summary."""
         from kafkalog.log_dir import PartitionDir
         from kafkalog_cli.output import compactions as show
 
@@ -309,10 +280,11 @@ class _Command:
             summary.add(shown)
             writer.write(shown)
         if self._form in (Format.NDJSON, Format.JSON):
-            writer.write_row(show.compaction_summary_row(summary))
+            writer.write_row(show.COMPACTION_SUMMARY.row(summary))
         if self._form == Format.TABLE:
             writer.flush()
-            show.print_compaction_summary(summary, exact=self._exact, in_place=held.run is not None)
+            in_place = held.run is not None
+            show.print_compaction_summary(summary, self._style, in_place=in_place)
 
     def _results(
         self, candidates: list[Candidate], run: Run | None, *, is_one: bool
@@ -336,7 +308,7 @@ class _Command:
     def _compacted(
         self, candidates: list[Candidate], run: Run | None, progress: ByteProgress | None
     ) -> Iterator[tuple[Candidate, Compaction | KafkaLogError]]:
-        """Each partition with what came of it."""
+        """Yield each partition with its result."""
         from kafkalog.compaction import compact_partition, compact_partitions
         from kafkalog.errors import contained
 
@@ -351,7 +323,7 @@ class _Command:
 
 
 def _require_one_partition(target: LogDir | PartitionDir, request: CompactionRequest) -> None:
-    """Offsets belong to one partition."""
+    """Raise `UsageError` if offsets are given for a log directory."""
     from kafkalog.errors import UsageError
     from kafkalog.log_dir import LogDir
 

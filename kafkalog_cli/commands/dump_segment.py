@@ -9,33 +9,11 @@ import typer
 
 from kafkalog.errors import UsageError
 from kafkalog.model import LogView
-from kafkalog_cli.options import (
-    BytesOption,
-    ExactOption,
-    FromOffsetOption,
-    FromTimeOption,
-    NowOption,
-    PathsArgument,
-    QuietOption,
-    ReadCommittedOption,
-    ToOffsetOption,
-    ToTimeOption,
-    UtcOption,
-    ViewOption,
-    ZoneOption,
-    parse_bytes,
-    parse_regex,
-    parse_size,
-    parse_time,
-    parse_zone,
-)
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 
 if TYPE_CHECKING:
-    from kafkalog.reader import Selection
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.dump import DumpStyle
-    from kafkalog_cli.output.export import Export
+    pass
 
 
 class DumpFormat(StrEnum):
@@ -61,69 +39,61 @@ class Decode(StrEnum):
 
 
 def dump_segment(
-    paths: PathsArgument,
-    records: Annotated[
-        bool | None,
-        typer.Option(
-            "--records/--batches",
-            help="Records (default), or batches (default for a table of one .log file).",
-        ),
-    ] = None,
-    from_offset: FromOffsetOption = None,
-    to_offset: ToOffsetOption = None,
-    from_time: FromTimeOption = None,
-    to_time: ToTimeOption = None,
-    from_position: Annotated[
-        int | None,
-        typer.Option(
-            min=0, metavar="N", help="Byte position to start at; reading starts at the next batch."
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="At most N rows per PATH.")
-    ] = None,
-    producer_id: Annotated[
-        int | None, typer.Option(metavar="N", help="Batches of this producer.")
-    ] = None,
-    leader_epoch: Annotated[
-        int | None, typer.Option(metavar="N", help="Batches of this epoch.")
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option(metavar="TEXT|0xHEX", help="Records with this key.")
-    ] = None,
-    key_regex: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Records whose key matches.")
-    ] = None,
-    value_regex: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Records whose value matches.")
-    ] = None,
-    header: Annotated[
-        str | None, typer.Option(metavar="NAME[=VALUE]", help="Records with this header.")
-    ] = None,
+    paths: opt.PathsArgument,
+    records: Annotated[bool | None, typer.Option(
+        "--records/--batches",
+        help="Records (default), or batches (default for a table of one .log file).",
+    )] = None,
+    from_offset: opt.FromOffsetOption = None,
+    to_offset: opt.ToOffsetOption = None,
+    from_time: opt.FromTimeOption = None,
+    to_time: opt.ToTimeOption = None,
+    from_position: Annotated[int | None, typer.Option(
+        min=0, metavar="N", help="Byte position to start at; reading starts at the next batch.",
+    )] = None,
+    limit: Annotated[int | None, typer.Option(
+        min=0, metavar="N", help="At most N rows per PATH.",
+    )] = None,
+    producer_id: Annotated[int | None, typer.Option(
+        metavar="N", help="Batches of this producer.",
+    )] = None,
+    leader_epoch: Annotated[int | None, typer.Option(
+        metavar="N", help="Batches of this epoch.",
+    )] = None,
+    key: Annotated[str | None, typer.Option(
+        metavar="TEXT|0xHEX", help="Records with this key.",
+    )] = None,
+    key_regex: Annotated[str | None, typer.Option(
+        metavar="REGEX", help="Records whose key matches.",
+    )] = None,
+    value_regex: Annotated[str | None, typer.Option(
+        metavar="REGEX", help="Records whose value matches.",
+    )] = None,
+    header: Annotated[str | None, typer.Option(
+        metavar="NAME[=VALUE]", help="Records with this header.",
+    )] = None,
     control: Annotated[bool, typer.Option("--control", help="Control records only.")] = False,
-    read_committed: ReadCommittedOption = False,
-    view: ViewOption = LogView.STARTED,
-    max_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Read at most SIZE bytes of each .log.")
-    ] = None,
-    decode: Annotated[
-        Decode, typer.Option("--decode", help="Records of internal topics as JSON, or as bytes.")
-    ] = Decode.AUTO,
-    form: Annotated[
-        DumpFormat,
-        typer.Option("--format", help="Output format; kafka: the text of kafka-dump-log.sh."),
-    ] = DumpFormat.TABLE,
-    to: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="New file for --format parquet and arrow."),
-    ] = None,
-    bytes_form: BytesOption = BytesFormat.AUTO,
-    now: NowOption = None,
-    exact: ExactOption = False,
-    utc: UtcOption = False,
-    tz: ZoneOption = "UTC",
-    quiet: QuietOption = False,
-) -> int:
+    read_committed: opt.ReadCommittedOption = False,
+    view: opt.ViewOption = LogView.STARTED,
+    max_bytes: Annotated[str | None, typer.Option(
+        metavar="SIZE", help="Read at most SIZE bytes of each .log.",
+    )] = None,
+    decode: Annotated[Decode, typer.Option(
+        "--decode", help="Records of internal topics as JSON, or as bytes.",
+    )] = Decode.AUTO,
+    form: Annotated[DumpFormat, typer.Option(
+        "--format", help="Output format; kafka: the text of kafka-dump-log.sh.",
+    )] = DumpFormat.TABLE,
+    to: Annotated[str | None, typer.Option(
+        metavar="FILE", help="New file for --format parquet and arrow.",
+    )] = None,
+    bytes_form: opt.BytesOption = BytesFormat.AUTO,
+    now: opt.NowOption = None,
+    exact: opt.ExactOption = False,
+    utc: opt.UtcOption = False,
+    tz: opt.ZoneOption = "UTC",
+    quiet: opt.QuietOption = False,
+) -> int:  # fmt: skip
     """Show the content of any file Kafka writes; of a partition, its segments in order.
 
     Damage is reported where it was met, and reading resumes at the next sound batch; the exit
@@ -141,25 +111,26 @@ def dump_segment(
     """
     from kafkalog.reader import Selection
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.dump import Dump, DumpStyle, labels_of
+    from kafkalog_cli.output.dump import Dump, DumpStyle, FileDump, labels_of
+    from kafkalog_cli.output.objects import Style
 
     _require_pair(form, to)
-    zone = parse_zone("UTC" if utc else tz)
+    zone = opt.parse_zone("UTC" if utc else tz)
     name, _, value = (header or "").partition("=")
     selection = Selection(
         from_offset=from_offset,
         to_offset=to_offset,
-        from_time=None if from_time is None else parse_time(from_time, now, zone),
-        to_time=None if to_time is None else parse_time(to_time, now, zone),
+        from_time=None if from_time is None else opt.parse_time(from_time, now, zone),
+        to_time=None if to_time is None else opt.parse_time(to_time, now, zone),
         from_position=from_position,
         limit=limit,
-        max_bytes=None if max_bytes is None else parse_size(max_bytes),
+        max_bytes=None if max_bytes is None else opt.parse_size(max_bytes),
         producer_id=producer_id,
         leader_epoch=leader_epoch,
-        key=None if key is None else parse_bytes(key),
-        key_regex=parse_regex(key_regex),
-        value_regex=parse_regex(value_regex),
-        header=(parse_bytes(name), parse_bytes(value) if "=" in (header or "") else None)
+        key=None if key is None else opt.parse_bytes(key),
+        key_regex=opt.parse_regex(key_regex),
+        value_regex=opt.parse_regex(value_regex),
+        header=(opt.parse_bytes(name), opt.parse_bytes(value) if "=" in (header or "") else None)
         if header
         else None,
         control=control,
@@ -171,18 +142,13 @@ def dump_segment(
     style = DumpStyle(
         form=form,
         records=records,
-        bytes_form=bytes_form,
-        zone=zone,
-        exact=exact,
+        shown=Style(exact, zone, bytes_form),
         decode=decode == Decode.AUTO,
         progress=not quiet,
         labels=labels_of(targets),
     )
-    with (
-        Dump(selection, style, outcome)
-        if to is None
-        else _export(to, selection, style, outcome) as dump
-    ):
+    file = None if to is None else FileDump(to, selection, style, outcome)
+    with file or Dump(selection, style, outcome) as dump:
         for target in targets:
             dump.show(target)
     return outcome.status
@@ -196,9 +162,3 @@ def _require_pair(form: DumpFormat, to: str | None) -> None:
         raise UsageError(f"--to cannot be combined with --format {form}.", hint="Redirect stdout.")
     if to == "-":
         raise UsageError("This format is not written to stdout.", hint="Name it: --to FILE.")
-
-
-def _export(to: str, selection: Selection, style: DumpStyle, outcome: Outcome) -> Export:
-    from kafkalog_cli.output.export import Export
-
-    return Export(to, selection, style, outcome)

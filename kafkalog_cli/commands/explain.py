@@ -11,16 +11,12 @@ from kafkalog_cli.output.writer import Format
 
 
 def explain(
-    references: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="REFERENCE",
-            help="Name of a finding or error; without it, list all.",
-            show_default=False,
-        ),
-    ] = None,
+    references: Annotated[list[str] | None, typer.Argument(
+        metavar="REFERENCE", help="Name of a finding or error; without it, list all.",
+        show_default=False,
+    )] = None,
     form: FormatOption = Format.TABLE,
-) -> int:
+) -> int:  # fmt: skip
     """Explain a finding or an error: its meaning, its cause, what a broker does, what to do.
 
 

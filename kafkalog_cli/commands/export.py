@@ -9,8 +9,9 @@ import typer
 from kafkalog.errors import NotAKafkaFileError, UsageError
 from kafkalog.export.model import BytesForm, Codec, FileFormat, TableFormat
 from kafkalog.model import LogView
-from kafkalog.tables.model import End, Replicas, TableName, usual_replicas
+from kafkalog.tables.model import End, TableName, usual_replicas
 from kafkalog.typed import Framing, TypedColumn, TypedForm
+from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
     EngineChoice,
@@ -19,24 +20,6 @@ from kafkalog_cli.engines import (
     SparkChoice,
     SparkConfOption,
     ThreadsOption,
-)
-from kafkalog_cli.options import (
-    EndOption,
-    ExactOption,
-    FormatOption,
-    FromOffsetOption,
-    FromTimeOption,
-    InternalOption,
-    NowOption,
-    PathsArgument,
-    QuietOption,
-    ReadCommittedOption,
-    ToOffsetOption,
-    TopicsOption,
-    ToTimeOption,
-    ViewOption,
-    parse_size,
-    parse_time,
 )
 from kafkalog_cli.output.writer import Format
 
@@ -48,106 +31,86 @@ _SCHEMA_SIZE_MAX: Final = 16 << 20
 
 
 def export(
-    paths: PathsArgument,
-    to: Annotated[
-        str, typer.Option("--to", metavar="DIR", help="Directory, s3://…, gs://… or abfs://….")
-    ],
+    paths: opt.PathsArgument,
+    to: Annotated[str, typer.Option(
+        "--to", metavar="DIR", help="Directory, s3://…, gs://… or abfs://….",
+    )],
     table: Annotated[TableName, typer.Option(help="Which table.")] = TableName.RECORDS,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,…", help="Columns to write; without it, the usual ones."),
-    ] = None,
-    topic: TopicsOption = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="Only partitions with this number; repeatable."),
-    ] = None,
-    from_offset: FromOffsetOption = None,
-    to_offset: ToOffsetOption = None,
-    from_time: FromTimeOption = None,
-    to_time: ToTimeOption = None,
-    read_committed: ReadCommittedOption = False,
-    end: EndOption = End.WATERMARK,
-    replicas: Annotated[
-        Replicas | None,
-        typer.Option(
-            help="If several PATHs hold a partition: all copies, or the most recent one "
-            "(default for records)."
-        ),
-    ] = None,
-    internal: InternalOption = False,
-    view: ViewOption = LogView.STARTED,
-    file_format: Annotated[
-        FileFormat, typer.Option("--file-format", help="Format of the files.")
-    ] = FileFormat.PARQUET,
-    table_format: Annotated[
-        TableFormat,
-        typer.Option(
-            "--table-format", help="files: a directory of files; delta: also a Delta table."
-        ),
-    ] = TableFormat.FILES,
-    codec: Annotated[
-        Codec | None,
-        typer.Option(
-            help="Compression of the files; default: snappy for Parquet, none for the others."
-        ),
-    ] = None,
-    row_group_rows: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Most rows in a row group (131072).")
-    ] = None,
-    row_group_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Most bytes in a row group (32MiB).")
-    ] = None,
-    bytes_form: Annotated[
-        BytesForm, typer.Option("--bytes", help="Keys and values in NDJSON and CSV.")
-    ] = BytesForm.BASE64,
-    key: Annotated[
-        TypedForm | None, typer.Option("--key", help="Decode keys by --key-schema.")
-    ] = None,
-    key_schema: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Like --value-schema, for keys.")
-    ] = None,
-    key_message: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Like --value-message, for keys.")
-    ] = None,
-    key_framing: Annotated[
-        str, typer.Option(metavar="FRAMING", help="Like --value-framing, for keys.")
-    ] = "none",
-    value: Annotated[
-        TypedForm | None, typer.Option("--value", help="Decode values by --value-schema.")
-    ] = None,
-    value_schema: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="JSON Schema, Avro schema (.avsc), or the output of protoc --include_imports -o.",
-        ),
-    ] = None,
-    value_message: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Full name of the Protobuf message.")
-    ] = None,
-    value_framing: Annotated[
-        str,
-        typer.Option(
-            metavar="FRAMING",
-            help="What precedes the data: none, confluent (five bytes with any schema id), "
-            "or confluent:ID (only this id).",
-        ),
-    ] = "none",
-    split_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="About how many bytes of log go into one file.")
-    ] = "64MiB",
+    columns: Annotated[str | None, typer.Option(
+        metavar="NAME,…", help="Columns to write; without it, the usual ones.",
+    )] = None,
+    topic: opt.TopicsOption = None,
+    partition: Annotated[list[int] | None, typer.Option(
+        metavar="N", help="Only partitions with this number; repeatable.",
+    )] = None,
+    from_offset: opt.FromOffsetOption = None,
+    to_offset: opt.ToOffsetOption = None,
+    from_time: opt.FromTimeOption = None,
+    to_time: opt.ToTimeOption = None,
+    read_committed: opt.ReadCommittedOption = False,
+    end: opt.EndOption = End.WATERMARK,
+    replicas: opt.AnyReplicasOption = None,
+    internal: opt.InternalOption = False,
+    view: opt.ViewOption = LogView.STARTED,
+    file_format: Annotated[FileFormat, typer.Option(
+        "--file-format", help="Format of the files.",
+    )] = FileFormat.PARQUET,
+    table_format: Annotated[TableFormat, typer.Option(
+        "--table-format", help="files: a directory of files; delta: also a Delta table.",
+    )] = TableFormat.FILES,
+    codec: Annotated[Codec | None, typer.Option(
+        help="Compression of the files; default: snappy for Parquet, none for the others.",
+    )] = None,
+    row_group_rows: Annotated[int | None, typer.Option(
+        min=1, metavar="N", help="Most rows in a row group (131072).",
+    )] = None,
+    row_group_size: Annotated[str | None, typer.Option(
+        metavar="SIZE", help="Most bytes in a row group (32MiB).",
+    )] = None,
+    bytes_form: Annotated[BytesForm, typer.Option(
+        "--bytes", help="Keys and values in NDJSON and CSV.",
+    )] = BytesForm.BASE64,
+    key: Annotated[TypedForm | None, typer.Option(
+        "--key", help="Decode keys by --key-schema.",
+    )] = None,
+    key_schema: Annotated[str | None, typer.Option(
+        metavar="FILE", help="Like --value-schema, for keys.",
+    )] = None,
+    key_message: Annotated[str | None, typer.Option(
+        metavar="NAME", help="Like --value-message, for keys.",
+    )] = None,
+    key_framing: Annotated[str, typer.Option(
+        metavar="FRAMING", help="Like --value-framing, for keys.",
+    )] = "none",
+    value: Annotated[TypedForm | None, typer.Option(
+        "--value", help="Decode values by --value-schema.",
+    )] = None,
+    value_schema: Annotated[str | None, typer.Option(
+        metavar="FILE",
+        help="JSON Schema, Avro schema (.avsc), or the output of protoc --include_imports -o.",
+    )] = None,
+    value_message: Annotated[str | None, typer.Option(
+        metavar="NAME", help="Full name of the Protobuf message.",
+    )] = None,
+    value_framing: Annotated[str, typer.Option(
+        metavar="FRAMING",
+        help="What precedes the data: none, confluent (five bytes with any schema id), or "
+             "confluent:ID (only this id).",
+    )] = "none",
+    split_size: Annotated[str, typer.Option(
+        metavar="SIZE", help="About how many bytes of log go into one file.",
+    )] = "64MiB",
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at damage.")] = False,
     engine: EngineOption = None,
     master: MasterOption = "local[*]",
     spark_conf: SparkConfOption = None,
     connect_timeout: ConnectTimeoutOption = "30s",
     threads: ThreadsOption = None,
-    form: FormatOption = Format.TABLE,
-    now: NowOption = None,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
-) -> int:
+    form: opt.FormatOption = Format.TABLE,
+    now: opt.NowOption = None,
+    exact: opt.ExactOption = False,
+    quiet: opt.QuietOption = False,
+) -> int:  # fmt: skip
     """Write records, or another table, as files that Spark, DuckDB, pyarrow and others read.
 
     Files go to DIR/topic=NAME/partition=N/; topic and partition are part of these names, not of the
@@ -188,14 +151,14 @@ def export(
         None if not partition else frozenset(partition),
         from_offset,
         to_offset,
-        None if from_time is None else parse_time(from_time, now),
-        None if to_time is None else parse_time(to_time, now),
+        None if from_time is None else opt.parse_time(from_time, now),
+        None if to_time is None else opt.parse_time(to_time, now),
     )
     writing = Writing(
         file_format,
         codec,
         row_group_rows or GROUP_ROWS,
-        GROUP_SIZE if row_group_size is None else parse_size(row_group_size),
+        GROUP_SIZE if row_group_size is None else opt.parse_size(row_group_size),
         bytes_form,
     )
     asked = ExportRequest(
@@ -206,7 +169,7 @@ def export(
             isolation,
             replicas or usual_replicas(table),
             internal,
-            parse_size(split_size),
+            opt.parse_size(split_size),
             frozenset(topic or ()),
             end,
             view,
@@ -223,13 +186,13 @@ def export(
 
     outcome = Outcome()
     summary = _run(asked, to, choice, outcome, fail_fast=fail_fast)
-    return _tell(summary, form, outcome, exact=exact)
+    return _show(summary, form, outcome, exact=exact)
 
 
 def _typed(
     source: str, form: TypedForm | None, schema: str | None, message: str | None, framing: str
 ) -> tuple[TypedColumn, ...]:
-    """The typed column that the options say; none without `--key` or `--value`."""
+    """Return the typed column that the options ask for; none without `--key` or `--value`."""
     if form is None:
         if schema is not None or message is not None or framing != "none":
             raise UsageError(f"--{source} is missing.", hint=f"--{source} json, avro or protobuf")
@@ -253,7 +216,7 @@ def _typed(
 
 def _contents(path: str) -> bytes:
     """Read a schema file: regular and small, as `/dev/zero` is not."""
-    from kafkalog.source import read_file
+    from kafkalog.paths.source import read_file
 
     try:
         return read_file(path, size_max=_SCHEMA_SIZE_MAX)
@@ -277,10 +240,11 @@ def _run(
         return export.summary()
 
 
-def _tell(summary: ExportSummary, form: Format, outcome: Outcome, *, exact: bool) -> int:
+def _show(summary: ExportSummary, form: Format, outcome: Outcome, *, exact: bool) -> int:
     from kafkalog_cli.output.exported import ExportWriter
+    from kafkalog_cli.output.objects import Style
 
-    with ExportWriter(form, outcome.defect, exact=exact) as writer:
+    with ExportWriter(form, outcome.defect, Style(exact)) as writer:
         writer.write(summary)
     for part in summary.parts:
         outcome.fail_if(part.defect_count > 0)

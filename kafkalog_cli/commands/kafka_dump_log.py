@@ -9,8 +9,8 @@ import sys
 def dump_files(argv: list[str]) -> int:
     """Run the command with these arguments and return its exit status."""
     from kafkalog.errors import UsageError
-    from kafkalog_cli.kafka_dump import KafkaDump
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.kafka_dump import KafkaDump
 
     arguments, others = _parser().parse_known_args(argv)
     for word in others:
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name-defined] # noqa: F821
-    from kafkalog_cli.kafka_dump import DumpOptions
+    from kafkalog_cli.output.kafka_dump import DumpOptions
     from kafkalog_cli.output.kafka_text import RecordText
 
     chosen = [
@@ -116,7 +116,7 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name
 
 
 def _width(decoder: str | None) -> int:
-    """How many bytes the integers of a decoder class have, 0 for text."""
+    """Return how many bytes the integers of a decoder class have, 0 for text."""
     from kafkalog.errors import UnsupportedError
 
     if decoder is None:

@@ -10,17 +10,7 @@ import typer
 
 from kafkalog.living import about_a_log
 from kafkalog.model import Isolation, LogView, Special
-from kafkalog_cli.options import (
-    BytesOption,
-    ExactOption,
-    FormatOption,
-    NowOption,
-    UtcOption,
-    ViewOption,
-    ZoneOption,
-    parse_time,
-    parse_zone,
-)
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
 
@@ -36,66 +26,45 @@ _COMPARISONS_MAX: Final = 3
 
 
 def lookup_offset(
-    partition_dir: Annotated[
-        str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
-    ],
-    offsets: Annotated[
-        list[int] | None, typer.Argument(metavar="OFFSET", help="Offsets to look up.")
-    ] = None,
-    timestamp: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--timestamp",
-            metavar="TIME",
-            help="First record at or after TIME, as ListOffsets finds it; repeatable.",
-        ),
-    ] = None,
-    special: Annotated[
-        list[Special] | None,
-        typer.Option(
-            "--special",
-            metavar="earliest|latest|max-timestamp",
-            help="The special timestamps of ListOffsets; repeatable.",
-        ),
-    ] = None,
-    isolation: Annotated[
-        Isolation,
-        typer.Option(
-            "--isolation",
-            help="Search below the high watermark, below the last stable offset, or the whole log.",
-        ),
-    ] = Isolation.READ_UNCOMMITTED,
-    high_watermark: Annotated[
-        str,
-        typer.Option(
-            "--high-watermark",
-            metavar="N|end|checkpoint",
-            help="End of the replicated part; checkpoint: as the broker noted it, or the "
-            "log end if it noted none.",
-        ),
-    ] = "checkpoint",
-    log_start_offset: Annotated[
-        int | None,
-        typer.Option("--log-start-offset", metavar="N", help="Override the checkpoint."),
-    ] = None,
-    view: ViewOption = LogView.STARTED,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show each step and each probe of each search.")
-    ] = False,
-    no_index: Annotated[
-        bool,
-        typer.Option(
-            "--no-index", help="Also scan without indexes; a different answer is a defect."
-        ),
-    ] = False,
-    show: Annotated[bool, typer.Option("--show", help="Show the record itself.")] = False,
-    form: FormatOption = Format.TABLE,
-    bytes_form: BytesOption = BytesFormat.AUTO,
-    now: NowOption = None,
-    exact: ExactOption = False,
-    utc: UtcOption = False,
-    tz: ZoneOption = "UTC",
-) -> int:
+    partition_dir: opt.PartitionArgument,
+    offsets: Annotated[list[int] | None, typer.Argument(
+        metavar="OFFSET", help="Offsets to look up.",
+    )] = None,
+    timestamp: Annotated[list[str] | None, typer.Option(
+        "--timestamp", metavar="TIME",
+        help="First record at or after TIME, as ListOffsets finds it; repeatable.",
+    )] = None,
+    special: Annotated[list[Special] | None, typer.Option(
+        "--special", metavar="earliest|latest|max-timestamp",
+        help="The special timestamps of ListOffsets; repeatable.",
+    )] = None,
+    isolation: Annotated[Isolation, typer.Option(
+        "--isolation",
+        help="Search below the high watermark, below the last stable offset, or the whole log.",
+    )] = Isolation.READ_UNCOMMITTED,
+    high_watermark: Annotated[str, typer.Option(
+        "--high-watermark", metavar="N|end|checkpoint",
+        help="End of the replicated part; checkpoint: as the broker noted it, or the log end if "
+             "it noted none.",
+    )] = "checkpoint",
+    log_start_offset: Annotated[int | None, typer.Option(
+        "--log-start-offset", metavar="N", help="Override the checkpoint.",
+    )] = None,
+    view: opt.ViewOption = LogView.STARTED,
+    explain: Annotated[bool, typer.Option(
+        "--explain", help="Show each step and each probe of each search.",
+    )] = False,
+    no_index: Annotated[bool, typer.Option(
+        "--no-index", help="Also scan without indexes; a different answer is a defect.",
+    )] = False,
+    show_record: Annotated[bool, typer.Option("--show", help="Show the record itself.")] = False,
+    form: opt.FormatOption = Format.TABLE,
+    bytes_form: opt.BytesOption = BytesFormat.AUTO,
+    now: opt.NowOption = None,
+    exact: opt.ExactOption = False,
+    utc: opt.UtcOption = False,
+    tz: opt.ZoneOption = "UTC",
+) -> int:  # fmt: skip
     """Find a record by offset or time, by binary search, as a broker does.
 
     Offsets are looked up as Fetch does, times as ListOffsets does. The exit status is 1 if nothing
@@ -112,14 +81,16 @@ def lookup_offset(
     from kafkalog.log_dir import open_partition
     from kafkalog.unified_log import UnifiedLog
     from kafkalog_cli.outcome import Outcome, unread_places
-    from kafkalog_cli.output.lookups import explain_rows, lookup_view, print_steps, show_record
-    from kafkalog_cli.output.rows import record_row
+    from kafkalog_cli.output import lookups as show
+    from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.output.records import RECORD
     from kafkalog_cli.output.writer import Writer
 
     if not (offsets or timestamp or special):
         raise UsageError("Nothing to look up.", hint="Give offsets, --timestamp or --special.")
-    zone = parse_zone("UTC" if utc else tz)
-    times = [parse_time(text, now, zone) for text in timestamp or ()]
+    zone = opt.parse_zone("UTC" if utc else tz)
+    style = Style(exact, zone, bytes_form)
+    times = [opt.parse_time(text, now, zone) for text in timestamp or ()]
     outcome = Outcome()
     if view == LogView.ALL:
         raise UsageError("A lookup needs one log; leftovers belong to none.")
@@ -129,7 +100,7 @@ def lookup_offset(
         log_start_offset=log_start_offset,
     )
     with (
-        Writer(lookup_view(zone, exact=exact), form, outcome.defect) as writer,
+        Writer(show.lookup_view(style), form, outcome.defect) as writer,
         unread_places() as unread,
     ):
         for question in _questions(offsets or [], times, special or [], isolation):
@@ -138,16 +109,16 @@ def lookup_offset(
             outcome.status = max(outcome.status, 0 if found.found else 1)
             if explain and form == Format.TABLE:
                 writer.flush()
-                print_steps(found)
+                show.print_steps(found)
             elif explain and form != Format.CSV:
-                for row in explain_rows(found):
-                    writer.write_row(row)
-            if show and found.record is not None:
+                for step in enumerate(found.steps):
+                    writer.write_row(show.STEP.row(step))
+            if show_record and found.record is not None:
                 if form == Format.TABLE:
                     writer.flush()
-                    show_record(found.record, bytes_form, zone)
+                    show.print_record(found.record, style)
                 elif form != Format.CSV:
-                    writer.write_row(record_row(found.record, bytes_form))
+                    writer.write_row(RECORD.row(found.record, style))
             if control is not None and not _agree(found, control):
                 outcome.status = max(outcome.status, 1)
                 writer.defect(
@@ -164,7 +135,7 @@ def lookup_offset(
 
 
 def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
-    """An offset, `end`, or None for the checkpoint's."""
+    """Return an offset, `end`, or None for the checkpoint's."""
     from kafkalog.errors import UsageError
     from kafkalog.unified_log import END
 
@@ -178,7 +149,7 @@ def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
 
 
 def _both_ways(log: UnifiedLog, question: Question) -> tuple[Lookup, Lookup]:
-    """Answer with indexes and without; beside a broker a difference counts that comes again."""
+    """Answer with indexes and without; next to a broker only a repeated difference counts."""
     for _ in range(_COMPARISONS_MAX):
         found, control = map(question, about_a_log(_of_one_moment)(log))
         if _agree(found, control) or not log.may_grow:
@@ -192,7 +163,7 @@ def _agree(found: Lookup, control: Lookup) -> bool:
 
 
 def _of_one_moment(log: UnifiedLog) -> tuple[UnifiedLog, UnifiedLog]:
-    """The log with indexes and without; beside a broker both end where the log ends now."""
+    """Return the log with indexes and without, both ending where the log ends now."""
     from kafkalog.unified_log import UnifiedLog
 
     end = log.log_end_offset if log.may_grow else None

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkalog.model import LogView
-from kafkalog_cli.options import (
-    ExactOption,
-    FormatOption,
-    PathsArgument,
-    UtcOption,
-    ViewOption,
-    ZoneOption,
-    parse_zone,
-)
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.objects import Column
 from kafkalog_cli.output.writer import Format
 
@@ -40,16 +32,16 @@ class SortKey(StrEnum):
 
 
 def ls(
-    paths: PathsArgument,
+    paths: opt.PathsArgument,
     segments: Annotated[bool, typer.Option("--segments", help="One row per segment.")] = False,
     files: Annotated[bool, typer.Option("--files", help="One row per file.")] = False,
-    view: ViewOption = LogView.STARTED,
+    view: opt.ViewOption = LogView.STARTED,
     sort: Annotated[SortKey, typer.Option("--sort", help="Order of the rows.")] = SortKey.NAME,
-    form: FormatOption = Format.TABLE,
-    exact: ExactOption = False,
-    utc: UtcOption = False,
-    tz: ZoneOption = "UTC",
-) -> int:
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+    utc: opt.UtcOption = False,
+    tz: opt.ZoneOption = "UTC",
+) -> int:  # fmt: skip
     """List log directories, partitions, segments or files, in any state.
 
     Leftovers of deletions, cleanings and moves are listed with their state. Segments and offsets
@@ -74,7 +66,7 @@ def ls(
     from kafkalog_cli.output.text import printable
     from kafkalog_cli.output.writer import Writer
 
-    style = Style(exact=exact, zone=parse_zone("UTC" if utc else tz))
+    style = Style(exact=exact, zone=opt.parse_zone("UTC" if utc else tz))
     outcome = Outcome()
     targets = outcome.open_all(paths)
     differences: list[Difference] = []
@@ -117,7 +109,7 @@ def _by_partition(
     outcome: Outcome,
     listing: Callable[..., Iterable[Any]],
 ) -> Iterator[Any]:
-    """The rows of each partition; a failure on one costs only its own."""
+    """Yield the rows of each partition; a failure on one costs only its own."""
     from kafkalog.inventory import partitions_of
 
     for partition in partitions_of(targets):

@@ -9,6 +9,7 @@ import typer
 
 from kafkalog.model import LogView
 from kafkalog.tables.model import End, Replicas
+from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
     EngineChoice,
@@ -17,21 +18,6 @@ from kafkalog_cli.engines import (
     SparkChoice,
     SparkConfOption,
     ThreadsOption,
-)
-from kafkalog_cli.options import (
-    BytesOption,
-    EndOption,
-    ExactOption,
-    InternalOption,
-    PathsArgument,
-    QuietOption,
-    ReadCommittedOption,
-    ReplicasOption,
-    TopicsOption,
-    ViewOption,
-    ZoneOption,
-    parse_duration,
-    parse_zone,
 )
 from kafkalog_cli.output.text import BytesFormat
 from kafkalog_cli.output.writer import Format
@@ -57,41 +43,36 @@ class ProfileFormat(StrEnum):
 
 
 def profile(
-    paths: PathsArgument,
-    topic: TopicsOption = None,
-    read_committed: ReadCommittedOption = False,
-    end: EndOption = End.WATERMARK,
-    replicas: ReplicasOption = Replicas.BEST,
-    internal: InternalOption = False,
-    view: ViewOption = LogView.STARTED,
-    bucket: Annotated[
-        str,
-        typer.Option(
-            "--bucket",
-            metavar="DURATION",
-            help="Width of a histogram bucket; doubled if there would be too many.",
-        ),
-    ] = "1h",
-    hot_keys: Annotated[
-        int,
-        typer.Option("--hot-keys", metavar="N", min=0, help="How many hot keys to show, at most."),
-    ] = 10,
+    paths: opt.PathsArgument,
+    topic: opt.TopicsOption = None,
+    read_committed: opt.ReadCommittedOption = False,
+    end: opt.EndOption = End.WATERMARK,
+    replicas: opt.ReplicasOption = Replicas.BEST,
+    internal: opt.InternalOption = False,
+    view: opt.ViewOption = LogView.STARTED,
+    bucket: Annotated[str, typer.Option(
+        "--bucket", metavar="DURATION",
+        help="Width of a histogram bucket; doubled if there would be too many.",
+    )] = "1h",
+    hot_keys: Annotated[int, typer.Option(
+        "--hot-keys", metavar="N", min=0, help="How many hot keys to show, at most.",
+    )] = 10,
     engine: EngineOption = None,
     master: MasterOption = "local[*]",
     spark_conf: SparkConfOption = None,
     connect_timeout: ConnectTimeoutOption = "30s",
     threads: ThreadsOption = None,
-    form: Annotated[
-        ProfileFormat, typer.Option("--format", help="Output format.")
-    ] = ProfileFormat.TABLE,
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="FILE", help="New file for --format parquet.")
-    ] = None,
-    bytes_form: BytesOption = BytesFormat.AUTO,
-    tz: ZoneOption = "UTC",
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
-) -> int:
+    form: Annotated[ProfileFormat, typer.Option(
+        "--format", help="Output format.",
+    )] = ProfileFormat.TABLE,
+    to: Annotated[str | None, typer.Option(
+        "--to", metavar="FILE", help="New file for --format parquet.",
+    )] = None,
+    bytes_form: opt.BytesOption = BytesFormat.AUTO,
+    tz: opt.ZoneOption = "UTC",
+    exact: opt.ExactOption = False,
+    quiet: opt.QuietOption = False,
+) -> int:  # fmt: skip
     """Count what each partition and topic holds: records, bytes, codecs, keys, producers, times.
 
     Counts are exact. The numbers of distinct keys and producers, and the hot keys, are estimates
@@ -111,6 +92,7 @@ def profile(
     from kafkalog.model import Isolation
     from kafkalog.tables import Bounds, Request
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.profiles import profile_view
     from kafkalog_cli.output.writer import Writer
 
@@ -128,12 +110,12 @@ def profile(
     )
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet), threads)
     outcome = Outcome()
-    found = _profiles(paths, request, choice, outcome, parse_duration(bucket), hot_keys)
+    found = _profiles(paths, request, choice, outcome, opt.parse_duration(bucket), hot_keys)
     outcome.fail_if(any(one.defects for one in found))
     if to is not None:
         _write_parquet(found, to)
         return outcome.status
-    columns = profile_view(bytes_form, parse_zone(tz), exact=exact)
+    columns = profile_view(Style(exact, opt.parse_zone(tz), bytes_form))
     with Writer(columns, Format(form.value), outcome.defect) as writer:
         for one in found:
             writer.write(one)
@@ -171,7 +153,7 @@ def _profiles(
 
 
 def _write_parquet(profiles: Sequence[Profile], path: str) -> None:
-    from kafkalog.profile.table import write_parquet
+    from kafkalog.profile.run import write_parquet
     from kafkalog.storage import NewFile
 
     with NewFile(path) as file:

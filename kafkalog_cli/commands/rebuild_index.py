@@ -1,4 +1,4 @@
-"""`kafkalog rebuild-index`: offset, time and transaction indexes, made anew from the log."""
+"""`kafkalog rebuild-index`: offset, time and transaction indexes, rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -6,55 +6,40 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog_cli.options import (
-    BackupOption,
-    ConfigOption,
-    ExactOption,
-    FormatOption,
-    InPlaceOption,
-    MetadataDirOption,
-    NowOption,
-    PropertiesOption,
-    QuietOption,
-    TopicFirstOption,
-    YesOption,
-    parse_configs,
-    parse_time,
-)
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kafkalog.configs import ConfigSources
+    from kafkalog.journal import Run
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import StartConfig
     from kafkalog.repair import IndexComparison
-    from kafkalog.runs import Run
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
 
 
 def rebuild_index(
-    path: Annotated[
-        str,
-        typer.Argument(metavar="PATH", help="Log directory, partition directory or .log file."),
-    ],
-    check: Annotated[
-        bool, typer.Option("--check", help="Only compare, as without --in-place.")
-    ] = False,
-    in_place: InPlaceOption = False,
-    yes: YesOption = False,
-    backup: BackupOption = None,
-    config: ConfigOption = None,
-    properties: PropertiesOption = None,
-    topic_first: TopicFirstOption = False,
-    metadata_dir: MetadataDirOption = None,
-    now: NowOption = None,
-    form: FormatOption = Format.TABLE,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
-) -> int:
+    path: Annotated[str, typer.Argument(
+        metavar="PATH", help="Log directory, partition directory or .log file.",
+    )],
+    check: Annotated[bool, typer.Option(
+        "--check", help="Only compare, as without --in-place.",
+    )] = False,
+    in_place: opt.InPlaceOption = False,
+    yes: opt.YesOption = False,
+    backup: opt.BackupOption = None,
+    config: opt.ConfigOption = None,
+    properties: opt.PropertiesOption = None,
+    topic_first: opt.TopicFirstOption = False,
+    metadata_dir: opt.MetadataDirOption = None,
+    now: opt.NowOption = None,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+    quiet: opt.QuietOption = False,
+) -> int:  # fmt: skip
     """Rebuild .index, .timeindex and .txnindex, as a broker does if one is missing.
 
     Without --in-place the existing indexes are compared with those that the log gives: `same`,
@@ -71,10 +56,10 @@ def rebuild_index(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
-    from kafkalog_cli.confirmation import consents, require_consent
-    from kafkalog_cli.maintenance import maintenance, segment_at
+    from kafkalog_cli.maintenance import consents, maintenance, require_consent, segment_at
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output import rebuilt as show
+    from kafkalog_cli.output import repairs as show
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.text import counted
     from kafkalog_cli.output.writer import Writer
 
@@ -82,16 +67,16 @@ def rebuild_index(
     if check and in_place:
         raise UsageError("--check and --in-place exclude each other.", hint="Give one of them.")
     sources = ConfigSources(
-        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
-    now_ms = parse_time(now if now is not None else "-0s")
+    now_ms = opt.parse_time(now if now is not None else "-0s")
     outcome = Outcome()
     segment = segment_at(path)
     wanted = None if segment is None else (segment,)
     done: set[str] = set()
     with (
         maintenance(path, "rebuild-index", in_place=in_place, backup=backup, of_log=True) as held,
-        Writer(show.index_view(exact=exact), form, outcome.defect) as out,
+        Writer(show.index_view(Style(exact)), form, outcome.defect) as out,
     ):
         run = held.run
         with_configs = _with_configs(held, sources, now_ms, outcome)
@@ -112,7 +97,7 @@ def rebuild_index(
             done = {partition.path for partition, _, _ in compared}
         summary = show.index_summary(indexes, done)
         if form in (Format.NDJSON, Format.JSON):
-            out.write_row(show.index_summary_row(summary))
+            out.write_row(show.INDEX_SUMMARY.row(summary))
         has_changed = run is not None and run.has_changed
     if form == Format.TABLE:
         show.print_index_summary(summary, in_place=in_place)
@@ -123,7 +108,7 @@ def rebuild_index(
 def _with_configs(
     held: Maintenance, sources: ConfigSources, now_ms: int, outcome: Outcome
 ) -> list[tuple[PartitionDir, StartConfig]]:
-    """Each partition that has a log, and what its topic's configs come to."""
+    """Return each partition that has a log, with the configs of its topic."""
     from kafkalog.recovery import start_config
     from kafkalog_cli.maintenance import configs_at
 
@@ -146,7 +131,7 @@ def _scanned(
     *,
     quiet: bool,
 ) -> list[tuple[PartitionDir, StartConfig, tuple[IndexComparison, ...]]]:
-    """The indexes of each partition, compared; with a run they are made anew, too."""
+    """Compare the indexes of each partition; with a run, also rebuild them."""
     from kafkalog.repair import compare_indexes, rebuild_indexes
     from kafkalog_cli.output.progress import byte_progress, share_of
 

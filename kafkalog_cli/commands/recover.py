@@ -7,31 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog_cli.options import (
-    BackupOption,
-    ConfigOption,
-    ExactOption,
-    FormatOption,
-    InPlaceOption,
-    MetadataDirOption,
-    NowOption,
-    PropertiesOption,
-    QuietOption,
-    TopicFirstOption,
-    YesOption,
-    parse_configs,
-    parse_rate,
-    parse_time,
-)
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue, LogDirConfigs
     from kafkalog.errors import KafkaLogError
+    from kafkalog.journal import Run
     from kafkalog.log_dir import LogDir, PartitionDir
     from kafkalog.recovery import Hosting, StartMode
     from kafkalog.repair import RecoveryDone, RecoveryPlan
-    from kafkalog.runs import Run
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
 
@@ -44,39 +29,34 @@ class ScanFrom(StrEnum):
 
 
 def recover(
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", help="Log directory or partition directory.")
-    ],
-    check: Annotated[
-        bool, typer.Option("--check", help="Only show the plan, as without --in-place.")
-    ] = False,
-    in_place: InPlaceOption = False,
-    yes: YesOption = False,
-    backup: BackupOption = None,
-    scan_from: Annotated[
-        ScanFrom, typer.Option("--from", help="Scan from the recovery point, or everything.")
-    ] = ScanFrom.CHECKPOINT,
-    assume_clean: Annotated[
-        bool, typer.Option("--assume-clean", help="Scan nothing, as after a clean shutdown.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also truncate below the high watermark.")
-    ] = False,
-    rate: Annotated[
-        str,
-        typer.Option(
-            "--scan-rate", metavar="SIZE", help="Assumed scan rate of a broker, per second."
-        ),
-    ] = "200MiB",
-    config: ConfigOption = None,
-    properties: PropertiesOption = None,
-    topic_first: TopicFirstOption = False,
-    metadata_dir: MetadataDirOption = None,
-    now: NowOption = None,
-    form: FormatOption = Format.TABLE,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
-) -> int:
+    path: opt.DirectoryArgument,
+    check: Annotated[bool, typer.Option(
+        "--check", help="Only show the plan, as without --in-place.",
+    )] = False,
+    in_place: opt.InPlaceOption = False,
+    yes: opt.YesOption = False,
+    backup: opt.BackupOption = None,
+    scan_from: Annotated[ScanFrom, typer.Option(
+        "--from", help="Scan from the recovery point, or everything.",
+    )] = ScanFrom.CHECKPOINT,
+    assume_clean: Annotated[bool, typer.Option(
+        "--assume-clean", help="Scan nothing, as after a clean shutdown.",
+    )] = False,
+    force: Annotated[bool, typer.Option(
+        "--force", help="Also truncate below the high watermark.",
+    )] = False,
+    rate: Annotated[str, typer.Option(
+        "--scan-rate", metavar="SIZE", help="Assumed scan rate of a broker, per second.",
+    )] = "200MiB",
+    config: opt.ConfigOption = None,
+    properties: opt.PropertiesOption = None,
+    topic_first: opt.TopicFirstOption = False,
+    metadata_dir: opt.MetadataDirOption = None,
+    now: opt.NowOption = None,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+    quiet: opt.QuietOption = False,
+) -> int:  # fmt: skip
     """Do what a broker does at an unclean start: finish swaps, truncate, rebuild indexes.
 
     Interrupted compactions and deletions are finished or rolled back. Segments from the recovery
@@ -105,11 +85,16 @@ def recover(
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import InternalError, UsageError
     from kafkalog.recovery import StartMode
-    from kafkalog_cli.confirmation import consents, require_consent
-    from kafkalog_cli.maintenance import configs_at, hosting_at, maintenance
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output import recoveries as show
-    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.maintenance import (
+        configs_at,
+        consents,
+        hosting_at,
+        maintenance,
+        require_consent,
+    )
+    from kafkalog_cli.outcome import Outcome, show_note
+    from kafkalog_cli.output import repairs as show
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.text import counted
     from kafkalog_cli.output.writer import Writer
 
@@ -123,15 +108,15 @@ def recover(
     mode = StartMode.FULL if scan_from == ScanFrom.START else StartMode.UNCLEAN
     mode = StartMode.CLEAN if assume_clean else mode
     sources = ConfigSources(
-        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
-    now_ms = parse_time(now if now is not None else "-0s")
-    scan_rate = parse_rate(rate)
+    now_ms = opt.parse_time(now if now is not None else "-0s")
+    scan_rate, style = opt.parse_rate(rate), Style(exact)
     outcome = Outcome()
     done: dict[str, RecoveryDone] = {}
     with (
         maintenance(path, "recover", in_place=in_place, backup=backup, of_log=True) as held,
-        Writer(show.recovery_view(exact=exact), form, outcome.defect) as out,
+        Writer(show.recovery_view(style), form, outcome.defect) as out,
     ):
         configs_of = configs_at(held.target, sources, outcome)
         known = len(outcome.errors)
@@ -141,12 +126,12 @@ def recover(
         refused = _refusals(plans, held.target, forced=force)
         if form == Format.TABLE:
             for plan in plans:
-                out.write(plan)
+                out.write(show.Recovered(plan))
             out.flush()
-            show.print_going(plans, outcome.defect, exact=exact)
+            show.print_going(plans, outcome.defect, style)
             for name, stop in refused.items() if held.run is None else ():
                 show_note(f"{name} would be refused: {stop.message}")
-            _tell_notes(held.target, plans)
+            _note_all(held.target, plans)
         if held.run is not None:
             for stop in refused.values():
                 outcome.error(stop)
@@ -158,13 +143,14 @@ def recover(
         if form != Format.TABLE:
             for plan, configs in planned:
                 name = plan.partition.path
-                out.write_row(show.recovery_row(plan, configs, refused.get(name), done.get(name)))
+                why, result = refused.get(name), done.get(name)
+                out.write(show.Recovered(plan, configs, why, result))
         summary = show.RecoverySummary(tuple(plans), len(refused), len(done), scan_rate, in_place)
         if form in (Format.NDJSON, Format.JSON):
-            out.write_row(show.recovery_summary_row(summary))
+            out.write_row(show.RECOVERY_SUMMARY.row(summary))
         has_changed = held.run is not None and held.run.has_changed
     if form == Format.TABLE and plans:
-        show.print_recovery_summary(summary, exact=exact)
+        show.print_recovery_summary(summary, style)
     outcome.fail_if(any(_is_found(plan, in_place=in_place) for plan in plans))
     outcome.fail_if(bool(refused))
     return outcome.of_work(has_changed=has_changed, is_concerned=summary.changed > 0)
@@ -174,7 +160,7 @@ def _plans(
     held: Maintenance, mode: StartMode, configs: LogDirConfigs, hosting: Hosting | None,
     now_ms: int, outcome: Outcome, *, quiet: bool,
 ) -> list[tuple[RecoveryPlan, tuple[ConfigValue, ...]]]:  # fmt: skip
-    """The plan of each partition, and the configs it depends on."""
+    """Plan each partition; return the plans with the configs they depend on."""
     from kafkalog.recovery import start_config
     from kafkalog.repair import plan_recovery
     from kafkalog_cli.output.progress import byte_progress, share_of
@@ -221,7 +207,7 @@ def _perform(
     """Do what the plans say; return those with changes that went through, by path."""
     from kafkalog.recovery import start_line
     from kafkalog.repair import recover as run_recovery
-    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output.progress import byte_progress, share_of
 
     done = {}
@@ -240,12 +226,12 @@ def _perform(
     return done
 
 
-def _tell_notes(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> None:
+def _note_all(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> None:
     """Say each thing once, however many partitions it is true of."""
     from kafkalog.log_dir import LogDir
     from kafkalog.recovery import log_dir_refusals
-    from kafkalog.recovery.words import refusal_line
-    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog.recovery.model import refusal_line
+    from kafkalog_cli.outcome import show_note
     from kafkalog_cli.output.text import counted
 
     places: dict[str, list[str]] = {}
@@ -262,7 +248,7 @@ def _tell_notes(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> Non
 
 
 def _is_found(plan: RecoveryPlan, *, in_place: bool) -> bool:
-    """Whether there is something to be done, or something is lost by it."""
+    """Return whether something is left to do, or is lost."""
     from kafkalog.recovery import Verdict
 
     if in_place:

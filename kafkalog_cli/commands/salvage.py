@@ -11,19 +11,18 @@ from kafkalog_cli.output.writer import Format
 
 
 def salvage(
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", help="Log directory, partition directory or .log file.")
-    ],
-    to: Annotated[
-        str,
-        typer.Option("--to", metavar="DIR", help="The new directory; it must be missing or empty."),
-    ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show the plan; write nothing.")
-    ] = False,
+    path: Annotated[str, typer.Argument(
+        metavar="PATH", help="Log directory, partition directory or .log file.",
+    )],
+    to: Annotated[str, typer.Option(
+        "--to", metavar="DIR", help="The new directory; it must be missing or empty.",
+    )],
+    dry_run: Annotated[bool, typer.Option(
+        "--dry-run", help="Only show the plan; write nothing.",
+    )] = False,
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
-) -> int:
+) -> int:  # fmt: skip
     """Copy every sound batch past any damage into a new log, and account for the rest.
 
     The source is only read, and no broker may run on it. DIR/log gets the partitions under their
@@ -48,10 +47,9 @@ def salvage(
     kafkalog salvage orders-0 --to rescued --dry-run
     """
     from kafkalog.log_dir import open_path
-    from kafkalog.places import require_local
+    from kafkalog.paths.uris import require_local
     from kafkalog.salvage import salvage as run_salvage
-    from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output.progress import byte_progress
     from kafkalog_cli.output.salvaged import SalvageWriter, print_totals, read_manifest
     from kafkalog_cli.standard_streams import put_work_first
@@ -64,7 +62,7 @@ def salvage(
     passes = 1 if dry_run else 2  # the copies are read again
     with SalvageWriter(form, outcome.defect) as writer:
         with byte_progress([target] * passes, enabled=not quiet) as progress:
-            tell = writer.tell if dry_run else None
+            tell = writer.take if dry_run else None
             summary = run_salvage(
                 target, to, dry_run=dry_run, tell=tell, failed=outcome.error, progress=progress
             )

@@ -7,24 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog import places
-from kafkalog_cli.options import (
-    ConfigOption,
-    ExactOption,
-    FormatOption,
-    HighWatermarkOption,
-    LogStartOption,
-    MetadataDirOption,
-    NowOption,
-    PropertiesOption,
-    TopicFirstOption,
-    UtcOption,
-    ZoneOption,
-    parse_configs,
-    parse_high_watermark,
-    parse_time,
-    parse_zone,
-)
+from kafkalog.paths import file_system
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
@@ -36,27 +20,24 @@ if TYPE_CHECKING:
 
 
 def simulate_retention(
-    paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATH", help="Log directory or partition directory.", show_default=False
-        ),
-    ],
-    config: ConfigOption = None,
-    properties: PropertiesOption = None,
-    topic_first: TopicFirstOption = False,
-    metadata_dir: MetadataDirOption = None,
-    high_watermark: HighWatermarkOption = None,
-    log_start_offset: LogStartOption = None,
-    until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="End of the forecast.")
-    ] = "+7d",
-    now: NowOption = None,
-    form: FormatOption = Format.TABLE,
-    exact: ExactOption = False,
-    utc: UtcOption = False,
-    tz: ZoneOption = "UTC",
-) -> int:
+    paths: Annotated[list[str], typer.Argument(
+        metavar="PATH", help="Log directory or partition directory.", show_default=False,
+    )],
+    config: opt.ConfigOption = None,
+    properties: opt.PropertiesOption = None,
+    topic_first: opt.TopicFirstOption = False,
+    metadata_dir: opt.MetadataDirOption = None,
+    high_watermark: opt.HighWatermarkOption = None,
+    log_start_offset: opt.LogStartOption = None,
+    until: Annotated[str, typer.Option(
+        "--until", metavar="TIME", help="End of the forecast.",
+    )] = "+7d",
+    now: opt.NowOption = None,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+    utc: opt.UtcOption = False,
+    tz: opt.ZoneOption = "UTC",
+) -> int:  # fmt: skip
     """Show what a broker's retention would delete, why, when, and what is in the way.
 
     The policies run in Kafka's order: log start offset, size, time. Each config and offset is shown
@@ -70,22 +51,24 @@ def simulate_retention(
     from kafkalog.configs import ConfigSources
     from kafkalog.retention import simulate_retention as simulate
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.retention import (
         RetentionSummary,
         RetentionWriter,
         print_retention_summary,
     )
 
-    zone = parse_zone("UTC" if utc else tz)
-    now_ms = parse_time(now if now is not None else "-0s", zone=zone)
-    summary = RetentionSummary(now_ms, parse_time(until, str(now_ms), zone))
-    watermark = parse_high_watermark(high_watermark)
+    zone = opt.parse_zone("UTC" if utc else tz)
+    style = Style(exact, zone)
+    now_ms = opt.parse_time(now if now is not None else "-0s", zone=zone)
+    summary = RetentionSummary(now_ms, opt.parse_time(until, str(now_ms), zone))
+    watermark = opt.parse_high_watermark(high_watermark)
     sources = ConfigSources(
-        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
     outcome = Outcome()
     targets = outcome.open_all(paths)
-    with RetentionWriter(summary, form, outcome, zone, exact=exact) as writer:
+    with RetentionWriter(summary, form, outcome, style) as writer:
         for partition, configs in _partitions(targets, sources, outcome):
             found = None
             with outcome.contained(partition.path):
@@ -100,17 +83,17 @@ def simulate_retention(
                 writer.write(found, configs)
         writer.end()
     if form == Format.TABLE and targets:
-        print_retention_summary(summary, zone, exact=exact)
+        print_retention_summary(summary, style)
     return outcome.status
 
 
 def _partitions(
     targets: list[LogDir | PartitionDir | FileEntry], sources: ConfigSources, outcome: Outcome
 ) -> Iterator[tuple[PartitionDir, TopicConfigs]]:
-    """Every partition with a log, and the configs of its topic."""
+    """Yield each partition with a log, and the configs of its topic."""
     from kafkalog.errors import UsageError
     from kafkalog.log_dir import FileEntry, LogDir
-    from kafkalog_cli.output.configs import tell_metadata
+    from kafkalog_cli.output.configs import note_metadata
 
     log_dirs: dict[str, LogDirConfigs] = {}
     for target in targets:
@@ -126,12 +109,12 @@ def _partitions(
         for partition in partitions:
             if not partition.segments:
                 continue
-            path = os.path.dirname(places.absolute(partition.path))
+            path = os.path.dirname(file_system.absolute(partition.path))
             configs = None
             with outcome.contained(partition.path):
                 if path not in log_dirs:
                     log_dirs[path] = sources.in_log_dir(path)
-                    tell_metadata(log_dirs[path], outcome)
+                    note_metadata(log_dirs[path], outcome)
                 configs = log_dirs[path].of_topic(partition.topic)
             if configs is not None:
                 yield partition, configs

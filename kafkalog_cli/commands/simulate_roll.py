@@ -7,40 +7,26 @@ from typing import Annotated
 
 import typer
 
-from kafkalog import places
-from kafkalog_cli.options import (
-    ConfigOption,
-    ExactOption,
-    FormatOption,
-    MetadataDirOption,
-    PropertiesOption,
-    QuietOption,
-    TopicFirstOption,
-    UtcOption,
-    ZoneOption,
-    parse_configs,
-    parse_zone,
-)
+from kafkalog.paths import file_system
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 
 def simulate_roll(
-    partition_dir: Annotated[
-        str, typer.Argument(metavar="PARTITION_DIR", help="A partition directory: orders-0.")
-    ],
-    config: ConfigOption = None,
-    properties: PropertiesOption = None,
-    topic_first: TopicFirstOption = False,
-    metadata_dir: MetadataDirOption = None,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Seed of the random segment.jitter.ms.")
-    ] = 0,
-    form: FormatOption = Format.TABLE,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
-    utc: UtcOption = False,
-    tz: ZoneOption = "UTC",
-) -> int:
+    partition_dir: opt.PartitionArgument,
+    config: opt.ConfigOption = None,
+    properties: opt.PropertiesOption = None,
+    topic_first: opt.TopicFirstOption = False,
+    metadata_dir: opt.MetadataDirOption = None,
+    seed: Annotated[int, typer.Option(
+        "--seed", metavar="N", help="Seed of the random segment.jitter.ms.",
+    )] = 0,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+    quiet: opt.QuietOption = False,
+    utc: opt.UtcOption = False,
+    tz: opt.ZoneOption = "UTC",
+) -> int:  # fmt: skip
     """Replay a partition's batches: where segments would end, why, and which files result.
 
     With --config or --properties, both the present and the proposed configs are replayed. Each
@@ -56,23 +42,24 @@ def simulate_roll(
     from kafkalog.roll import roll_settings
     from kafkalog.roll import simulate_roll as simulate
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.configs import print_heading, tell_metadata, tell_shadowed
+    from kafkalog_cli.output import rolls as show
+    from kafkalog_cli.output.configs import note_metadata, note_shadowed, print_heading
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.output.rolls import Trial, segment_view, trial_lines, trial_row
     from kafkalog_cli.output.writer import Writer
 
-    zone = parse_zone("UTC" if utc else tz)
+    style = Style(exact, opt.parse_zone("UTC" if utc else tz))
     given = ConfigSources(
-        parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
+        opt.parse_configs(config), properties, topic_first=topic_first, metadata_dir=metadata_dir
     )
     partition = open_partition(partition_dir)
-    log_dir = os.path.dirname(places.absolute(partition.path))
+    log_dir = os.path.dirname(file_system.absolute(partition.path))
     outcome = Outcome()
     sources = {"present": given.without_given()}
     if given.has_given:
         sources["proposed"] = given
     configs = {name: one.in_log_dir(log_dir) for name, one in sources.items()}
-    tell_metadata(configs["present"], outcome)
+    note_metadata(configs["present"], outcome)
     topics = {name: one.of_topic(partition.topic) for name, one in configs.items()}
     settings = {name: roll_settings(one) for name, one in topics.items()}
     with byte_progress([partition], enabled=not quiet) as progress:
@@ -80,20 +67,20 @@ def simulate_roll(
             partition, [one for one, _ in settings.values()], seed=seed, progress=progress
         )
     trials = [
-        Trial(name, partition, used, replay)
+        show.Trial(name, partition, used, replay)
         for (name, (_, used)), replay in zip(settings.items(), replays, strict=True)
     ]
-    with Writer(segment_view(zone, exact=exact), form, outcome.defect) as writer:
+    with Writer(show.segment_view(style), form, outcome.defect) as writer:
         for defect in replays[0].defects:
             outcome.count(defect)
             writer.defect(defect)
         for trial in trials:
-            for segment in trial.replay.segments:
-                writer.write((trial, segment))
+            for segment in show.trial_segments(trial):
+                writer.write(segment)
             if form in (Format.NDJSON, Format.JSON):
-                writer.write_row(trial_row(trial))
-    tell_shadowed(partition.topic, trials[-1].configs, topics[trials[-1].name], set())
+                writer.write_row(show.ROLL_SUMMARY.row(trial))
+    note_shadowed(partition.topic, trials[-1].configs, topics[trials[-1].name], set())
     if form == Format.TABLE:
         for trial in trials:
-            print_heading(trial_lines(trial, exact=exact))
+            print_heading(show.trial_lines(trial, style))
     return outcome.status

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkalog_cli.options import ExactOption, FormatOption, InPlaceOption, YesOption
+from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.runs import Undo
+    from kafkalog.journal import Undo
     from kafkalog.storage import ChangeWatch
     from kafkalog_cli.outcome import Outcome
 
 
 def undo(
-    path: Annotated[
-        str, typer.Argument(metavar="DIR", help="The --backup of the run, or the journal in it.")
-    ],
-    in_place: InPlaceOption = False,
-    yes: YesOption = False,
-    form: FormatOption = Format.TABLE,
-    exact: ExactOption = False,
-) -> int:
+    path: Annotated[str, typer.Argument(
+        metavar="DIR", help="The --backup of the run, or the journal in it.",
+    )],
+    in_place: opt.InPlaceOption = False,
+    yes: opt.YesOption = False,
+    form: opt.FormatOption = Format.TABLE,
+    exact: opt.ExactOption = False,
+) -> int:  # fmt: skip
     """Restore what a run with --backup changed: bytes, owners and times of all files.
 
     Without --in-place only the plan is shown. Each partition must be as the run left it, finished
@@ -39,10 +39,12 @@ def undo(
     kafkalog undo /backups/before-compaction --in-place --yes
     """
     from kafkalog.storage import ChangeWatch
-    from kafkalog_cli.confirmation import consents, require_consent
+    from kafkalog_cli.maintenance import consents, require_consent
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output import undone as show
+    from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.text import counted
-    from kafkalog_cli.output.undone import UndoWriter, print_totals
+    from kafkalog_cli.output.writer import Writer
     from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes)
@@ -54,23 +56,24 @@ def undo(
     planned = _undo(path, watch, outcome, in_place=is_done)
     if planned is None:
         return outcome.of_work(has_changed=True, is_concerned=True)
-    with UndoWriter(form, outcome.defect, exact=exact) as writer:
-        writer.write_all(planned, is_done=is_done)
+    with Writer(show.undo_view(Style(exact)), form, outcome.defect) as writer:
+        for partition in planned.partitions:
+            writer.write(show.Restored(partition, is_done))
     if in_place and not yes and planned.partitions:
         question = f"Restore {counted(len(planned.partitions), 'partition')}?"
         is_done = consents(question, yes=yes)
         if is_done and _undo(path, watch, outcome, in_place=True) is None:
             return outcome.of_work(has_changed=True, is_concerned=True)
     if form == Format.TABLE:
-        print_totals(planned, is_done=is_done, in_place=in_place)
+        show.print_totals(planned, is_done=is_done, in_place=in_place)
     return outcome.of_work(has_changed=is_done, is_concerned=bool(planned.partitions))
 
 
 def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) -> Undo | None:
     """Plan or perform it; None if it failed after something was changed, which is reported."""
     from kafkalog.errors import KafkaLogError
-    from kafkalog.runs import undo as run_undo
-    from kafkalog_cli.output.diagnostics import show_note
+    from kafkalog.journal import undo as run_undo
+    from kafkalog_cli.outcome import show_note
 
     try:
         return run_undo(path, in_place=in_place, observe=watch)

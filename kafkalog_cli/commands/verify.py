@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
@@ -11,6 +12,7 @@ import typer
 
 from kafkalog.errors import UsageError
 from kafkalog.model import Level, Severity
+from kafkalog_cli import options as opt
 from kafkalog_cli.engines import (
     ConnectTimeoutOption,
     EngineChoice,
@@ -19,23 +21,19 @@ from kafkalog_cli.engines import (
     SparkChoice,
     SparkConfOption,
 )
-from kafkalog_cli.options import (
-    PathsArgument,
-    QuietOption,
-    parse_duration,
-    parse_rate,
-    parse_share,
-)
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog.check.elsewhere import Elsewhere
-    from kafkalog.check.schedule import Sample, Schedule
+    from kafkalog.check.schedule import History, Sample, Schedule
+    from kafkalog.check.walk import Elsewhere
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.findings import Report, RunFacts, Target
     from kafkalog_cli.output.progress import ByteProgress
+
+
+_STATE_SIZE_MAX = 1 << 30
 
 
 class ReportFormat(StrEnum):
@@ -51,95 +49,58 @@ class ReportFormat(StrEnum):
 
 
 def verify(
-    paths: PathsArgument,
-    level: Annotated[
-        Level,
-        typer.Option(
-            "--level",
-            help="quick: headers and indexes; standard: also checksums; deep: also every record.",
-        ),
-    ] = Level.STANDARD,
-    sample: Annotated[
-        str | None,
-        typer.Option(
-            "--sample",
-            metavar="PERCENT",
-            help="Check this share of the segments (5%) at --level, the others at level quick.",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            "--seed",
-            metavar="N",
-            help="Seed of --sample: the same N selects the same segments. Default: the "
-            "date (UTC), such as 20261121; the summary shows it.",
-        ),
-    ] = None,
-    max_duration: Annotated[
-        str | None,
-        typer.Option(
-            "--max-duration",
-            metavar="DURATION",
-            help="Start nothing new after this time (90s, 10m, 2h); the summary counts "
-            "what was deferred.",
-        ),
-    ] = None,
-    state: Annotated[
-        str | None,
-        typer.Option(
-            "--state",
-            metavar="FILE",
-            help="Remember what was checked when: start with what was checked longest ago, "
-            "and continue where the last run stopped.",
-        ),
-    ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            "--threads",
-            metavar="N",
-            min=1,
-            help="Checking threads. Default: one per processor, at most 8; with Spark: per "
-            "task, default 1.",
-        ),
-    ] = None,
-    no_cache: Annotated[
-        bool,
-        typer.Option(
-            "--no-cache", help="Leave the page cache as it was, for use next to a running broker."
-        ),
-    ] = False,
-    rate_limit: Annotated[
-        str | None,
-        typer.Option(
-            "--rate-limit",
-            metavar="SIZE",
-            help="Read at most SIZE per second (50MiB); with Spark: all tasks together.",
-        ),
-    ] = None,
-    fail_on: Annotated[
-        Severity, typer.Option("--fail-on", help="Exit with status 1 from this severity on.")
-    ] = Severity.WARNING,
-    form: Annotated[
-        ReportFormat,
-        typer.Option(
-            "--format", help="Output format: a listing, or a report at the end of the run."
-        ),
-    ] = ReportFormat.TABLE,
-    engine: Annotated[
-        EngineName,
-        typer.Option(
-            "--engine",
-            help="spark: check partitions in Spark tasks. Each worker reads the log "
-            "directories itself, under the same paths.",
-        ),
-    ] = EngineName.LOCAL,
+    paths: opt.PathsArgument,
+    level: Annotated[Level, typer.Option(
+        "--level",
+        help="quick: headers and indexes; standard: also checksums; deep: also every record.",
+    )] = Level.STANDARD,
+    sample: Annotated[str | None, typer.Option(
+        "--sample", metavar="PERCENT",
+        help="Check this share of the segments (5%) at --level, the others at level quick.",
+    )] = None,
+    seed: Annotated[int | None, typer.Option(
+        "--seed", metavar="N",
+        help="Seed of --sample: the same N selects the same segments. Default: the date (UTC), "
+             "such as 20261121; the summary shows it.",
+    )] = None,
+    max_duration: Annotated[str | None, typer.Option(
+        "--max-duration", metavar="DURATION",
+        help="Start nothing new after this time (90s, 10m, 2h); the summary counts what was "
+             "deferred.",
+    )] = None,
+    state: Annotated[str | None, typer.Option(
+        "--state", metavar="FILE",
+        help="Remember what was checked when: start with what was checked longest ago, and "
+             "continue where the last run stopped.",
+    )] = None,
+    threads: Annotated[int | None, typer.Option(
+        "--threads", metavar="N", min=1,
+        help="Checking threads. Default: one per processor, at most 8; with Spark: per task, "
+             "default 1.",
+    )] = None,
+    no_cache: Annotated[bool, typer.Option(
+        "--no-cache", help="Leave the page cache as it was, for use next to a running broker.",
+    )] = False,
+    rate_limit: Annotated[str | None, typer.Option(
+        "--rate-limit", metavar="SIZE",
+        help="Read at most SIZE per second (50MiB); with Spark: all tasks together.",
+    )] = None,
+    fail_on: Annotated[Severity, typer.Option(
+        "--fail-on", help="Exit with status 1 from this severity on.",
+    )] = Severity.WARNING,
+    form: Annotated[ReportFormat, typer.Option(
+        "--format", help="Output format: a listing, or a report at the end of the run.",
+    )] = ReportFormat.TABLE,
+    engine: Annotated[EngineName, typer.Option(
+        "--engine",
+        help="spark: check partitions in Spark tasks. Each worker reads the log directories "
+             "itself, under the same paths.",
+    )] = EngineName.LOCAL,
     master: MasterOption = "local[*]",
     spark_conf: SparkConfOption = None,
     connect_timeout: ConnectTimeoutOption = "30s",
-    quiet: QuietOption = False,
-) -> int:
+    quiet: opt.QuietOption = False,
+) -> int:  # fmt: skip
     """Check log directories, partitions or files, each against the others.
 
     A log that a healthy broker wrote has no finding above a note. Nothing is written except the
@@ -157,8 +118,7 @@ def verify(
     """
     from kafkalog.check.schedule import Schedule
     from kafkalog.check.verify import Verification
-    from kafkalog.source import reading
-    from kafkalog_cli.check_state import read_history, write_history
+    from kafkalog.paths.read_options import reading
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.findings import RunFacts
     from kafkalog_cli.output.progress import byte_progress
@@ -166,12 +126,12 @@ def verify(
     if engine == EngineName.SPARK:
         _refuse_one_process({"--state": state, "--max-duration": max_duration})
     choice = EngineChoice(engine, SparkChoice(master, spark_conf, connect_timeout, quiet))
-    rate = None if rate_limit is None else parse_rate(rate_limit)
-    duration_s = None if max_duration is None else parse_duration(max_duration)
+    rate = None if rate_limit is None else opt.parse_rate(rate_limit)
+    duration_s = None if max_duration is None else opt.parse_duration(max_duration)
     chosen = _sample(sample, seed)
     outcome = Outcome()
     targets = outcome.open_all(paths)
-    history = None if state is None else read_history(state, targets)
+    history = None if state is None else _read_history(state, targets)
     started_ms = time.time_ns() // 1_000_000
     schedule = Schedule(targets, level, sample=chosen, history=history, duration_s=duration_s)
     failing = list(Severity)[: list(Severity).index(fail_on) + 1]
@@ -186,7 +146,7 @@ def verify(
             _check(facts, _make_report(form, targets, progress, outcome), outcome, progress)
         finally:
             if history is not None and state is not None:
-                write_history(history, state, targets)
+                _write_history(history, state, targets)
     return outcome.status
 
 
@@ -194,12 +154,11 @@ def verify(
 def _elsewhere(
     choice: EngineChoice, schedule: Schedule, manner: tuple[int | None, int | None, bool]
 ) -> Iterator[Elsewhere | None]:
-    """Who walks over the partitions: None where this process does."""
+    """Open what checks the partitions elsewhere; None if this process does."""
     if choice.name == EngineName.LOCAL:
         yield None
         return
-    from kafkalog.check.on_engine import WalkedByTasks
-    from kafkalog.check.tasks import Manner
+    from kafkalog.check.tasks import Manner, WalkedByTasks
 
     threads, rate, no_cache = manner
     with choice.open(partitions=0) as opened:
@@ -221,13 +180,13 @@ def _refuse_one_process(options: dict[str, str | None]) -> None:
 def _check(
     facts: RunFacts, report: Report, outcome: Outcome, progress: ByteProgress | None
 ) -> None:
-    """Check all targets and tell what is found."""
+    """Check all targets and report what is found."""
     from kafkalog.errors import KafkaLogError, as_internal_error
     from kafkalog_cli.outcome import UNREADABLE, unread_places
     from kafkalog_cli.standard_streams import OutputError
 
     run = facts.verification
-    told: set[str] = set()
+    reported: set[str] = set()
     with report, unread_places() as unread:
         for target in facts.schedule.targets:
             try:
@@ -235,7 +194,7 @@ def _check(
                     report.finding(defect)
                     outcome.count(defect, facts.failing)
                     if defect.reference in UNREADABLE:
-                        told.add(defect.path)
+                        reported.add(defect.path)
             except KafkaLogError as error:
                 outcome.error(error)
             except OutputError:
@@ -245,7 +204,7 @@ def _check(
         for defect in run.check_together():
             report.finding(defect)
             outcome.count(defect, facts.failing)
-        for path in told:
+        for path in reported:
             unread.forget(path)
         if unread and not outcome.errors:
             outcome.error(unread.error())
@@ -263,14 +222,13 @@ def _make_report(
     progress: ByteProgress | None,
     outcome: Outcome,
 ) -> Report:
-    from kafkalog_cli.output.finding_table import FindingTable
-    from kafkalog_cli.output.findings import Listing
+    from kafkalog_cli.output.findings import FindingTable, Listing
 
     hidden = nullcontext if progress is None else progress.hidden
     if form == ReportFormat.TABLE:
         return FindingTable(hidden)
     if form == ReportFormat.JUNIT:
-        from kafkalog_cli.output.junit import JunitReport
+        from kafkalog_cli.output.reports import JunitReport
 
         return JunitReport(targets)
     if form == ReportFormat.SARIF:
@@ -278,14 +236,14 @@ def _make_report(
 
         return SarifReport()
     if form == ReportFormat.PROMETHEUS:
-        from kafkalog_cli.output.prometheus import PrometheusReport
+        from kafkalog_cli.output.reports import PrometheusReport
 
         return PrometheusReport(targets)
     return Listing(Format(form.value), outcome.defect, hidden)
 
 
 def _sample(share: str | None, seed: int | None) -> Sample | None:
-    """The sample that was asked for; without a seed it is that of the day."""
+    """Return the sample that was asked for; without a seed, the one of the day."""
     from kafkalog.check.schedule import Sample
 
     if share is None:
@@ -294,4 +252,57 @@ def _sample(share: str | None, seed: int | None) -> Sample | None:
         return None
     if seed is None:
         seed = int(time.strftime("%Y%m%d", time.gmtime()))
-    return Sample(parse_share(share), seed)
+    return Sample(opt.parse_share(share), seed)
+
+
+def _read_history(path: str, targets: Sequence[Target]) -> History:
+    """Return what the file of `--state` says; an empty history if it is missing.
+
+    Raises:
+        UsageError: the file would lie in what is checked, where nothing is ever written.
+        UnwritableError: it could not be written after the run.
+        NotAKafkaFileError: it is something else.
+    """
+    from kafkalog.check.schedule import History
+    from kafkalog.errors import UnwritableError
+    from kafkalog.paths.source import read_file
+
+    place = os.path.realpath(path)
+    for target in targets:
+        if place.startswith(os.path.join(os.path.realpath(_directory(target)), "")):
+            raise UsageError(
+                "The state file lies inside the checked directory.",
+                path=path,
+                hint="Put it elsewhere: kafkalog never writes to what it reads.",
+            )
+    if not os.access(os.path.dirname(place), os.W_OK):
+        raise UnwritableError("The state file cannot be written there.", path=path)
+    if not os.path.lexists(path):
+        return History()
+    text = read_file(path, _STATE_SIZE_MAX).decode("utf-8", "surrogateescape")
+    return History.from_json(text, path)
+
+
+def _write_history(history: History, path: str, targets: Sequence[Target]) -> None:
+    """Replace the file; segments that are gone are forgotten. Raises `UnwritableError`.
+
+    A crash leaves the old file or the new one.
+    """
+    from kafkalog.log_dir import LogDir, PartitionDir
+    from kafkalog.storage import NewFile
+
+    for target in targets:
+        if isinstance(target, LogDir):
+            history.forget_missing(target.partitions, [target.path])
+        elif isinstance(target, PartitionDir):
+            history.forget_missing([target], [target.path])
+    with NewFile(path, replaces=True) as new:
+        new.file.write(history.to_json().encode("utf-8", "surrogateescape"))
+
+
+def _directory(target: Target) -> str:
+    """Return the directory whose files are read."""
+    from kafkalog.log_dir import FileEntry
+
+    is_file = isinstance(target, FileEntry)
+    return os.path.dirname(target.path) or "." if is_file else target.path

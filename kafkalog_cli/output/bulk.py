@@ -11,26 +11,31 @@ from kafkalog.columnar.claims import logs_to_decode
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import FileEntry
 from kafkalog.reader import size_to_read
+from kafkalog_cli.output.records import BATCH, RECORD, probe
+from kafkalog_cli.output.text import csv_text, dumps
 from kafkalog_cli.output.writer import Format, row_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog.columnar.objects import Template
     from kafkalog.model import Record
     from kafkalog.reader import ReadPlan, Selection
     from kafkalog.view import Shown
     from kafkalog_cli.output.dump import DumpStyle
     from kafkalog_cli.output.kafka_text import RecordText
-    from kafkalog_cli.output.objects import Row, View
+    from kafkalog_cli.output.objects import Style, View
 
     Progress = Callable[[int], None] | None
 
-# So many rows are read faster than the kernels are loaded, if they are the first ones met.
+# What is the same in all lines of data of a file; all else has its field in `kafkalog.columnar`.
+_CONSTANTS = frozenset(("type", "path", "control_type"))
+# At most this many first rows are read faster than the kernels are loaded.
 _FEW_ROWS = 500
 
 
 def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
-    """Whether so much is to be read that the kernels are worth loading."""
+    """Return whether enough is read for the kernels to be worth loading."""
     logs = [target] if isinstance(target, FileEntry) else [one.log for one in target.segments]
     if selection.limit is not None and selection.limit <= _FEW_ROWS and not _searches(selection):
         return False
@@ -39,13 +44,13 @@ def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
         return rule.is_worth_it(logs_to_decode(log.path for log in logs))
     if not rule.is_worth_it(size):
         return False
-    with suppress(KafkaLogError):  # which is met again, and told, where it is read
+    with suppress(KafkaLogError):  # which is met again, and reported, by the reader
         return rule.is_worth_it(size_to_read(target, selection))
     return False
 
 
 def _searches(selection: Selection) -> bool:
-    """Whether any number of rows may lie before the first that is wanted."""
+    """Return whether any number of rows may precede the first that is wanted."""
     wanted = (
         selection.key,
         selection.key_regex,
@@ -67,10 +72,10 @@ def read_rows(
     *,
     batches: bool,
 ) -> Iterator[Any]:
-    """Lists of rows, blocks of text and defects, in order.
+    """Yield lists of rows, blocks of text and defects, in order.
 
-    Text is made where the objects are those of `rows`, nothing decoded in them; it has to be used
-    before the next piece is asked for.
+    Kernels write the text if they know all fields of the objects; use it before asking for the next
+    piece.
     """
     from kafkalog.columnar.pipeline import read_contents
     from kafkalog.columnar.restored import Restored
@@ -78,22 +83,18 @@ def read_rows(
     if style.form == Format.TABLE or not view.names:
         return read_contents(target, selection, Restored(), progress, batches=batches)
 
-    from kafkalog.columnar.objects import BatchLines, RecordLines
-    from kafkalog_cli.output.templates import batch_template, record_template
+    from kafkalog.columnar.objects import FIELDS, BatchLines, RecordLines
 
+    if not FIELDS.keys() >= set(view.names) - _CONSTANTS:  # a field that no kernel knows yet
+        return read_contents(target, selection, Restored(), progress, batches=batches)
     form = Format(style.form)
 
     def line(value: Any) -> bytes:
-        row: Row = view.row(value)
-        return b"".join(row_pieces(row, form))
+        return b"".join(row_pieces(view.row(value), form))
 
-    template, lines = (batch_template, BatchLines) if batches else (record_template, RecordLines)
-    made = lines(partial(_of_path, template, form, style), line)
+    lines = BatchLines if batches else RecordLines
+    made = lines(partial(_template, form, style.shown, batches=batches), line)
     return read_contents(target, selection, made, progress, batches=batches)
-
-
-def _of_path(template: Callable[..., Any], form: Format, style: DumpStyle, path: str) -> Any:
-    return template(path, form, style.bytes_form)
 
 
 def read_kafka_text(
@@ -103,7 +104,7 @@ def read_kafka_text(
     *,
     batches: bool,
 ) -> Iterator[Any]:
-    """As `read_rows`, for Kafka's text; lists where records are decoded."""
+    """Yield as `read_rows` does, for Kafka's text; lists if records are decoded."""
     from kafkalog.columnar.pipeline import read_contents
     from kafkalog_cli.output import kafka_text
 
@@ -127,9 +128,44 @@ def read_kafka_text(
 
 
 def rows_of(found: Iterator[Any]) -> Iterator[Any]:
-    """The values of lists one by one; text and defects as they are."""
+    """Yield the values of lists one by one; text and defects as they are."""
     for content in found:
         if isinstance(content, list):
             yield from content
         else:
             yield content
+
+
+def _template(form: Format, style: Style, path: str, *, batches: bool) -> Template:
+    """Return the template for the lines of a file's batches or records, control records excepted.
+
+    It is made of the object of a probe: lines of kernels and of `writer` have the same fields.
+    """
+    from kafkalog.columnar.objects import Template
+
+    one = probe(path)
+    row = BATCH.row(one.batch, style) if batches else RECORD.row(one, style)
+    is_csv = form == Format.CSV
+    begin, end = {
+        Format.NDJSON: ("{", "}\n"),
+        Format.JSON: (",\n{", "}"),
+        Format.CSV: ("", "\n"),
+    }[form]
+    parts: list[tuple[bytes, str | None]] = []
+    text = begin
+    for i, (name, value) in enumerate(row.items()):
+        text += "," if i else ""
+        text += "" if is_csv else f"{dumps(name)}:"
+        if name in _CONSTANTS:
+            text += csv_text(value) if is_csv else dumps(value)
+        else:
+            parts.append((text.encode(), name))
+            text = ""
+    parts.append(((text + end).encode(), None))
+    return Template(
+        parts=parts,
+        null=b"" if is_csv else b"null",
+        quote=b"" if is_csv else b'"',
+        bytes_form=style.bytes_form,
+        csv=is_csv,
+    )

@@ -1,29 +1,37 @@
-"""How `compact` is shown: what becomes of each partition, and why of some nothing."""
+"""What `compact` shows: what becomes of each partition, and why some are left as they are."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog import places
 from kafkalog.compaction import Dropped, Skip, Tally
+from kafkalog.paths import file_system
 from kafkalog.storage import final_path
-from kafkalog_cli.output.configs import (
-    config_rows,
-    configs_text,
-    mark_rows,
-    marks_text,
-    print_heading,
+from kafkalog_cli.output.configs import CONFIGS, MARKS, configs_text, marks_text, print_heading
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    BOOL,
+    INT,
+    OBJECT,
+    SIZE,
+    TEXT,
+    Column,
+    Field,
+    ObjectType,
+    size_text,
+    topic_and_partition,
 )
-from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.text import counted, left_overs_text, size_cell
+from kafkalog_cli.output.text import counted, left_overs_text
 
 if TYPE_CHECKING:
-    from kafkalog.compaction import Candidate, Compaction
+    from collections.abc import Callable
+
+    from kafkalog.compaction import Candidate, Cleanable, Compaction
     from kafkalog.errors import KafkaLogError
     from kafkalog.log_dir import PartitionDir
-    from kafkalog_cli.output.objects import Row
+    from kafkalog_cli.output.objects import Style, View
 
 
 @dataclass(frozen=True)
@@ -35,11 +43,33 @@ class Shown:
     error: KafkaLogError | None = None
 
     @property
+    def candidate(self) -> Candidate | None:
+        """What was known before it was read; None if nobody looked."""
+        return None if self.compaction is None else self.compaction.candidate
+
+    @property
+    def cleanable(self) -> Cleanable | None:
+        """What of its log can be cleaned; None if nobody looked."""
+        return None if self.candidate is None else self.candidate.cleanable
+
+    @property
+    def tally(self) -> Tally:
+        """What was read and kept; zeros if nobody looked."""
+        return Tally() if self.compaction is None else self.compaction.tally
+
+    @property
+    def left_overs(self) -> list[str]:
+        """Names of the files of earlier deletions that go with it."""
+        if self.skipped is not None:
+            return []
+        return [entry.name.name for entry in self.partition.left_overs]
+
+    @property
     def skipped(self) -> str | None:
-        """Why it is left as it is."""
+        """Why it is left as it is; None if it is not."""
         if self.error is not None:
             return f"{self.error.reference}: {self.error.message}"
-        skip = None if self.compaction is None else self.compaction.candidate.skip
+        skip = None if self.candidate is None else self.candidate.skip
         return None if skip is None else str(skip)
 
 
@@ -71,7 +101,7 @@ class CompactionSummary:
         self.clean_enough += found is not None and found.candidate.skip == Skip.CLEAN_ENOUGH
         if shown.skipped is None and found is not None:
             self.compacted += 1
-            self.left_overs += len(_left_overs(shown))
+            self.left_overs += len(shown.left_overs)
             self.bytes_before += found.bytes_before
             self.bytes_after += found.bytes_after
             self.tally.add(found.tally)
@@ -79,100 +109,112 @@ class CompactionSummary:
                 self.given_up.append(f"{_name(shown.partition)}: {found.tally.cleaner_gives_up}")
 
 
-def compaction_view(*, exact: bool) -> View[Shown]:
-    """One row a partition."""
+def _of_compaction(attribute: str, without: object = None) -> Callable[[Shown], Any]:
+    return lambda shown: getattr(shown.compaction, attribute) if shown.compaction else without
 
-    def cell(shown: Shown, name: str) -> str:
-        found = shown.compaction
-        if found is None or found.candidate.cleanable is None:
-            return "-"
-        if name == "ratio":
-            return f"{100 * found.candidate.cleanable.ratio:.0f}%"
-        if name == "dirty":
-            return str(found.candidate.cleanable.first_dirty_offset)
-        return "-" if shown.skipped else _value(found, name, exact=exact)
 
-    def column(title: str, name: str) -> Column[Shown]:
-        return Column(title, lambda shown: cell(shown, name), right=True)
+def _of_candidate(attribute: str) -> Callable[[Shown], Any]:
+    return lambda shown: getattr(shown.candidate, attribute) if shown.candidate else ()
 
-    return View(
-        (
-            Column("PARTITION", lambda shown: _name(shown.partition), fold=True),
-            column("DIRTY", "dirty"),
-            column("CLEAN TO", "next"),
-            column("RATIO", "ratio"),
-            column("READ", "read"),
-            column("KEPT", "kept"),
-            column("BEFORE", "before"),
-            column("AFTER", "after"),
-            Column("SKIPPED", lambda shown: shown.skipped or "-", fold=True, below=True),
-        ),
-        compaction_row,
+
+def _of_dirty_part(attribute: str) -> Callable[[Shown], Any]:
+    return lambda shown: shown.cleanable and getattr(shown.cleanable, attribute)
+
+
+COMPACTION: Final = ObjectType[Shown](
+    "compaction",
+    "`compact`",
+    "A partition, and what became of it or would become.",
+    Field("path", TEXT, "the directory; with `--to` that of the copy while it was made",
+          lambda shown: final_path(shown.partition.path)),
+    *topic_and_partition("partition."),
+    Field("is_done", BOOL, "whether it was written; false for a plan and for what is skipped",
+          _of_compaction("is_done", without=False)),
+    Field("first_dirty_offset", INT | None, "where the dirty part begins; null where nobody looked",
+          _of_dirty_part("first_dirty_offset")),
+    Field("first_uncleanable_offset", INT | None, "base offset of the first segment that stays as "
+          "it is; null where nobody looked", _of_dirty_part("first_uncleanable_offset")),
+    Field("next_dirty_offset", INT | None, "where the next cleaning begins, which the checkpoint "
+          "notes; null where it is skipped", _of_compaction("next_dirty_offset")),
+    Field("is_complete", BOOL, "whether nothing that can be cleaned is left; a plan tells one "
+          "pass, and a small map may need several", _of_compaction("is_complete", without=False)),
+    Field("clean_bytes", SIZE | None, "bytes of the logs in front of the dirty part",
+          _of_dirty_part("clean_bytes")),
+    Field("cleanable_bytes", SIZE | None, "bytes of the dirty logs that can be cleaned; the dirty "
+          "ratio is their part of both", _of_dirty_part("cleanable_bytes")),
+    Field("passes", INT, "how many passes there were", _of_compaction("passes", without=0)),
+    Field("keys", INT, "keys in the offset map, all passes together",
+          _of_compaction("keys", without=0)),
+    Field("records_read", INT, "records, markers among them, of all passes together",
+          "tally.records_read"),
+    Field("records_kept", INT, "how many of them were written again", "tally.records_kept"),
+    Field("dropped", OBJECT, "how many were not: `superseded` (a later record has the key), "
+          "`tombstone` (its delete horizon is over), `aborted`, `no_key`, `marker`",
+          lambda shown: {why.value: shown.tally.dropped[why] for why in Dropped}),
+    Field("bytes_before", SIZE | None, "bytes of all logs of the partition",
+          _of_compaction("bytes_before")),
+    Field("bytes_after", SIZE | None, "the same afterwards", _of_compaction("bytes_after")),
+    Field("groups", ARRAY, "the new segments, pass after pass: `base_offset`, `sources` (base "
+          "offsets of what they are made of), `bytes_before`, `bytes_after`",
+          _of_compaction("groups", without=())),
+    Field("configs", CONFIGS, "every config that decides: `name`, `value`, `source`, `set_as`",
+          _of_candidate("configs")),
+    Field("marks", MARKS, "log start offset, high watermark, last stable offset and cleaner "
+          "offset: `name`, `value`, `source`", _of_candidate("marks")),
+    Field("left_overs", ARRAY, "names of the `.deleted` files that a broker left, which go, too, "
+          "as when it starts"),
+    Field("cleaner_gives_up", TEXT | None, "on what a broker's cleaner fails, so that it never "
+          "cleans the partition; `compact` does not. Null where it does not fail, or nobody "
+          "looked; of a damaged batch the error says it", "tally.cleaner_gives_up"),
+    Field("skipped", TEXT | None, "why it is left as it is; null where it is not"),
+)  # fmt: skip
+COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
+    "compaction_summary",
+    "`compact`",
+    "The last object: what all partitions come to.",
+    Field("now", INT, "the clock that was used, milliseconds", "now_ms"),
+    Field("is_done", BOOL, "whether anything was to be written"),
+    Field("partitions", INT, "partitions that were looked at"),
+    Field("compacted", INT, "how many of them are not skipped; the other numbers are theirs"),
+    Field("records_read", INT, "as in `compaction`", "tally.records_read"),
+    Field("records_kept", INT, "as in `compaction`", "tally.records_kept"),
+    Field("bytes_before", INT, "as in `compaction`"),
+    Field("bytes_after", INT, "as in `compaction`"),
+)
+
+
+def compaction_view(style: Style) -> View[Shown]:
+    """Return the view with a row per partition; of one that is skipped only what was looked at."""
+
+    def compacted(title: str, name: str) -> Column[Shown]:
+        get = COMPACTION.fields[name].getter()
+        to_cell = COMPACTION.fields[name].kind.cell
+
+        def cell(shown: Shown) -> object:
+            is_known = shown.cleanable is not None and not shown.skipped
+            return to_cell(get(shown), style) if is_known else "-"
+
+        return Column(title, cell, right=True)
+
+    def ratio(shown: Shown) -> str:
+        return "-" if shown.cleanable is None else f"{100 * shown.cleanable.ratio:.0f}%"
+
+    return COMPACTION.view(
+        style,
+        Column("PARTITION", lambda shown: _name(shown.partition), fold=True),
+        Column("DIRTY", "first_dirty_offset"),
+        compacted("CLEAN TO", "next_dirty_offset"),
+        Column("RATIO", ratio, right=True),
+        compacted("READ", "records_read"),
+        compacted("KEPT", "records_kept"),
+        compacted("BEFORE", "bytes_before"),
+        compacted("AFTER", "bytes_after"),
+        Column("SKIPPED", "skipped", fold=True, below=True),
     )
 
 
-def _value(found: Compaction, name: str, *, exact: bool) -> str:
-    if name in ("before", "after"):
-        size = found.bytes_before if name == "before" else found.bytes_after
-        return size_cell(size, exact=exact)
-    tally = found.tally
-    values = {"next": found.next_dirty_offset, "read": tally.records_read}
-    return str(values.get(name, tally.records_kept))
-
-
-def compaction_row(shown: Shown) -> Row:
-    """The object for a partition."""
-    found = shown.compaction
-    candidate = None if found is None else found.candidate
-    cleanable = None if candidate is None else candidate.cleanable
-    tally = Tally() if found is None else found.tally
-    return {
-        "type": "compaction",
-        "path": final_path(shown.partition.path),
-        "topic": shown.partition.topic,
-        "partition": shown.partition.partition,
-        "is_done": found is not None and found.is_done,
-        "first_dirty_offset": None if cleanable is None else cleanable.first_dirty_offset,
-        "first_uncleanable_offset": (
-            None if cleanable is None else cleanable.first_uncleanable_offset
-        ),
-        "next_dirty_offset": None if found is None else found.next_dirty_offset,
-        "is_complete": found is not None and found.is_complete,
-        "clean_bytes": None if cleanable is None else cleanable.clean_bytes,
-        "cleanable_bytes": None if cleanable is None else cleanable.cleanable_bytes,
-        "passes": 0 if found is None else found.passes,
-        "keys": 0 if found is None else found.keys,
-        "records_read": tally.records_read,
-        "records_kept": tally.records_kept,
-        "dropped": {why.value: tally.dropped[why] for why in Dropped},
-        "bytes_before": None if found is None else found.bytes_before,
-        "bytes_after": None if found is None else found.bytes_after,
-        "groups": [] if found is None else [asdict(group) for group in found.groups],
-        "configs": [] if candidate is None else config_rows(candidate.configs),
-        "marks": [] if candidate is None else mark_rows(candidate.marks),
-        "left_overs": _left_overs(shown),
-        "cleaner_gives_up": tally.cleaner_gives_up,
-        "skipped": shown.skipped,
-    }
-
-
-def compaction_summary_row(summary: CompactionSummary) -> Row:
-    """The last object of a run."""
-    return {
-        "type": "compaction_summary",
-        "now": summary.now_ms,
-        "is_done": summary.is_done,
-        "partitions": summary.partitions,
-        "compacted": summary.compacted,
-        "records_read": summary.tally.records_read,
-        "records_kept": summary.tally.records_kept,
-        "bytes_before": summary.bytes_before,
-        "bytes_after": summary.bytes_after,
-    }
-
-
 def print_candidate(candidate: Candidate) -> None:
-    """The lines above the table of a partition that was named."""
+    """Print the lines above the table of a partition that was named."""
     lines = [
         f"{final_path(candidate.partition.path)}: {marks_text(candidate.marks)}",
         configs_text(candidate.configs),
@@ -180,10 +222,10 @@ def print_candidate(candidate: Candidate) -> None:
     print_heading(lines)
 
 
-def print_compaction_summary(summary: CompactionSummary, *, exact: bool, in_place: bool) -> None:
-    """The lines below the table: what it comes to, and what is dropped why."""
-    before = size_cell(summary.bytes_before, exact=exact)
-    after = size_cell(summary.bytes_after, exact=exact)
+def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_place: bool) -> None:
+    """Print the lines below the table: what it comes to, and what is dropped why."""
+    before = size_text(summary.bytes_before, style)
+    after = size_text(summary.bytes_after, style)
     verb = "compacted" if summary.is_done else "would be compacted"
     line = f"{counted(summary.compacted, 'partition')} {verb}"
     if summary.compacted:
@@ -206,12 +248,5 @@ def print_compaction_summary(summary: CompactionSummary, *, exact: bool, in_plac
     print_heading(lines)
 
 
-def _left_overs(shown: Shown) -> list[str]:
-    """Names of the files of earlier deletions that go with it."""
-    if shown.skipped is not None:
-        return []
-    return [entry.name.name for entry in shown.partition.left_overs]
-
-
 def _name(partition: PartitionDir) -> str:
-    return os.path.basename(places.absolute(partition.path))
+    return os.path.basename(file_system.absolute(partition.path))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kafkalog_cli.output.diagnostics import show_note
+from kafkalog_cli.outcome import show_note
+from kafkalog_cli.output.objects import Kind
 from kafkalog_cli.output.text import printable, wrapped
 from kafkalog_cli.output.writer import terminal_width
 
@@ -16,25 +17,25 @@ if TYPE_CHECKING:
     from kafkalog.configs.definitions import Value
     from kafkalog.marks import Mark
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Row
+    from kafkalog_cli.output.objects import Row, Style
 
 
 def configs_text(configs: Iterable[ConfigValue]) -> str:
-    """`retention.ms=1000 (--config), ...`"""
+    """Return `retention.ms=1000 (--config), ...`."""
     return ", ".join(
         f"{config.name}={_text(config.value)} ({_source(config)})" for config in configs
     )
 
 
 def marks_text(marks: Iterable[Mark]) -> str:
-    """`high watermark 1000 (replication-offset-checkpoint), ...`"""
+    """Return `high watermark 1000 (replication-offset-checkpoint), ...`."""
     return ", ".join(
         f"{mark.name} {'-' if mark.value is None else mark.value} ({mark.source})" for mark in marks
     )
 
 
-def config_rows(configs: Iterable[ConfigValue]) -> list[Row]:
-    """Objects for configs; a list is joined by commas, as Kafka writes it."""
+def _config_objects(configs: Iterable[ConfigValue], _: Style) -> list[Row]:
+    """Return objects for configs; a list is joined by commas, as Kafka writes it."""
     return [
         {
             "name": config.name,
@@ -46,9 +47,12 @@ def config_rows(configs: Iterable[ConfigValue]) -> list[Row]:
     ]
 
 
-def mark_rows(marks: Iterable[Mark]) -> list[Row]:
-    """Objects for marks."""
+def _mark_objects(marks: Iterable[Mark], _: Style) -> list[Row]:
     return [{"name": mark.name, "value": mark.value, "source": mark.source} for mark in marks]
+
+
+CONFIGS: Final = Kind("array", to_json=_config_objects)
+MARKS: Final = Kind("array", to_json=_mark_objects)
 
 
 def _text(value: Value) -> str:
@@ -64,7 +68,7 @@ def _source(config: ConfigValue) -> str:
 
 
 def print_heading(lines: list[str]) -> None:
-    """Lines above or below a table; what a terminal is too narrow for goes on in lines below."""
+    """Print lines above or below a table, wrapped if the terminal is too narrow."""
     width = terminal_width()
     text = ""
     for line in map(printable, lines):
@@ -73,8 +77,8 @@ def print_heading(lines: list[str]) -> None:
     sys.stdout.buffer.write(text.encode("utf-8"))
 
 
-def tell_metadata(configs: LogDirConfigs, outcome: Outcome) -> None:
-    """Say what there is to know about a log directory's metadata log."""
+def note_metadata(configs: LogDirConfigs, outcome: Outcome) -> None:
+    """Note what there is to know about a log directory's metadata log."""
     if configs.metadata is None:
         where = f"{configs.path} has no __cluster_metadata-0"
         show_note(f"{where}: configs not given have Kafka's defaults")
@@ -86,10 +90,10 @@ def tell_metadata(configs: LogDirConfigs, outcome: Outcome) -> None:
         show_note(f"{configs.metadata.unknown} metadata records are of an unknown version")
 
 
-def tell_shadowed(
+def note_shadowed(
     topic: str, used: Iterable[ConfigValue], configs: TopicConfigs, told: set[str]
 ) -> None:
-    """Say, once, where the properties file came before what a broker would have gone by."""
+    """Note, once, where the properties file overrides what a broker would use."""
     for config in used:
         own = configs.shadowed(config.name)
         if own is None or config.source == "--config":

@@ -3,44 +3,49 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog import places
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.living import LivingWalk
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
 from kafkalog.model import Batch, Defect, LogView, Record
 from kafkalog.names import FileKind, parse_directory_name
-from kafkalog.reader import plan_reading, read_batches, read_records
+from kafkalog.paths import file_system
+from kafkalog.reader import EVERYTHING, plan_reading, read_batches, read_records
 from kafkalog.view import Shown
 from kafkalog_cli.output.bulk import is_bulk, read_kafka_text, read_rows, rows_of
-from kafkalog_cli.output.dump_views import (
-    batch_view,
-    marked,
-    record_view,
+from kafkalog_cli.output.objects import Column
+from kafkalog_cli.output.progress import byte_progress
+from kafkalog_cli.output.records import batch_view, record_view
+from kafkalog_cli.output.side_files import (
+    index_entries,
     selected_entries,
     side_file_content,
+    side_file_view,
 )
-from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.progress import byte_progress
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import tzinfo
-    from types import TracebackType
 
+    from kafkalog.columnar.export import Exporter
     from kafkalog.log_dir import Segment
     from kafkalog.payloads import PayloadKind
     from kafkalog.reader import ReadPlan, Selection
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.kafka_text import RecordText
-    from kafkalog_cli.output.text import BytesFormat
+    from kafkalog_cli.output.objects import Style, View
 
     Progress = Callable[[int], None] | None
+
+
+_INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+_LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
+_BATCH_ROWS = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +58,7 @@ class DumpStyle:
 
     form: str
     records: bool | None
-    bytes_form: BytesFormat
-    zone: tzinfo
-    exact: bool
+    shown: Style
     decode: bool
     progress: bool
     labels: Mapping[str, str]
@@ -77,21 +80,15 @@ class Dump:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._writers.__exit__(kind, error, traceback)
+    def __exit__(self, *raised: Any) -> None:
+        self._writers.__exit__(*raised)
 
     def show(self, target: LogDir | PartitionDir | FileEntry) -> None:
         """Show one target; what is wrong with it is reported, not raised."""
         try:
             target = one_log(target)
             self._label = self.style.labels.get(target.path)
-            logs = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
-            if isinstance(target, FileEntry) and target.name.kind not in logs:
+            if isinstance(target, FileEntry) and target.name.kind not in _LOGS:
                 self._side_file(target)
             else:
                 view = self.selection.view
@@ -109,12 +106,10 @@ class Dump:
     ) -> None:
         table_of_file = self.style.form == Format.TABLE and isinstance(target, FileEntry)
         records = not table_of_file if self.style.records is None else self.style.records
-        view: View[Any] = batch_view(self.style)
+        shown = replace(self.style.shown, states=self.selection.view == LogView.ALL)
+        view: View[Any] = batch_view(shown)
         if records:
-            kind = _payload_kind(target.path, is_file=isinstance(target, FileEntry))
-            view = record_view(self.style, kind if self.style.decode else None)
-        if self.selection.view == LogView.ALL:
-            view = marked(view)
+            view = record_view(replace(shown, decoder=self._decoder(target)))
         name = "records" if records else "batches"
         if is_bulk(what, self.selection):
             found = read_rows(what, self.selection, view, self.style, progress, batches=not records)
@@ -124,14 +119,17 @@ class Dump:
         else:
             self._write(name, view, read_batches(what, self.selection, progress))
 
+    def _decoder(self, target: PartitionDir | FileEntry) -> PayloadKind | None:
+        is_file = isinstance(target, FileEntry)
+        return _payload_kind(target.path, is_file=is_file) if self.style.decode else None
+
     def _as_kafka(
         self, target: PartitionDir | FileEntry, what: Shown | FileEntry, progress: Progress
     ) -> None:
-        """Kafka's text, with our selections."""
+        """Print Kafka's text, with our selections."""
         from kafkalog_cli.output import kafka_text
 
-        kind = _payload_kind(target.path, is_file=isinstance(target, FileEntry))
-        text = kafka_text.RecordText(content=True, decoder=kind if self.style.decode else None)
+        text = kafka_text.RecordText(content=True, decoder=self._decoder(target))
         batches = self.style.records is False
         bulk = not sys.stdout.isatty() and is_bulk(what, self.selection)
         walk = LivingWalk(plan_reading(what, self.selection))
@@ -189,14 +187,15 @@ class Dump:
 
     def _side_file(self, entry: FileEntry) -> None:
         if self.style.form == "kafka":
-            from kafkalog_cli.kafka_dump import DumpOptions, KafkaDump
+            from kafkalog_cli.output.kafka_dump import DumpOptions, KafkaDump
 
             dump = KafkaDump(DumpOptions(), self.outcome)
             dump.dump(entry.path)
             dump.finish()
             return
-        name, view, values = side_file_content(entry, self.style)
-        self._write(name, view, selected_entries(values, self.selection))
+        content = side_file_content(entry, self.selection)
+        kind = entry.name.kind
+        self._write(kind, side_file_view(kind, self.style.shown), content)
 
     def _write(self, name: str, view: View[Any], values: Iterable[Any]) -> None:
         """Write values and defects."""
@@ -222,7 +221,7 @@ class Dump:
                 writer.write_text(content)
 
     def _open(self, name: str, view: View[Any]) -> Writer[Any]:
-        """The writer, which is kept while the kind of row stays the same."""
+        """Return the writer, which is kept while the kind of row stays the same."""
         label = self._label
         if label is not None:
             view = view.preceded(Column("LOG", lambda _: label, fold=True))
@@ -244,7 +243,7 @@ class _WentAwayError(Exception):
 
 
 def _give_up(_next_offset: int | None) -> ReadPlan:
-    """Instead of listing again: whoever goes on has to put the name of the file first."""
+    """Raise instead of listing again: the name of the next file must be printed first."""
     error = sys.exc_info()[1]
     assert isinstance(error, KafkaLogError), "it is why a plan is made again"
     raise _WentAwayError(error)
@@ -261,16 +260,136 @@ def labels_of(targets: Sequence[LogDir | PartitionDir | FileEntry]) -> dict[str,
     """Name several targets by path: as short as tells them apart; empty for one alone."""
     if len(targets) < 2:
         return {}
-    names = {one.path: os.path.basename(places.absolute(one.path)) for one in targets}
+    names = {one.path: os.path.basename(file_system.absolute(one.path)) for one in targets}
     return names if len(set(names.values())) == len(names) else {path: path for path in names}
 
 
 def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
-    """How records below a path are to be decoded, by the name of the topic."""
+    """Return how records below a path are decoded, by the name of the topic."""
     from kafkalog.payloads import PayloadKind, payload_kind
 
-    path = places.absolute(path)
+    path = file_system.absolute(path)
     if os.path.basename(path) == "bootstrap.checkpoint":
         return PayloadKind("cluster-metadata")
     name = parse_directory_name(os.path.basename(os.path.dirname(path) if is_file else path))
     return payload_kind(name.topic) if name else None
+
+
+class FileDump:
+    """Writes targets of one kind into a file of Parquet or Arrow; use it as a context manager.
+
+    The file appears when it is complete.
+
+    Raises:
+        UnsupportedError: a package is missing.
+        DestinationExistsError, UnwritableError: see `NewFile`.
+    """
+
+    def __init__(self, path: str, selection: Selection, style: DumpStyle, outcome: Outcome) -> None:
+        # Arrow's own pool keeps tens of megabytes that it does not use.
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+        from kafkalog.columnar import rule
+
+        rule.require_arrow()
+        self._path = path
+        self._selection = selection
+        self._style = style
+        self._outcome = outcome
+        self._kind: str | None = None
+        self._exporter: Exporter | None = None
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        from kafkalog.storage import NewFile
+
+        self._new_file = self._files.enter_context(NewFile(self._path))
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        if self._exporter is None:
+            self._new_file.discard()
+        self._files.__exit__(*raised)
+
+    def show(self, target: LogDir | PartitionDir | FileEntry) -> None:
+        """Write what is in one target; what is wrong with it is reported, not raised.
+
+        Raises:
+            UsageError: it is of another kind than the first one.
+        """
+        try:
+            target = one_log(target)
+            exporter = self._exporter_for(target)
+            view = self._selection.view
+            what = target if isinstance(target, FileEntry) else self._outcome.shown(target, view)
+            with byte_progress([target], enabled=self._style.progress) as progress:
+                if self._kind in ("records", "batches"):
+                    from kafkalog.columnar.scan import scan
+
+                    for batch in scan(
+                        what,
+                        selection=self._selection,
+                        batches=self._kind == "batches",
+                        batch_rows=_BATCH_ROWS,
+                        defects=self._defect,
+                        progress=progress,
+                    ):
+                        exporter.write(batch)
+                else:
+                    assert isinstance(target, FileEntry), "only files are of other kinds"
+                    entries = index_entries(target.path, target.name.kind)
+                    wanted = selected_entries(entries, self._selection)
+                    exporter.write_entries(wanted, target.path)
+        except UsageError:
+            raise
+        except KafkaLogError as error:
+            self._outcome.error(error)
+
+    def _exporter_for(self, target: PartitionDir | FileEntry) -> Exporter:
+        kind = "batches" if self._style.records is False else "records"
+        if isinstance(target, FileEntry) and target.name.kind not in _LOGS:
+            if target.name.kind not in _INDEXES:
+                raise UsageError(
+                    f"A file of this kind cannot be written as {self._style.form}.",
+                    path=target.path,
+                    hint="Logs and indexes can; for others there are ndjson, json and csv.",
+                )
+            kind = str(target.name.kind)
+        if self._kind not in (None, kind):
+            raise UsageError(
+                f"A file holds rows of one kind: {self._kind} so far, {kind} here.",
+                path=target.path,
+                hint="Write each kind to its own file.",
+            )
+        if self._exporter is None:
+            from kafkalog.columnar.export import Exporter
+
+            made = Exporter(self._new_file.file, self._style.form, kind, _facts(self._selection))
+            self._exporter = self._files.enter_context(made)
+            self._kind = kind
+        return self._exporter
+
+    def _defect(self, defect: Defect) -> None:
+        self._outcome.count(defect)
+        self._outcome.defect(defect)
+
+
+def _facts(selection: Selection) -> dict[str, Any]:
+    """Return what was selected, for the metadata of the file."""
+    from importlib.metadata import version
+
+    chosen = {
+        name: _plain(value)
+        for name, value in asdict(selection).items()
+        if value != getattr(EVERYTHING, name)
+    }
+    return {"version": version("kafkalog"), "selection": chosen}
+
+
+def _plain(value: Any) -> object:
+    if isinstance(value, tuple):
+        return [None if part is None else _plain(part) for part in value]
+    if isinstance(value, re.Pattern):
+        value = value.pattern
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return value

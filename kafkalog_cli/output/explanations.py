@@ -10,34 +10,23 @@ import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog import errors
 from kafkalog.defects import REFERENCES
 from kafkalog.defects.examples import EXAMPLES
 from kafkalog.model import Severity
-from kafkalog_cli.output.objects import Column, View
+from kafkalog_cli.output.objects import INT, PLAIN, TEXT, Column, Field, ObjectType
 from kafkalog_cli.output.text import wrapped
 from kafkalog_cli.output.writer import terminal_width
 
 if TYPE_CHECKING:
-    from kafkalog_cli.output.objects import Row
+    from kafkalog_cli.output.objects import View
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What there is to say about a reference; None where that makes no sense.
-
-    Attributes:
-        reference: its name.
-        severity: of a finding.
-        exit_code: the exit status where it is an error that stops the work.
-        meaning: what was found, or what happened.
-        arises: what it comes from.
-        broker: what Kafka makes of it.
-        hint: what to do.
-        example: how a finding reads.
-    """
+    """What there is to say about a reference; None where that makes no sense. See `REFERENCE`."""
 
     reference: str
     severity: Severity | None
@@ -50,7 +39,7 @@ class Explanation:
 
 
 def error_classes() -> list[type[errors.KafkaLogError]]:
-    """The errors that have a reference of their own."""
+    """Return the errors that have a reference of their own."""
     found = [
         value
         for value in vars(errors).values()
@@ -60,13 +49,13 @@ def error_classes() -> list[type[errors.KafkaLogError]]:
 
 
 def first_sentence(error: type[errors.KafkaLogError]) -> str:
-    """What the error means, from its docstring."""
+    """Return what the error means, from its docstring."""
     return " ".join((inspect.getdoc(error) or "").split("\n\n")[0].split())
 
 
 @cache
 def all_explanations() -> list[Explanation]:
-    """Of findings by severity, the gravest first, then of errors by exit status."""
+    """Return those of findings, the gravest first, then those of errors, by exit status."""
     exit_codes = {error.reference: error.exit_code for error in error_classes()}
     severities = list(Severity)
     found = [
@@ -91,7 +80,7 @@ def all_explanations() -> list[Explanation]:
 
 
 def explanation_of(name: str) -> Explanation:
-    """The explanation of one reference.
+    """Return the explanation of one reference.
 
     Raises:
         UsageError: there is none of that name; the hint has those that are spelled alike.
@@ -105,35 +94,33 @@ def explanation_of(name: str) -> Explanation:
     return known[name]
 
 
+REFERENCE: Final = ObjectType[Explanation](
+    "reference",
+    "`explain`",
+    "What is known about a finding or an error of this name.",
+    Field("reference", TEXT, "its name"),
+    Field("severity", TEXT | None, "of a finding: `damage`, `index`, `warning` or `note`"),
+    Field("exit_code", INT | None, "the exit status where it is an error that stops the work"),
+    Field("meaning", TEXT, "what was found, or what happened"),
+    Field("arises", TEXT | None, "what it comes from"),
+    Field("broker", TEXT | None, "what a broker makes of it"),
+    Field("hint", TEXT | None, "what to do"),
+    Field("example", TEXT | None, "`detail` of such a finding"),
+)
+
+
 def explanation_view() -> View[Explanation]:
-    """One row a reference."""
-    return View(
-        (
-            Column("SEVERITY", lambda known: known.severity or f"error {known.exit_code}"),
-            Column("REFERENCE", lambda known: known.reference),
-            Column("MEANING", lambda known: known.meaning, fold=True),
-        ),
-        explanation_row,
+    """Return the view with a row per reference."""
+    return REFERENCE.view(
+        PLAIN,
+        Column("SEVERITY", lambda known: known.severity or f"error {known.exit_code}"),
+        Column("REFERENCE", "reference"),
+        Column("MEANING", "meaning", fold=True),
     )
 
 
-def explanation_row(known: Explanation) -> Row:
-    """The object for a reference."""
-    return {
-        "type": "reference",
-        "reference": known.reference,
-        "severity": known.severity,
-        "exit_code": known.exit_code,
-        "meaning": known.meaning,
-        "arises": known.arises,
-        "broker": known.broker,
-        "hint": known.hint,
-        "example": known.example,
-    }
-
-
 def print_explanation(known: Explanation, *, first: bool) -> None:
-    """All there is to say, for people; an empty line before all but the first."""
+    """Print all there is to say, for people; an empty line before all but the first."""
     kind = f"severity {known.severity}" if known.severity else "an error"
     if known.exit_code is not None:
         kind += f", exit status {known.exit_code} if it stops the work"

@@ -1,22 +1,87 @@
-"""How an export is shown: a row a partition in tables, an object a file else."""
+"""What `export` shows: a row per partition in tables, otherwise an object per file."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog_cli.output.configs import print_heading
-from kafkalog_cli.output.left_out import left_out_lines, some_of
-from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.text import counted, size_cell
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    BOOL,
+    INT,
+    OBJECT,
+    TEXT,
+    Column,
+    Field,
+    ObjectType,
+    View,
+    size_text,
+)
+from kafkalog_cli.output.text import counted
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkalog.export import ExportedPart, ExportSummary
     from kafkalog.model import Defect
-    from kafkalog_cli.output.objects import Row
+    from kafkalog.tables.model import LeftOut
+    from kafkalog_cli.output.objects import Style
+
+
+def _files(summary: ExportSummary) -> int:
+    return sum(part.file is not None for part in summary.parts)
+
+
+EXPORT_PART: Final[ObjectType[ExportedPart]] = ObjectType(
+    "export_part",
+    "`export`",
+    "A file, or a part of the plan without rows. The manifest has the same, and the defects.",
+    Field("file", TEXT | None, "relative to the destination; null where there are no rows"),
+    Field("topic", TEXT, "topic of its rows"),
+    Field("partition", INT, "partition of its rows; −1 where the directory's name has none"),
+    Field("log_dir", TEXT, "the directory around the partition directory they are from"),
+    Field("rows", INT, "rows"),
+    Field("size", INT, "bytes of the file", "size_bytes"),
+    Field("crc32c", INT | None, "CRC-32C of the file"),
+    Field("first_offset", INT | None, "smallest offset of its rows (records, batches)"),
+    Field("last_offset", INT | None, "largest offset of its rows (records, batches)"),
+    Field("undecoded_keys", INT, "keys that are not what `--key` says: null in `key_decoded`"),
+    Field("undecoded_values", INT, "the same of `--value` and `value_decoded`"),
+    Field("defects", INT,
+          "damage that was passed over, and deletions; objects of type `defect` follow",
+          "defect_count"),
+)  # fmt: skip
+EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
+    "export_summary",
+    "`export`",
+    "The last object: totals.",
+    Field("destination", TEXT, "where the files are, without credentials"),
+    Field("files", INT, "files", _files),
+    Field("written", INT, "parts that this run has written"),
+    Field("rows", INT, "rows of all files"),
+    Field("size", INT, "bytes of all files", "size_bytes"),
+    Field("undecoded_keys", INT, "keys that are not what `--key` says"),
+    Field("undecoded_values", INT, "values that are not what `--value` says"),
+    Field("defects", INT, "damage that was passed over, and deletions", "defect_count"),
+    Field("without_watermark", ARRAY,
+          "partitions of which no high watermark is known: their records end with the log",
+          "left_out.without_watermark"),
+    Field("above_watermark", OBJECT,
+          "partitions with records above the high watermark, which are left out: the offset",
+          "left_out.above_watermark"),
+    Field("above_last_stable", OBJECT,
+          "partitions with records of open transactions or above them, left out: the offset",
+          "left_out.above_last_stable"),
+    Field("below_log_start", OBJECT,
+          "partitions with records below the log start offset, left out: the offset",
+          "left_out.below_log_start"),
+    Field("was_complete", BOOL, "whether an earlier run had done everything"),
+    Field("left_overs_removed", INT, "files that killed runs had left and that were removed",
+          "swept"),
+)  # fmt: skip
+_NAMES_MAX: Final = 5
 
 
 @dataclass
@@ -46,7 +111,7 @@ class PartitionTotal:
 
 
 def partition_totals(parts: tuple[ExportedPart, ...]) -> list[PartitionTotal]:
-    """One for each partition directory, in the order of the plan."""
+    """Return a total for each partition directory, in the order of the plan."""
     found: dict[tuple[str, int, str], PartitionTotal] = {}
     for part in parts:
         name = (part.topic, part.partition, part.log_dir)
@@ -54,13 +119,13 @@ def partition_totals(parts: tuple[ExportedPart, ...]) -> list[PartitionTotal]:
     return list(found.values())
 
 
-def _view(totals: list[PartitionTotal], *, exact: bool) -> View[PartitionTotal]:
+def _view(totals: list[PartitionTotal], style: Style) -> View[PartitionTotal]:
     several = len({(one.topic, one.partition) for one in totals}) < len(totals)
     columns = [
         Column[PartitionTotal]("PARTITION", _partition, fold=True),
         Column("FILES", lambda one: one.files, right=True),
         Column("ROWS", lambda one: one.rows, right=True),
-        Column("SIZE", lambda one: size_cell(one.size_bytes, exact=exact), right=True),
+        Column("SIZE", lambda one: size_text(one.size_bytes, style), right=True),
         Column("OFFSETS", _offsets),
         Column("DEFECTS", lambda one: str(one.defects) if one.defects else "-", right=True),
     ]
@@ -70,17 +135,17 @@ def _view(totals: list[PartitionTotal], *, exact: bool) -> View[PartitionTotal]:
 
 
 class ExportWriter:
-    """Writes what came of an export; use it as a context manager.
+    """Writes the result of an export; use it as a context manager.
 
-    A table has a row a partition, then the defects; NDJSON, JSON and CSV have an object a file;
-    the first two the defects behind it, and the summary.
+    A table has a row per partition, then the defects; NDJSON, JSON and CSV have an object per file,
+    the first two also its defects, and the summary.
     """
 
-    def __init__(self, form: Format, on_defect: Callable[[Defect], None], *, exact: bool) -> None:
+    def __init__(self, form: Format, on_defect: Callable[[Defect], None], style: Style) -> None:
         self._form = form
         self._on_defect = on_defect
-        self._exact = exact
-        self._writer: Writer[PartitionTotal] = Writer(_view([], exact=exact), form, on_defect)
+        self._style = style
+        self._writer: Writer[PartitionTotal] = Writer(_view([], style), form, on_defect)
 
     def __enter__(self) -> Self:
         self._writer.__enter__()
@@ -95,64 +160,27 @@ class ExportWriter:
             self._write_table(summary)
             return
         for part in summary.parts:
-            self._writer.write_row(part_row(part))
+            self._writer.write_row(EXPORT_PART.row(part))
             for defect in part.defects:
                 self._writer.defect(defect)
         if self._form != Format.CSV:
-            self._writer.write_row(summary_row(summary))
+            self._writer.write_row(EXPORT_SUMMARY.row(summary))
 
     def _write_table(self, summary: ExportSummary) -> None:
         totals = partition_totals(summary.parts)
-        self._writer.view = _view(totals, exact=self._exact)
+        self._writer.view = _view(totals, self._style)
         for total in totals:
             self._writer.write(total)
         for part in summary.parts:
             for defect in part.defects:
                 self._writer.defect(defect)
         self._writer.flush()
-        print_heading(_lines(summary, exact=self._exact))
+        print_heading(_lines(summary, self._style))
 
 
-def part_row(part: ExportedPart) -> Row:
-    """The object for a file."""
-    return {
-        "type": "export_part",
-        "file": part.file,
-        "topic": part.topic,
-        "partition": part.partition,
-        "log_dir": part.log_dir,
-        "rows": part.rows,
-        "size": part.size_bytes,
-        "crc32c": part.crc32c,
-        "first_offset": part.first_offset,
-        "last_offset": part.last_offset,
-        "undecoded_keys": part.undecoded_keys,
-        "undecoded_values": part.undecoded_values,
-        "defects": part.defect_count,
-    }
-
-
-def summary_row(summary: ExportSummary) -> Row:
-    """The last object of a run."""
-    return {
-        "type": "export_summary",
-        "destination": summary.destination,
-        "files": sum(part.file is not None for part in summary.parts),
-        "written": summary.written,
-        "rows": summary.rows,
-        "size": summary.size_bytes,
-        "undecoded_keys": summary.undecoded_keys,
-        "undecoded_values": summary.undecoded_values,
-        "defects": summary.defect_count,
-        **asdict(summary.left_out),
-        "was_complete": summary.was_complete,
-        "left_overs_removed": summary.swept,
-    }
-
-
-def _lines(summary: ExportSummary, *, exact: bool) -> list[str]:
-    files = sum(part.file is not None for part in summary.parts)
-    size = size_cell(summary.size_bytes, exact=exact)
+def _lines(summary: ExportSummary, style: Style) -> list[str]:
+    files = _files(summary)
+    size = size_text(summary.size_bytes, style)
     what = f"{counted(summary.rows, 'row')} in {counted(files, 'file')}, {size}"
     undecoded = [
         f"{counted(number, what)} not decoded: null in {what}_decoded"
@@ -185,3 +213,28 @@ def _offsets(total: PartitionTotal) -> str:
     if total.first_offset is None:
         return "-"
     return f"{total.first_offset}-{total.last_offset}"
+
+
+def left_out_lines(left: LeftOut) -> Iterator[str]:
+    """Say where records begin and end otherwise than the log does, a line per bound."""
+    for what, offsets in (
+        (
+            "records above the high watermark left out (--end log includes them)",
+            left.above_watermark,
+        ),
+        (
+            "records of open transactions and after them left out (--read-committed)",
+            left.above_last_stable,
+        ),
+    ):
+        if offsets:
+            names = [f"{name} from {offset}" for name, offset in offsets.items()]
+            yield f"{what}: {some_of(names)}"
+    if left.below_log_start:
+        names = [f"{name} up to {offset}" for name, offset in left.below_log_start.items()]
+        yield f"records below the log start offset left out: {some_of(names)}"
+
+
+def some_of(names: list[str]) -> str:
+    """Join the first few names."""
+    return ", ".join(names[:_NAMES_MAX]) + (", …" if len(names) > _NAMES_MAX else "")

@@ -1,23 +1,31 @@
-"""What `verify` tells, in the formats of listings, and its summary."""
+"""What `verify` shows: findings as a listing or as a table for people, and the summary."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog import places
 from kafkalog.model import Level, Severity
-from kafkalog_cli.output.objects import View
-from kafkalog_cli.output.rows import Row, defect_row
-from kafkalog_cli.output.text import printable, size_cell
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog.paths import file_system
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    DEFECT,
+    INT,
+    OBJECT,
+    PLAIN,
+    TEXT,
+    Field,
+    ObjectType,
+)
+from kafkalog_cli.output.text import printable, size_cell, wrapped
+from kafkalog_cli.output.writer import Format, Writer, terminal_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import TracebackType
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafkalog.check.schedule import Schedule
     from kafkalog.check.verify import Verification
@@ -63,28 +71,25 @@ class RunFacts:
         return [level for level in Level if level in used] or [self.schedule.level]
 
 
-class Report(Protocol):
+class Report:
     """A way to write findings down; a context manager that ends what it began to write."""
 
     def __enter__(self) -> Self:
-        """The report begins."""
+        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """The report ends."""
+    def __exit__(self, *raised: Any) -> None:
+        """End the report; after an error, too."""
 
     def finding(self, defect: Defect) -> None:
-        """A finding was made."""
+        """Take the next finding."""
+        raise NotImplementedError
 
     def end(self, facts: RunFacts) -> None:
-        """The run is over."""
+        """Take how the run ended."""
+        raise NotImplementedError
 
 
-class Listing:
+class Listing(Report):
     """A report as NDJSON, JSON or CSV: one object a finding, then (not in CSV) the next starts
     and the summary."""
 
@@ -96,83 +101,93 @@ class Listing:
     ) -> None:
         self._form = form
         self._hidden = hidden
-        self._writer = Writer(View((), defect_row), form, on_defect)
+        self._writer = Writer(DEFECT.view(PLAIN), form, on_defect)
 
     def __enter__(self) -> Self:
         self._writer.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._writer.__exit__(kind, error, traceback)
+    def __exit__(self, *raised: Any) -> None:
+        self._writer.__exit__(*raised)
 
     def finding(self, defect: Defect) -> None:
-        """A finding was made."""
+        """Take the next finding."""
         with self._hidden():
             self._writer.write(defect)
             sys.stdout.flush()
 
     def end(self, facts: RunFacts) -> None:
-        """The run is over."""
+        """Take how the run ended."""
         if self._form != Format.CSV:
             for start in facts.verification.next_starts:
-                self._writer.write_row(next_start_row(start))
-            self._writer.write_row(summary_row(facts))
+                self._writer.write_row(NEXT_START.row(start))
+            self._writer.write_row(SUMMARY.row(facts))
 
 
-def summary_row(facts: RunFacts) -> Row:
-    """The last object of a run."""
-    summary, schedule = facts.verification.summary, facts.schedule
-    sample: Row | None = None
-    if schedule.sample is not None:
-        sample = {
-            "share": schedule.sample.share,
-            "seed": schedule.sample.seed,
-            "segments": schedule.segments_chosen,
-            "of": schedule.segments_in_all,
-        }
+def _sample(facts: RunFacts) -> object:
+    schedule = facts.schedule
+    if schedule.sample is None:
+        return None
     return {
-        "type": "summary",
-        "files": summary.files,
-        "batches": summary.batches,
-        "records": summary.records,
-        "bytes_expected": summary.bytes_expected,
-        "bytes_checked": summary.bytes_checked,
-        "bytes_deferred": summary.bytes_deferred,
-        "segments_deferred": summary.segments_deferred,
-        "defects": {severity.value: summary.defects[severity] for severity in Severity},
-        "levels": [level.value for level in facts.levels],
-        "sample": sample,
+        "share": schedule.sample.share,
+        "seed": schedule.sample.seed,
+        "segments": schedule.segments_chosen,
+        "of": schedule.segments_in_all,
     }
 
 
-def next_start_row(start: NextStart) -> Row:
-    """The object for what a broker's next start would do."""
-    return {
-        "type": "next_start",
-        "path": start.path,
-        "topic": start.topic,
-        "partition": start.partition,
-        "mode": start.mode,
-        "verdict": start.verdict,
-        "truncate_to": start.truncate_to,
-        "records_lost": start.records_lost,
-        "bytes_lost": start.bytes_lost,
-        "rebuilt_segments": list(start.rebuilt_segments),
-        "error": start.error,
-        "consequence": start.consequence,
-        "detail": start.detail,
-        "assumptions": list(start.assumptions),
-        "notes": list(start.notes),
-    }
+def _defects(facts: RunFacts) -> object:
+    return {one.value: facts.verification.summary.defects[one] for one in Severity}
+
+
+def _sum(name: str, meaning: str) -> Field[RunFacts]:
+    return Field(name, INT, meaning, f"verification.summary.{name}")
+
+
+NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
+    "next_start",
+    "`verify`",
+    "What the next start of a broker would do with a partition, or why it would stop at a log "
+    "directory. A start that would do nothing, and leaves nothing to say, has no row.",
+    Field("path", TEXT, "the partition directory or the log directory"),
+    Field("topic", TEXT | None, "topic; null for a log directory"),
+    Field("partition", INT | None, "partition number; null for a log directory, or without one"),
+    Field("mode", TEXT, "`clean` after a clean shutdown, `unclean` without its mark: what is "
+          "after the recovery point is scanned; `full`: everything is"),
+    Field("verdict", TEXT, "the gravest of what it does: `nothing`, `tidy` up files without "
+          "records, `rebuild` indexes, `truncate` the log, make a `stray` of the directory, "
+          "`refuse` to load it"),
+    Field("truncate_to", INT | None, "the log end offset after the log is cut; null otherwise"),
+    Field("records_lost", INT, "records that are dropped, by their batches' headers"),
+    Field("bytes_lost", INT, "bytes of logs that are dropped"),
+    Field("rebuilt_segments", ARRAY, "base offsets of segments whose indexes change"),
+    Field("error", TEXT | None, "the exception with which Kafka refuses; null otherwise"),
+    Field("consequence", TEXT | None, "how far a refusal reaches; null without one"),
+    Field("detail", TEXT, "all that in one line"),
+    Field("assumptions", ARRAY, "what could not be read and was assumed"),
+    Field("notes", ARRAY, "what the start would not notice, and someone should know"),
+)  # fmt: skip
+SUMMARY: Final = ObjectType[RunFacts](
+    "summary",
+    "`verify`",
+    "The last object of a run: what was checked, and how much was found.",
+    _sum("files", "files"),
+    _sum("batches", "batches"),
+    _sum("records", "records, by the counts in the batches' headers"),
+    _sum("bytes_expected", "bytes that should be checked"),
+    _sum("bytes_checked", "bytes that were"),
+    _sum("bytes_deferred", "bytes put off because `--max-duration` was over; not among those "
+         "expected"),
+    _sum("segments_deferred", "segments put off likewise"),
+    Field("defects", OBJECT, "each severity and the number of its defects", _defects),
+    Field("levels", ARRAY, "the levels at which segments were read"),
+    Field("sample", OBJECT | None, "with `--sample`: `share`, `seed`, how many `segments` `of` all "
+          "were read at the level that was asked for", _sample),
+)  # fmt: skip
 
 
 def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
-    """What a broker's next start would do, where it is not nothing, for people.
+    """Return what a broker's next start would do, if anything, for people.
 
     What is assumed, and what the start would not notice, is said once for all of whom it is true.
     """
@@ -181,7 +196,7 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
     said: dict[str, list[str]] = {}
     lines = []
     for start in starts:
-        name = os.path.basename(places.absolute(start.path))
+        name = os.path.basename(file_system.absolute(start.path))
         if start.verdict != Verdict.NOTHING:
             lines.append(f"next start: {name}: {start.detail}")
             for assumption in start.assumptions:
@@ -195,7 +210,7 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
 
 
 def summary_lines(facts: RunFacts) -> list[str]:
-    """What was checked, how much was found, and what was left out, for people."""
+    """Return what was checked, how much was found, and what was left out, for people."""
     summary, schedule = facts.verification.summary, facts.schedule
     found = [
         f"{summary.defects[severity]} {severity}"
@@ -224,3 +239,162 @@ def summary_lines(facts: RunFacts) -> list[str]:
     if found:
         lines.append("`kafkalog explain REFERENCE` explains a finding and what to do.")
     return lines
+
+
+ALIKE_MAX: Final = 20
+"""At most this many findings of one kind in one file are shown; the others are counted."""
+
+_NAMES_MAX: Final = 3  # of the files that share a note
+
+
+class FindingTable(Report):
+    """A report as text: what belongs to one segment stands together, file by file.
+
+    Notes come last. The same note on several files of a directory is shown once, after the others.
+    Memory is bounded: of one segment at most `ALIKE_MAX` findings of each kind and file are kept,
+    and of all notes as many in each directory.
+    """
+
+    def __init__(self, hidden: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._hidden = hidden
+        self._segment = ""
+        self._kept: dict[str, list[Defect]] = {}
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._notes: dict[str, _Notes] = {}  # by directory
+        self._has_heading = False
+
+    def __exit__(self, *raised: Any) -> None:
+        if raised[0] is not BrokenPipeError:
+            self._flush()
+            self._flush_notes()
+
+    def finding(self, defect: Defect) -> None:
+        """Take the next finding."""
+        directory, name = os.path.split(defect.path)
+        if defect.severity == Severity.NOTE:
+            self._notes.setdefault(directory, _Notes()).take(defect)
+            return
+        segment = os.path.join(directory, name.partition(".")[0])
+        if segment != self._segment:
+            self._flush()
+            self._segment = segment
+        self._counts[defect.path, defect.reference] += 1
+        if self._counts[defect.path, defect.reference] <= ALIKE_MAX:
+            self._kept.setdefault(defect.path, []).append(defect)
+
+    def end(self, facts: RunFacts) -> None:
+        """Take how the run ended."""
+        self._flush()
+        self._flush_notes()
+        if not facts.schedule.targets:
+            return
+        width = terminal_width()
+        texts = [*next_start_lines(facts.verification.next_starts), *summary_lines(facts)]
+        _put(line for text in texts for line in wrapped(text, first="", width=width))
+
+    def _flush(self) -> None:
+        if not self._kept:
+            return
+        lines = []
+        for path, defects in self._kept.items():
+            lines += self._lines(path, defects)
+            for (place, reference), count in self._counts.items():
+                if place == path and count > ALIKE_MAX:
+                    lines += _more(f"{count - ALIKE_MAX} more {reference}")
+        self._print(lines)
+        self._kept.clear()
+        self._counts.clear()
+
+    def _flush_notes(self) -> None:
+        lines: list[str] = []
+        for notes in self._notes.values():
+            for path, defects in notes.single.items():
+                lines += self._lines(path, defects)
+            for reference, count in notes.dropped.items():
+                lines += _more(f"{count} more {reference}")
+        for directory, notes in self._notes.items():
+            for first, names in notes.alike.values():
+                lines += wrapped(printable(directory), first="", width=terminal_width())
+                lines += _line(first, f"{', '.join(names)}{notes.others_of(first)}: {first.detail}")
+        self._print(lines)
+        self._notes.clear()
+
+    def _lines(self, path: str, defects: Sequence[Defect]) -> list[str]:
+        lines = wrapped(printable(path), first="", width=terminal_width())
+        for defect in defects:
+            lines += _line(defect, defect.detail)
+        return lines
+
+    def _print(self, lines: list[str]) -> None:
+        if not lines:
+            return
+        heading = [] if self._has_heading else ["  SEVERITY    POSITION  FINDING"]
+        self._has_heading = True
+        with self._hidden():
+            _put([*heading, *lines])
+            sys.stdout.flush()
+
+
+class _Notes:
+    """The notes on the files of one directory.
+
+    Attributes:
+        single: path to the notes that are on no other file.
+        alike: reference and detail to the first note and the names of the files that have it.
+        dropped: reference to the number of notes that are not kept.
+    """
+
+    def __init__(self) -> None:
+        self.single: dict[str, list[Defect]] = {}
+        self.alike: dict[tuple[str, str], tuple[Defect, list[str]]] = {}
+        self.dropped: Counter[str] = Counter()
+        self._seen: dict[tuple[str, str], Defect] = {}
+        self._kept: Counter[str] = Counter()
+        self._alike: Counter[tuple[str, str]] = Counter()
+
+    def take(self, defect: Defect) -> None:
+        """Take the next note in."""
+        key = defect.reference, defect.detail
+        first = self._seen.get(key)
+        if first is not None and first.path != defect.path:
+            self._take_alike(key, first, defect)
+        elif self._kept[defect.reference] < ALIKE_MAX:
+            self._seen.setdefault(key, defect)
+            self._kept[defect.reference] += 1
+            self.single.setdefault(defect.path, []).append(defect)
+        else:
+            self.dropped[defect.reference] += 1
+
+    def others_of(self, first: Defect) -> str:
+        """Return how many more files have the note than are named."""
+        count = self._alike[first.reference, first.detail] - _NAMES_MAX
+        return f" and {count} more" if count > 0 else ""
+
+    def _take_alike(self, key: tuple[str, str], first: Defect, defect: Defect) -> None:
+        if key not in self.alike:
+            self.alike[key] = first, [os.path.basename(first.path)]
+            self._alike[key] = 1
+            self.single[first.path].remove(first)
+            if not self.single[first.path]:
+                del self.single[first.path]
+        names = self.alike[key][1]
+        self._alike[key] += 1
+        if len(names) < _NAMES_MAX:
+            names.append(os.path.basename(defect.path))
+
+
+def _line(defect: Defect, words: str) -> list[str]:
+    """Return the lines of one finding."""
+    position = "-" if defect.position is None else str(defect.position)
+    text = printable(f"{defect.reference}: {words}")
+    first = f"  {defect.severity:<8}  {position:>10}  "
+    return wrapped(text, first=first, width=terminal_width())
+
+
+def _more(what: str) -> list[str]:
+    text = f"{what}: --format ndjson lists them all"
+    return wrapped(text, first=" " * 24, width=terminal_width())
+
+
+def _put(lines: Iterable[str]) -> None:
+    sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())

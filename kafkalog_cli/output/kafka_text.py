@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog.java_text import java_text, java_utf8
-from kafkalog.places import is_object
-from kafkalog_cli.output.rows import compression_name
+from kafkalog.paths.uris import is_object
+from kafkalog_cli.output.records import compression_name
 
 if TYPE_CHECKING:
     from kafkalog.model import (
@@ -43,7 +43,7 @@ class RecordText:
 
 
 def heading(name: FileName) -> str:
-    """The line after `Dumping …` of a `.log` or `.checkpoint`."""
+    """Return the line after `Dumping …` of a `.log` or `.checkpoint`."""
     if name.name == "bootstrap.checkpoint":
         return "KRaft bootstrap snapshot"
     if name.epoch is not None:
@@ -52,7 +52,7 @@ def heading(name: FileName) -> str:
 
 
 def batch_line(batch: Batch) -> str:
-    """The line of a batch, or of a message of magic 0 or 1."""
+    """Return the line of a batch, or of a message of magic 0 or 1."""
     tail = (
         f"position: {batch.position} {batch.timestamp_type}: {batch.max_timestamp} "
         f"size: {batch.size_bytes} magic: {batch.magic} compresscodec: {compression_name(batch)} "
@@ -72,7 +72,7 @@ def batch_line(batch: Batch) -> str:
 
 
 def record_line(record: Record, what: RecordText) -> bytes:
-    """The line of a record, without its end.
+    """Return the line of a record, without its end.
 
     Raises:
         CorruptDataError: a control record or a coordinator's record cannot be decoded.
@@ -130,7 +130,7 @@ def put_time_entries(entries: list[tuple[int, int]]) -> None:
 
 
 def aborted_transaction_line(entry: AbortedTransaction) -> str:
-    """The line of a transaction index's entry; Kafka prints the high byte of the version."""
+    """Return the line of an aborted transaction; Kafka prints the version's high byte."""
     return (
         f"version: {entry.version >> 8} producerId: {entry.producer_id} "
         f"firstOffset: {entry.first_offset} lastOffset: {entry.last_offset} "
@@ -139,7 +139,7 @@ def aborted_transaction_line(entry: AbortedTransaction) -> str:
 
 
 def producer_line(state: ProducerState) -> str:
-    """The line of a producer in a snapshot."""
+    """Return the line of a producer in a snapshot."""
     line = (
         f"producerId: {state.producer_id} producerEpoch: {state.producer_epoch} "
         f"coordinatorEpoch: {state.coordinator_epoch} "
@@ -172,14 +172,14 @@ def _encoded(text: str) -> bytes:
 
 
 def java_path(path: str) -> str:
-    """The path as `java.io.File` prints it: no doubled or trailing slashes."""
+    """Return the path as `java.io.File` prints it: no doubled or trailing slashes."""
     while "//" in path:
         path = path.replace("//", "/")
     return path.rstrip("/") if len(path) > 1 else path
 
 
 def absolute_path(path: str) -> str:
-    """The path as `File.getAbsolutePath` gives it."""
+    """Return the path as `File.getAbsolutePath` gives it."""
     is_absolute = os.path.isabs(path) or is_object(path)
     return path if is_absolute else os.path.join(os.getcwd(), path)
 

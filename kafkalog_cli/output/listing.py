@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ALL_FILES: Final = "bytes of all files; of an index without preallocated room"
 _MODIFIED: Final = "when the file was last modified, milliseconds"
 
-LOG_DIR: Final = ObjectType["LogDirRow"](
+LOG_DIR: Final[ObjectType[LogDirRow]] = ObjectType(
     "log_dir",
     "`ls`",
     "A log directory, an entry of `log.dirs`. Comes before the rows of what is in it.",
@@ -45,7 +45,7 @@ LOG_DIR: Final = ObjectType["LogDirRow"](
           "where the file is malformed"),
     Field("other_directories", ARRAY, "names of directories that are no partitions", "others"),
 )  # fmt: skip
-PARTITION: Final = ObjectType["PartitionRow"](
+PARTITION: Final[ObjectType[PartitionRow]] = ObjectType(
     "partition",
     "`ls`",
     "A partition directory.",
@@ -63,7 +63,7 @@ PARTITION: Final = ObjectType["PartitionRow"](
     Field("cleaner_offset", INT | None, "entry of `cleaner-offset-checkpoint`"),
     Field("odd_files", OBJECT, "states of files that are not live, and how many there are"),
 )  # fmt: skip
-SEGMENT: Final = ObjectType["SegmentRow"](
+SEGMENT: Final[ObjectType[SegmentRow]] = ObjectType(
     "segment",
     "`ls --segments`",
     "A segment of the view.",
@@ -84,7 +84,7 @@ SEGMENT: Final = ObjectType["SegmentRow"](
           "txnindex_size_bytes"),
     Field("is_active", BOOL, "whether a broker would append to it"),
 )  # fmt: skip
-FILE: Final = ObjectType["FileRow"](
+FILE: Final[ObjectType[FileRow]] = ObjectType(
     "file",
     "`ls --files`",
     "A file.",

@@ -1,32 +1,86 @@
-"""How answers of `lookup-offset` are shown, and how they were found."""
+"""What `lookup-offset` shows: answers, and how they were found."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.rows import Row, lookup_row
-from kafkalog_cli.output.text import BytesFormat, bytes_cell, printable, time_cell
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    BOOL,
+    INT,
+    OBJECT,
+    TEXT,
+    TIME,
+    Column,
+    Field,
+    ObjectType,
+    time_text,
+)
+from kafkalog_cli.output.text import bytes_cell, printable, time_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import tzinfo
+    from collections.abc import Callable
 
-    from kafkalog.lookup import Lookup
+    from kafkalog.lookup import Lookup, Step
     from kafkalog.model import Record
+    from kafkalog_cli.output.objects import Style, View
 
 
-def lookup_view(zone: tzinfo, *, exact: bool) -> View[Lookup]:
-    """One row a query."""
+def _query(found: Lookup) -> object:
+    name = "offset"
+    if found.by_timestamp:
+        name = "timestamp" if isinstance(found.query, int) else "special"
+    return {name: found.query}
 
-    def time(timestamp_ms: int | None) -> str:
-        return _dash(timestamp_ms) if exact else time_cell(timestamp_ms, zone)
+
+def _of_batch(attribute: str) -> Callable[[Lookup], object]:
+    return lambda found: found.batch and getattr(found.batch, attribute)
+
+
+LOOKUP: Final[ObjectType[Lookup]] = ObjectType(
+    "lookup",
+    "`lookup-offset`",
+    "The answer to one query. What was not found is null.",
+    Field("query", OBJECT, '`{"offset": N}`, `{"timestamp": MS}` or `{"special": NAME}`', _query),
+    Field("found", BOOL, "whether there is an answer"),
+    Field("segment", TEXT | None, "the `.log` that holds it"),
+    Field("position", INT | None, "byte position of the batch", _of_batch("position")),
+    Field("size", INT | None, "bytes of the batch", _of_batch("size_bytes")),
+    Field("batch_base_offset", INT | None, "base offset of the batch", _of_batch("base_offset")),
+    Field("batch_last_offset", INT | None, "last offset of the batch", _of_batch("last_offset")),
+    Field("offset", INT | None, "offset of the first record that answers"),
+    Field("timestamp", TIME | None, "its timestamp; −1 for `earliest` and `latest`"),
+    Field("leader_epoch", INT | None,
+          "leader epoch of the batch, or of the log for `earliest` and `latest`"),
+    Field("bytes_read", INT, "bytes of headers, batches and index entries that were needed"),
+    Field("reason", TEXT | None, "why nothing was found, in words"),
+)  # fmt: skip
+STEP: Final[ObjectType[tuple[int, Step]]] = ObjectType(
+    "step",
+    "`lookup-offset --explain`",
+    "A step of the lookup before it.",
+    Field("step", INT, "ordinal, from 0", lambda one: one[0]),
+    Field("action", TEXT, "`segment`, `time-index`, `offset-index`, `scan` …",
+          lambda one: one[1].action),
+    Field("path", TEXT | None, "the file that was looked at", lambda one: one[1].path),
+    Field("detail", TEXT, "what it said, in words", lambda one: one[1].detail),
+    Field("probes", ARRAY, "the steps of a binary search: bounds `low` (inclusive), `high` "
+          "(exclusive) and the fields of the entry between them",
+          lambda one: [
+              {"low": probe.low, "high": probe.high, **asdict(probe.entry)}
+              for probe in one[1].probes
+          ]),
+)  # fmt: skip
+
+
+def lookup_view(style: Style) -> View[Lookup]:
+    """Return the view with a row per query."""
 
     def query(found: Lookup) -> str:
         if found.by_timestamp and isinstance(found.query, int):
-            return time(found.query)
+            return time_text(found.query, style)
         return str(found.query)
 
     def answer(found: Lookup) -> str:
@@ -39,37 +93,19 @@ def lookup_view(zone: tzinfo, *, exact: bool) -> View[Lookup]:
             return found.reason or ""
         return found.segment.rpartition("/")[2]
 
-    return View(
-        (
-            Column("QUERY", query, fold=True),
-            Column("OFFSET", answer, right=True),
-            Column("TIME", lambda found: time(found.timestamp)),
-            Column("EPOCH", lambda found: _dash(found.leader_epoch), right=True),
-            Column("POSITION", lambda f: _dash(f.batch.position if f.batch else None), right=True),
-            Column("SEGMENT", place, fold=True),
-        ),
-        lookup_row,
+    return LOOKUP.view(
+        style,
+        Column("QUERY", query, fold=True),
+        Column("OFFSET", answer, right=True),
+        Column("TIME", "timestamp"),
+        Column("EPOCH", "leader_epoch"),
+        Column("POSITION", "position"),
+        Column("SEGMENT", place, fold=True),
     )
 
 
-def explain_rows(found: Lookup) -> Iterator[Row]:
-    """An object for each step of a lookup."""
-    for number, step in enumerate(found.steps):
-        yield {
-            "type": "step",
-            "step": number,
-            "action": step.action,
-            "path": step.path,
-            "detail": step.detail,
-            "probes": [
-                {"low": probe.low, "high": probe.high, **asdict(probe.entry)}
-                for probe in step.probes
-            ],
-        }
-
-
 def print_steps(found: Lookup) -> None:
-    """The steps of a lookup, each probe of a binary search on a line of its own."""
+    """Print the steps of a lookup, each probe of a binary search on a line of its own."""
     lines = []
     for step in found.steps:
         where = f" {step.path.rpartition('/')[2]}" if step.path else ""
@@ -81,10 +117,11 @@ def print_steps(found: Lookup) -> None:
     _put(lines)
 
 
-def show_record(record: Record, form: BytesFormat, zone: tzinfo) -> None:
-    """A record in full, for people."""
+def print_record(record: Record, style: Style) -> None:
+    """Print a record in full, for people."""
+    form, time = style.bytes_form, time_cell(record.timestamp, style.zone)
     lines = [
-        f"  offset {record.offset}, {time_cell(record.timestamp, zone)} {record.timestamp_type}",
+        f"  offset {record.offset}, {time} {record.timestamp_type}",
         f"  key    {bytes_cell(record.key, form)}",
         f"  value  {bytes_cell(record.value, form)}",
     ]
@@ -97,7 +134,3 @@ def show_record(record: Record, form: BytesFormat, zone: tzinfo) -> None:
 def _put(lines: list[str]) -> None:
     text = "".join(printable(line) + "\n" for line in lines)
     sys.stdout.buffer.write(text.encode("utf-8"))
-
-
-def _dash(value: object) -> str:
-    return "-" if value is None else str(value)

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
 
+    from kafkalog.payloads import PayloadKind
+
 T = TypeVar("T")
 Row = dict[str, object]
 ABSENT: Final = object()
-"""What the getter of an optional field returns if the object does not have the field."""
+"""What an optional field is in an object that does not have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +33,15 @@ class Style:
         exact: whether tables have plain numbers for sizes and times.
         zone: of the times in tables.
         bytes_form: of keys, values and header values.
+        states: whether batches and records say where their log lives.
+        decoder: how records of an internal topic are decoded.
     """
 
     exact: bool = False
     zone: tzinfo = UTC
     bytes_form: BytesFormat = BytesFormat.AUTO
+    states: bool = False
+    decoder: PayloadKind | None = None
 
 
 PLAIN: Final = Style()
@@ -108,14 +114,14 @@ class Field(Generic[T]):
         meaning: what it says, for the docs.
         get: attribute of the value, `a.b` for one of an attribute, or a function of the value; the
             attribute has the name of the field if nothing is given.
-        is_optional: whether objects may be without it; see `ABSENT`.
+        only_if: whether objects in a style have it; without it all do.
     """
 
     name: str
     kind: Kind
     meaning: str
     get: str | Callable[[T], object] = ""
-    is_optional: bool = False
+    only_if: Callable[[Style], bool] | None = None
 
     def getter(self) -> Callable[[T], Any]:
         """Return the function that gets it from a value."""
@@ -176,26 +182,44 @@ class ObjectType(Generic[T]):
         self.printed_by = printed_by
         self.meaning = meaning
         self.fields = {one.name: one for one in fields}
-        self._getters = [(one.name, one.getter(), one.kind.to_json) for one in fields]
-        self._has_optional = any(one.is_optional for one in fields)
+        self._plain_row = self._rows(PLAIN)
 
     def row(self, value: T, style: Style = PLAIN) -> Row:
         """Return the object of a value."""
-        row: Row = {"type": self.name}
-        for name, get, to_json in self._getters:
-            found = get(value)
-            row[name] = found if to_json is None else to_json(found, style)
-        if self._has_optional:
-            return {name: found for name, found in row.items() if found is not ABSENT}
-        return row
+        return self._plain_row(value) if style is PLAIN else self._rows(style)(value)
 
     def view(self, style: Style, *columns: Column[T]) -> View[T]:
         """Return a view with these columns; cells of fields are shown as their types say."""
         return View(
             tuple(self._resolved(column, style) for column in columns),
-            lambda value: self.row(value, style),
-            () if self._has_optional else ("type", *self.fields),
+            self._rows(style),
+            () if self._optional(style) else ("type", *self._fields(style)),
         )
+
+    def _optional(self, style: Style) -> list[str]:
+        return [name for name, one in self._fields(style).items() if one.only_if is not None]
+
+    def _fields(self, style: Style) -> dict[str, Field[T]]:
+        """Return the fields that objects in a style may have."""
+        fields = self.fields.items()
+        return {name: one for name, one in fields if one.only_if is None or one.only_if(style)}
+
+    def _rows(self, style: Style) -> Callable[[T], Row]:
+        getters = [
+            (one.name, one.getter(), one.kind.to_json) for one in self._fields(style).values()
+        ]
+        has_optional = bool(self._optional(style))
+
+        def row_of(value: T) -> Row:
+            row: Row = {"type": self.name}
+            for name, get, to_json in getters:
+                found = get(value)
+                row[name] = found if to_json is None else to_json(found, style)
+            if has_optional:
+                return {name: found for name, found in row.items() if found is not ABSENT}
+            return row
+
+        return row_of
 
     def _resolved(self, column: Column[T], style: Style) -> Column[T]:
         if callable(column.cell):

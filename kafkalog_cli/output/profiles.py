@@ -1,34 +1,92 @@
-"""How `profile` is shown: a row a partition, one for all partitions of a topic."""
+"""What `profile` shows: a row per partition, and one for all partitions of a topic."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.text import bytes_cell, bytes_value, counted, size_cell, time_cell
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    INT,
+    SIZE,
+    TEXT,
+    TIME,
+    Column,
+    Field,
+    Kind,
+    ObjectType,
+    size_text,
+)
+from kafkalog_cli.output.text import bytes_cell, bytes_value, counted, time_cell
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
-
     from kafkalog.profile import Profile
-    from kafkalog_cli.output.objects import Row
-    from kafkalog_cli.output.text import BytesFormat
+    from kafkalog_cli.output.objects import Style, View
 
-_HOT_KEYS_SHOWN = 3
+_HOT_KEYS_SHOWN: Final = 3
 
 
-def profile_view(form: BytesFormat, zone: tzinfo, *, exact: bool) -> View[Profile]:
-    """One row a partition or topic."""
+def _codec_objects(codecs: Any, _: Style) -> object:
+    return [{**asdict(codec), "ratio": codec.ratio} for codec in codecs]
+
+
+def _hot_key_objects(keys: Any, style: Style) -> object:
+    return [{**asdict(key), "key": bytes_value(key.key, style.bytes_form)} for key in keys]
+
+
+PROFILE: Final[ObjectType[Profile]] = ObjectType(
+    "profile",
+    "`profile`",
+    "What a partition holds, or all partitions of a topic together. The numbers of distinct keys "
+    "and producers, and the hot keys, are estimates with bounds if there are many.",
+    Field("topic", TEXT, "topic, from the directory's name"),
+    Field("partition", INT | None, "partition number; null for all partitions of the topic"),
+    Field("logs", INT, "partition directories that were read"),
+    Field("segments", INT, "segments"),
+    Field("size_bytes", SIZE, "bytes of all files of the segments"),
+    Field("batches", INT, "batches"),
+    Field("control_batches", INT, "those of control records"),
+    Field("transactional_batches", INT, "those of transactions"),
+    Field("idempotent_batches", INT, "those with a producer id"),
+    Field("records", INT, "records that a consumer receives"),
+    Field("null_keys", INT, "those without a key"),
+    Field("tombstones", INT, "those with a key and without a value"),
+    Field("key_bytes", INT, "bytes of keys, uncompressed"),
+    Field("value_bytes", INT, "bytes of values, uncompressed"),
+    Field("header_bytes", INT, "bytes of headers, uncompressed"),
+    Field("first_offset", INT | None, "smallest offset; null without records"),
+    Field("last_offset", INT | None, "largest offset; null without records"),
+    Field("earliest", TIME | None, "smallest timestamp, milliseconds; null without one"),
+    Field("latest", TIME | None, "largest timestamp, milliseconds; null without one"),
+    Field("batch_records_max", INT, "records in the fullest batch"),
+    Field("batch_size_max", INT, "bytes of the largest batch"),
+    Field("codecs", Kind("array", to_json=_codec_objects), "per codec: `codec`, what was "
+          "compressed with it, and `ratio`, data by bytes in the log"),
+    Field("producers", INT, "distinct producer ids"),
+    Field("producers_at_least", INT, "lower bound of that"),
+    Field("producers_at_most", INT, "upper bound of that"),
+    Field("keys", INT, "distinct keys"),
+    Field("keys_at_least", INT, "lower bound of that"),
+    Field("keys_at_most", INT, "upper bound of that"),
+    Field("hot_keys", Kind("array", to_json=_hot_key_objects), "the keys with the most records: "
+          "`key`, and how many records it has, `at_least` and `at_most`"),
+    Field("bucket_ms", INT, "width of a bucket of the histogram, milliseconds"),
+    Field("histogram", ARRAY, "records by time; empty buckets are left out"),
+    Field("defects", INT, "damage that was passed over, and parts that were deleted unread"),
+)  # fmt: skip
+
+
+def profile_view(style: Style) -> View[Profile]:
+    """Return the view with a row per partition or topic."""
 
     def times(one: Profile) -> str:
         if one.earliest is None:
             return "-"
-        return f"{time_cell(one.earliest, zone)} to {time_cell(one.latest, zone)}"
+        return f"{time_cell(one.earliest, style.zone)} to {time_cell(one.latest, style.zone)}"
 
     def hot(one: Profile) -> str:
         keys = [
-            f"{bytes_cell(key.key, form)} {_between(key.at_least, key.at_most)}"
+            f"{bytes_cell(key.key, style.bytes_form)} {_between(key.at_least, key.at_most)}"
             for key in one.hot_keys[:_HOT_KEYS_SHOWN]
         ]
         return f"hot keys {', '.join(keys)}" if keys else "-"
@@ -37,34 +95,21 @@ def profile_view(form: BytesFormat, zone: tzinfo, *, exact: bool) -> View[Profil
         if not one.batches:
             return "-"
         size = sum(codec.size_bytes for codec in one.codecs) / one.batches
-        return f"{one.records / one.batches:.3g}/{size_cell(round(size), exact=exact)}"
+        return f"{one.records / one.batches:.3g}/{size_text(round(size), style)}"
 
-    return View(
-        (
-            Column("PARTITION", _name, fold=True),
-            Column("RECORDS", lambda one: one.records, right=True),
-            Column("SIZE", lambda one: size_cell(one.size_bytes, exact=exact), right=True),
-            Column("DATA", lambda one: size_cell(one.data_bytes, exact=exact), right=True),
-            Column("BATCH", batches, right=True),
-            Column("KEYS", _keys, right=True),
-            Column("CODECS", _codecs, below=True),
-            Column("TOMBSTONES", lambda one: counted(one.tombstones, "tombstone"), below=True),
-            Column("TIMES", times, below=True),
-            Column("HOT KEYS", hot, below=True),
-        ),
-        lambda one: profile_row(one, form),
+    return PROFILE.view(
+        style,
+        Column("PARTITION", _name, fold=True),
+        Column("RECORDS", "records"),
+        Column("SIZE", "size_bytes"),
+        Column("DATA", lambda one: size_text(one.data_bytes, style), right=True),
+        Column("BATCH", batches, right=True),
+        Column("KEYS", _keys, right=True),
+        Column("CODECS", _codecs, below=True),
+        Column("TOMBSTONES", lambda one: counted(one.tombstones, "tombstone"), below=True),
+        Column("TIMES", times, below=True),
+        Column("HOT KEYS", hot, below=True),
     )
-
-
-def profile_row(profile: Profile, form: BytesFormat) -> Row:
-    """The object for a partition, or, with the partition null, for a topic."""
-    row = asdict(profile)
-    row["codecs"] = [{**asdict(codec), "ratio": codec.ratio} for codec in profile.codecs]
-    row["hot_keys"] = [
-        {**asdict(key), "key": bytes_value(key.key, form)} for key in profile.hot_keys
-    ]
-    row["histogram"] = [asdict(bucket) for bucket in profile.histogram]
-    return {"type": "profile", **row}
 
 
 def _name(profile: Profile) -> str:

@@ -1,17 +1,20 @@
-"""Progress on stderr: bytes, rate and time left, for what takes longer than a second."""
+"""Progress on stderr of work that takes longer than a second: bytes, tasks, a wait."""
 
 from __future__ import annotations
 
 import sys
+import threading
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from rich.progress import Progress, TaskID
 
+    from kafkalog.engine import Engine
+    from kafkalog.engine.model import Gathering, PieceWork, Task, Work
     from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
 
 _DELAY_S = 1.0
@@ -31,7 +34,7 @@ class ByteProgress:
         self._bar: tuple[Progress, TaskID] | None = None
 
     def __call__(self, size_bytes: int) -> None:
-        """So many bytes more are done."""
+        """Add bytes that are done."""
         self.done += size_bytes
         if self._bar is not None:
             self._bar[0].advance(self._bar[1], size_bytes)
@@ -40,7 +43,7 @@ class ByteProgress:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """No bar while the block writes lines to the same terminal."""
+        """Hide the bar while the block writes lines to the same terminal."""
         if self._bar is None or not sys.stdout.isatty():
             yield
             return
@@ -60,7 +63,7 @@ class ByteProgress:
 def byte_progress(
     targets: Sequence[LogDir | PartitionDir | FileEntry], *, enabled: bool
 ) -> Iterator[ByteProgress | None]:
-    """To be called with each number of bytes done; None where nobody would see it."""
+    """Open a bar to be called with each number of bytes done; None if nobody would see it."""
     if not enabled or not sys.stderr.isatty():
         yield None
         return
@@ -75,7 +78,7 @@ def byte_progress(
 def share_of(
     progress: Callable[[int], None] | None, size_bytes: int
 ) -> Iterator[Callable[[int], None] | None]:
-    """One piece of the work, to be called with bytes of it: what is not read counts at its end."""
+    """Report progress on one piece of the work; what was not read counts at its end."""
     if progress is None:
         yield None
         return
@@ -126,3 +129,128 @@ def _size(target: LogDir | PartitionDir | FileEntry) -> int:
         inner = sum(partition.size_bytes for partition in target.partitions)
         return inner + sum(entry.size_bytes for entry in target.files)
     return target.size_bytes
+
+
+class ShownEngine:
+    """An engine whose runs have a bar of tasks; it appears after a second.
+
+    Args:
+        engine: what does the work.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def workers(self) -> int:
+        """How many tasks run at the same time."""
+        return self._engine.workers
+
+    def run(
+        self,
+        work: Work,
+        tasks: Sequence[Task],
+        *,
+        done: Callable[[int], None] | None = None,
+    ) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Run as `Engine.run`."""
+        bar = _TaskBar(len(tasks))
+
+        def advance(count: int) -> None:
+            bar.advance(count)
+            if done is not None:
+                done(count)
+
+        try:
+            yield from self._engine.run(work, tasks, done=advance)
+        finally:
+            bar.close()
+
+    def stream(
+        self,
+        work: Gathering,
+        tasks: Sequence[Task],
+        piece_work: PieceWork,
+        *,
+        done: Callable[[int], None] | None = None,
+    ) -> Generator[bytes, None, None]:
+        """Run as `Engine.stream`; the bar is there until the first task has given something."""
+        bar = _TaskBar(len(tasks))
+
+        def advance(count: int) -> None:
+            bar.advance(count)
+            if done is not None:
+                done(count)
+
+        try:
+            for given in self._engine.stream(work, tasks, piece_work, done=advance):
+                bar.close()
+                yield given
+        finally:
+            bar.close()
+
+
+class _TaskBar:
+    """Tasks done, of all tasks; rich is loaded when there is something to show."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._started = monotonic()
+        self._bar: Any = None
+
+    def advance(self, count: int) -> None:
+        self._done += count
+        if self._bar is None and monotonic() - self._started > _DELAY_S:
+            self._bar = _bar_of_tasks()
+            self._task = self._bar.add_task("tasks", total=self._total)
+            self._bar.start()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+@contextmanager
+def waiting_for(words: str, *, enabled: bool) -> Iterator[None]:
+    """Show words and a spinner while the block runs, after a second, on a terminal."""
+    if not enabled or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    status = Console(file=sys.stderr).status(words)
+    timer = threading.Timer(_DELAY_S, status.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
+
+
+def _bar_of_tasks() -> Any:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )

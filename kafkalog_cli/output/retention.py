@@ -1,29 +1,59 @@
-"""How `simulate-retention` is shown: verdicts, what decided, what is freed when."""
+"""What `simulate-retention` and `apply-retention` show: verdicts, what is freed when, what goes."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kafkalog_cli.output.configs import (
-    config_rows,
+    CONFIGS,
+    MARKS,
     configs_text,
-    mark_rows,
     marks_text,
+    note_shadowed,
     print_heading,
-    tell_shadowed,
 )
-from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.text import counted, size_cell, time_cell
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    BOOL,
+    INT,
+    OBJECT,
+    SIZE,
+    TEXT,
+    TIME,
+    Column,
+    Field,
+    ObjectType,
+    size_text,
+    time_text,
+    topic_and_partition,
+)
+from kafkalog_cli.output.text import counted, left_overs_text
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
+    from collections.abc import Sequence
 
     from kafkalog.configs import TopicConfigs
     from kafkalog.retention import ForecastDay, PartitionRetention, Verdict
+    from kafkalog.retention.apply import TrimPlan
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output.objects import Row
+    from kafkalog_cli.output.objects import Row, Style, View
+
+
+class Judged(NamedTuple):
+    """A segment and its partition."""
+
+    found: PartitionRetention
+    verdict: Verdict
+
+
+class Trim(NamedTuple):
+    """A partition of which segments are deleted, and whether they were."""
+
+    plan: TrimPlan
+    performed: bool
 
 
 @dataclass
@@ -65,15 +95,125 @@ class RetentionSummary:
             )
 
 
+def _forecast(summary: RetentionSummary) -> object:
+    return [
+        {"from": day.from_ms, "to": day.to_ms, "segments": day.segments, "bytes": day.bytes_freed}
+        for _, day in sorted(summary.days.items())
+    ]
+
+
+RETENTION_PARTITION: Final[ObjectType[PartitionRetention]] = ObjectType(
+    "retention_partition",
+    "`simulate-retention`, `apply-retention`",
+    "A partition, before the rows of its segments: what decides, and what it comes to.",
+    Field("path", TEXT, "the directory", "partition.path"),
+    *topic_and_partition("partition."),
+    Field("state", TEXT, "`live`, `delete`, `future` or `stray`", "partition.state"),
+    Field("configs", CONFIGS, "every config that decides: `name`, `value` (a list joined by "
+          "commas), `source` (`--config`, `FILE:LINE`, `__cluster_metadata-0 ...`, `default`), "
+          "`set_as` (its name there, null for a default)"),
+    Field("marks", MARKS, "log start offset and high watermark: `name`, `value`, `source` (a "
+          "checkpoint, the log, or the option)"),
+    Field("log_end_offset", INT, "offset the next record would get", "log.log_end_offset"),
+    Field("size", SIZE, "bytes of batches in all segments", "log.size_bytes"),
+    Field("segments_deleted", INT, "how many segments go now",
+          lambda found: len(found.outcome.deleted)),
+    Field("bytes_freed", SIZE, "bytes of their `.log` files"),
+    Field("side_bytes_freed", SIZE, "bytes of their indexes and producer snapshots"),
+    Field("log_start_offset_after", INT, "first readable offset when they are gone",
+          "outcome.log.log_start_offset"),
+    Field("rolled", BOOL, "whether all go, so that a new active segment is needed",
+          "outcome.rolled"),
+)  # fmt: skip
+RETENTION: Final = ObjectType[Judged](
+    "retention",
+    "`simulate-retention`, `apply-retention`",
+    "A segment and what becomes of it.",
+    *topic_and_partition("found.partition."),
+    Field("segment", TEXT, "its `.log`", "verdict.segment.path"),
+    Field("base_offset", INT, "offset in the file's name", "verdict.segment.base_offset"),
+    Field("end_offset", INT, "base offset of the next segment, log end offset for the last",
+          "verdict.upper_bound"),
+    Field("size", SIZE, "bytes of its batches", "verdict.segment.size_bytes"),
+    Field("is_active", BOOL, "whether a broker would append to it", "verdict.is_active"),
+    Field("largest_timestamp", TIME, "milliseconds, as a broker takes it",
+          "verdict.segment.largest_timestamp"),
+    Field("timestamp_source", TEXT, "`time-index` (its last entry), `batches` (the segment is "
+          "recovered at the next start), `mtime` (there is no timestamp)",
+          "verdict.segment.timestamp_source"),
+    Field("verdict", TEXT, "`delete` or `keep`, now",
+          lambda one: "delete" if one.verdict.is_deleted else "keep"),
+    Field("reason", TEXT, "`log-start-offset`, `retention.bytes`, `retention.ms`: the policy that "
+          "takes it. `blocked`: a policy would, something is in the way. `within-retention`, "
+          "`unlimited`, `compact-only`, `cleaner-disabled`, `metadata-log`, `not-live`: why none "
+          "does", "verdict.reason"),
+    Field("deletable_at", TIME | None, "first millisecond at which it may go, by time alone, "
+          "segments before it included; null where time alone never does it",
+          "verdict.deletable_at"),
+    Field("blocked_by", TEXT | None, "`high-watermark`, `segment` (an earlier one), "
+          "`active-empty`, `remote-storage` (only what was uploaded goes)", "verdict.blocked_by"),
+    Field("blocking_segment", INT | None, "base offset of the earlier segment that time takes "
+          "later than this one; null without one", "verdict.blocking_segment"),
+    Field("bytes_to_append", INT | None, "how many more bytes until `retention.bytes` takes it; "
+          "null where it never does, and for the active segment", "verdict.bytes_to_append"),
+    Field("latest_record", OBJECT | None, "record with the largest timestamp: `offset`, "
+          "`timestamp`, `position` of its batch; for a segment whose time lies in the future, or "
+          "that keeps others", "verdict.latest_record"),
+    Field("detail", TEXT, "all that in words; not for programs", "verdict.detail"),
+)  # fmt: skip
+RETENTION_SUMMARY: Final = ObjectType[RetentionSummary](
+    "retention_summary",
+    "`simulate-retention`, `apply-retention`",
+    "The last object of a run: what is freed now, and by time alone later.",
+    Field("now", INT, "the clock that was used, milliseconds", "now_ms"),
+    Field("until", INT, "end of the forecast, milliseconds", "until_ms"),
+    Field("partitions", INT, "partitions with a log"),
+    Field("segments", INT, "their segments"),
+    Field("segments_deleted", INT, "segments that go now"),
+    Field("size", INT, "bytes of batches in all segments", "bytes_total"),
+    Field("bytes_freed", INT, "bytes of the `.log` files that go now"),
+    Field("side_bytes_freed", INT, "bytes of the indexes and snapshots that go with them"),
+    Field("forecast", ARRAY, "for each 24 hours from now in which something goes: `from` "
+          "(exclusive), `to` (inclusive), `segments`, `bytes`", _forecast),
+)  # fmt: skip
+RETENTION_APPLIED: Final = ObjectType[Trim](
+    "retention_applied",
+    "`apply-retention`",
+    "What goes from a partition, or went, after the rows of all segments. The active segment "
+    "stays, whatever `retention` rows say of it.",
+    Field("path", TEXT, "the directory", "plan.partition.path"),
+    *topic_and_partition("plan.partition."),
+    Field("performed", BOOL, "whether it was done; false in a plan"),
+    Field("segments_deleted", INT, "how many segments are deleted",
+          lambda one: len(one.plan.segments)),
+    Field("bytes_freed", INT, "bytes of their `.log` files", "plan.bytes_freed"),
+    Field("side_bytes_freed", INT, "bytes of their indexes and producer snapshots",
+          "plan.side_bytes_freed"),
+    Field("files", ARRAY, "names of all these files, in the order they go",
+          lambda one: [name for group in one.plan.files for name in group]),
+    Field("keep_deleted", BOOL, "whether they stay under `.deleted` names", "plan.keeps_deleted"),
+    Field("left_overs", ARRAY, "names of the files that interrupted deletions left, which go too",
+          "plan.left_overs"),
+    Field("active_stays", BOOL, "whether a broker would roll the log and take all of it",
+          "plan.active_stays"),
+    Field("log_start_offset", INT, "first readable offset then", "plan.log_start_offset"),
+    Field("log_start_checkpoint", INT | None, "what `log-start-offset-checkpoint` says then; null: "
+          "no entry, the log starts with a segment", "plan.log_start_checkpoint"),
+    Field("log_end_offset", INT, "offset the next record gets, before and after",
+          "plan.found.log.log_end_offset"),
+    Field("leader_epochs", ARRAY, "`leader-epoch-checkpoint` then: epoch, first offset",
+          lambda one: [[entry.epoch, entry.start_offset] for entry in one.plan.leader_epochs]),
+)  # fmt: skip
+
+
 class RetentionWriter:
     """Writes partitions and the verdicts on their segments; use it as a context manager.
 
     Args:
         summary: counts what is written.
         form: of the listing.
-        outcome: is told of defects.
-        zone: of the times in tables.
-        exact: whether tables have plain numbers.
+        outcome: takes defects.
+        style: of the tables.
     """
 
     def __init__(
@@ -81,14 +221,12 @@ class RetentionWriter:
         summary: RetentionSummary,
         form: Format,
         outcome: Outcome,
-        zone: tzinfo,
-        *,
-        exact: bool,
+        style: Style,
     ) -> None:
         self._summary = summary
         self._form = form
         self._told: set[str] = set()
-        self._writer = Writer(verdict_view(zone, exact=exact), form, outcome.defect)
+        self._writer = Writer(verdict_view(style), form, outcome.defect)
 
     def __enter__(self) -> Self:
         self._writer.__enter__()
@@ -98,144 +236,59 @@ class RetentionWriter:
         self._writer.__exit__(*raised)
 
     def write(self, found: PartitionRetention, configs: TopicConfigs) -> None:
-        """A partition, then its segments."""
+        """Write a partition, then its segments."""
         self._summary.add(found)
-        tell_shadowed(found.partition.topic, found.configs, configs, self._told)
+        note_shadowed(found.partition.topic, found.configs, configs, self._told)
         if self._form == Format.TABLE:
             self._writer.flush()
             print_heading(partition_heading(found))
         elif self._form != Format.CSV:
-            self._writer.write_row(retention_partition_row(found))
+            self._writer.write_row(RETENTION_PARTITION.row(found))
         for verdict in found.verdicts:
-            self._writer.write((found, verdict))
+            self._writer.write(Judged(found, verdict))
 
     def row(self, row: Row) -> None:
-        """Another object, where objects are written."""
+        """Write another object, in NDJSON and JSON."""
         if self._form in (Format.NDJSON, Format.JSON):
             self._writer.write_row(row)
 
     def flush(self) -> None:
-        """Nothing is held back any more."""
+        """Write the rows of a table that are held back."""
         if self._form == Format.TABLE:
             self._writer.flush()
 
     def end(self) -> None:
-        """No partition follows."""
-        self.row(retention_summary_row(self._summary))
+        """Write the summary: no partition follows."""
+        self.row(RETENTION_SUMMARY.row(self._summary))
 
 
-def verdict_view(zone: tzinfo, *, exact: bool) -> View[tuple[PartitionRetention, Verdict]]:
-    """One row a segment."""
-
-    def time(timestamp_ms: int | None) -> str:
-        if timestamp_ms is None:
-            return "-"
-        return str(timestamp_ms) if exact else time_cell(timestamp_ms, zone)
-
-    return View(
-        (
-            Column("SEGMENT", lambda row: row[1].segment.base_offset, right=True),
-            Column(
-                "SIZE", lambda row: size_cell(row[1].segment.size_bytes, exact=exact), right=True
-            ),
-            Column("LARGEST TIME", lambda row: time(row[1].segment.largest_timestamp)),
-            Column("FROM", lambda row: row[1].segment.timestamp_source),
-            Column("VERDICT", lambda row: "delete" if row[1].is_deleted else "keep"),
-            Column("REASON", lambda row: row[1].reason),
-            Column("DELETABLE", lambda row: time(row[1].deletable_at), below=True),
-            Column("WHY", lambda row: row[1].detail, fold=True, below=True),
-        ),
-        lambda row: verdict_row(*row),
+def verdict_view(style: Style) -> View[Judged]:
+    """Return the view with a row per segment."""
+    return RETENTION.view(
+        style,
+        Column("SEGMENT", "base_offset"),
+        Column("SIZE", "size"),
+        Column("LARGEST TIME", "largest_timestamp"),
+        Column("FROM", "timestamp_source"),
+        Column("VERDICT", "verdict"),
+        Column("REASON", "reason"),
+        Column("DELETABLE", "deletable_at", below=True),
+        Column("WHY", "detail", fold=True, below=True),
     )
 
 
-def verdict_row(found: PartitionRetention, verdict: Verdict) -> Row:
-    """The object for a segment."""
-    segment = verdict.segment
-    return {
-        "type": "retention",
-        "topic": found.partition.topic,
-        "partition": found.partition.partition,
-        "segment": segment.path,
-        "base_offset": segment.base_offset,
-        "end_offset": verdict.upper_bound,
-        "size": segment.size_bytes,
-        "is_active": verdict.is_active,
-        "largest_timestamp": segment.largest_timestamp,
-        "timestamp_source": segment.timestamp_source,
-        "verdict": "delete" if verdict.is_deleted else "keep",
-        "reason": verdict.reason,
-        "deletable_at": verdict.deletable_at,
-        "blocked_by": verdict.blocked_by,
-        "blocking_segment": verdict.blocking_segment,
-        "bytes_to_append": verdict.bytes_to_append,
-        "latest_record": None if verdict.latest_record is None else asdict(verdict.latest_record),
-        "detail": verdict.detail,
-    }
-
-
 def partition_heading(found: PartitionRetention) -> list[str]:
-    """The lines above a partition's table."""
+    """Return the lines above a partition's table."""
     return [
         f"{found.partition.path}: {marks_text(found.marks)}",
         configs_text(found.configs),
     ]
 
 
-def retention_partition_row(found: PartitionRetention) -> Row:
-    """The object for a partition."""
-    left = found.outcome.log
-    return {
-        "type": "retention_partition",
-        "path": found.partition.path,
-        "topic": found.partition.topic,
-        "partition": found.partition.partition,
-        "state": found.partition.state,
-        "configs": config_rows(found.configs),
-        "marks": mark_rows(found.marks),
-        "log_end_offset": found.log.log_end_offset,
-        "size": found.log.size_bytes,
-        "segments_deleted": len(found.outcome.deleted),
-        "bytes_freed": found.bytes_freed,
-        "side_bytes_freed": found.side_bytes_freed,
-        "log_start_offset_after": left.log_start_offset,
-        "rolled": found.outcome.rolled,
-    }
-
-
-def retention_summary_row(summary: RetentionSummary) -> Row:
-    """The last object of a run."""
-    return {
-        "type": "retention_summary",
-        "now": summary.now_ms,
-        "until": summary.until_ms,
-        "partitions": summary.partitions,
-        "segments": summary.segments,
-        "segments_deleted": summary.segments_deleted,
-        "size": summary.bytes_total,
-        "bytes_freed": summary.bytes_freed,
-        "side_bytes_freed": summary.side_bytes_freed,
-        "forecast": [
-            {
-                "from": day.from_ms,
-                "to": day.to_ms,
-                "segments": day.segments,
-                "bytes": day.bytes_freed,
-            }
-            for _, day in sorted(summary.days.items())
-        ],
-    }
-
-
-def print_retention_summary(summary: RetentionSummary, zone: tzinfo, *, exact: bool) -> None:
-    """The lines below the tables: what is freed now, and day by day."""
-
-    def size(size_bytes: int) -> str:
-        return size_cell(size_bytes, exact=exact)
-
-    def time(timestamp_ms: int) -> str:
-        return str(timestamp_ms) if exact else time_cell(timestamp_ms, zone)
-
+def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
+    """Print the lines below the tables: what is freed now, and day by day."""
+    size = partial(size_text, style=style)
+    time = partial(time_text, style=style)
     total = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
     freed = f"{size(summary.bytes_freed)} and {size(summary.side_bytes_freed)} of indexes"
     gone = (
@@ -251,4 +304,33 @@ def print_retention_summary(summary: RetentionSummary, zone: tzinfo, *, exact: b
     ]
     if not summary.days:
         lines.append(f"by {time(summary.until_ms)}: nothing more")
+    print_heading(lines)
+
+
+def print_trims(
+    plans: Sequence[TrimPlan], done: Sequence[TrimPlan], style: Style, *, in_place: bool
+) -> None:
+    """Print the lines below the tables."""
+    lines = [] if plans else ["nothing to do: retention applies to no segment"]
+    for plan in plans:
+        name = plan.partition.path
+        if plan.active_stays:
+            lines.append(
+                f"{name}: everything but the active segment would be deleted; a broker "
+                f"rolls that first"
+            )
+        if plan.is_empty:
+            lines.append(f"{name}: nothing to do, the log starts at {plan.log_start_offset}")
+            continue
+        verb = "removed" if plan in done else "would be removed"
+        files = sum(map(len, plan.files))
+        freed = size_text(plan.bytes_freed + plan.side_bytes_freed, style)
+        what = f"{counted(len(plan.segments), 'segment')} in {counted(files, 'file')}, {freed}"
+        lines.append(f"{name}: {what}, {verb}; the log starts at {plan.log_start_offset}")
+        if plan.left_overs:
+            lines.append(f"{name}: {left_overs_text(len(plan.left_overs), is_done=plan in done)}")
+    if not in_place and any(not plan.is_empty for plan in plans):
+        lines.append("nothing was changed; --in-place applies the plan")
+    elif plans and not done:
+        lines.append("nothing was changed")
     print_heading(lines)

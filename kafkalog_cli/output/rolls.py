@@ -1,22 +1,34 @@
-"""How `simulate-roll` is shown: the segments that result, and what all of them come to."""
+"""What `simulate-roll` shows: the segments that result, and what all of them come to."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
-from kafkalog_cli.output.configs import config_rows, configs_text
-from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.text import counted, size_cell, time_cell
+from kafkalog_cli.output.configs import CONFIGS, configs_text
+from kafkalog_cli.output.objects import (
+    BOOL,
+    INT,
+    OBJECT,
+    SIZE,
+    TEXT,
+    TIME,
+    Column,
+    Field,
+    ObjectType,
+    size_text,
+    time_text,
+    topic_and_partition,
+)
+from kafkalog_cli.output.text import counted
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
-
     from kafkalog.configs import ConfigValue
     from kafkalog.log_dir import PartitionDir
     from kafkalog.roll import RollReplay, SimulatedSegment
-    from kafkalog_cli.output.objects import Row
+    from kafkalog_cli.output.objects import Style, View
 
 
 @dataclass(frozen=True)
@@ -29,90 +41,121 @@ class Trial:
     replay: RollReplay
 
 
-def segment_view(zone: tzinfo, *, exact: bool) -> View[tuple[Trial, SimulatedSegment]]:
-    """One row a segment that results."""
+@dataclass(frozen=True)
+class TrialSegment:
+    """A segment that results from a replay."""
 
-    def size(size_bytes: int) -> str:
-        return size_cell(size_bytes, exact=exact)
+    trial: Trial
+    segment: SimulatedSegment
 
-    def time(timestamp_ms: int) -> str:
-        return str(timestamp_ms) if exact else time_cell(timestamp_ms, zone)
+    @property
+    def index_size(self) -> int:
+        """Length of its `.index`."""
+        return self.segment.index_size_bytes(self.trial.replay.settings)
 
-    return View(
-        (
-            Column("CONFIGS", lambda row: row[0].name),
-            Column("BASE", lambda row: row[1].base_offset, right=True),
-            Column("BATCHES", lambda row: row[1].batches, right=True),
-            Column("SIZE", lambda row: size(row[1].size_bytes), right=True),
-            Column("INDEX", lambda row: size(_index_size(*row)), right=True),
-            Column("TIMEIDX", lambda row: size(_timeindex_size(*row)), right=True),
-            Column("ENDED BY", lambda row: row[1].rolled_by or "(active)"),
-            Column("FIRST BATCH", lambda row: time(row[1].first_timestamp), below=True),
-            Column("LARGEST TIME", lambda row: time(row[1].largest_timestamp), below=True),
-        ),
-        lambda row: segment_row(*row),
+    @property
+    def timeindex_size(self) -> int:
+        """Length of its `.timeindex`."""
+        return self.segment.timeindex_size_bytes(self.trial.replay.settings)
+
+
+def trial_segments(trial: Trial) -> list[TrialSegment]:
+    """Return the segments that result from a replay."""
+    return [TrialSegment(trial, segment) for segment in trial.replay.segments]
+
+
+def _rolls(trial: Trial) -> Counter[str]:
+    return Counter(str(one.rolled_by) for one in trial.replay.segments if one.rolled_by)
+
+
+def _files(trial: Trial) -> int:
+    """Return the number of files: a log and two indexes per segment, and a snapshot per roll."""
+    return 4 * len(trial.replay.segments) - 1
+
+
+ROLL: Final = ObjectType[TrialSegment](
+    "roll",
+    "`simulate-roll`",
+    "A segment that a broker would have made of the batches.",
+    *topic_and_partition("trial.partition."),
+    Field("configs", TEXT, "`present`, or `proposed` with what was given", "trial.name"),
+    Field("base_offset", INT, "offset in the file's name", "segment.base_offset"),
+    Field("last_offset", INT | None, "last offset; null where it is empty",
+          lambda one: one.segment.last_offset if one.segment.batches else None),
+    Field("size", SIZE, "bytes of its batches", "segment.size_bytes"),
+    Field("batches", INT, "how many it holds", "segment.batches"),
+    Field("first_timestamp", TIME | None, "largest timestamp of its first batch, from which "
+          "`segment.ms` counts; -1: the broker's clock decides",
+          lambda one: one.segment.first_timestamp if one.segment.batches else None),
+    Field("largest_timestamp", TIME | None, "of all its batches, -1 without one",
+          lambda one: one.segment.largest_timestamp if one.segment.batches else None),
+    Field("is_active", BOOL, "whether a broker would append to it", "segment.is_active"),
+    Field("rolled_by", TEXT | None, "why it ended: `segment.bytes`, `segment.ms`, "
+          "`segment.index.bytes` (an index is full), `offset-range` (2^31 offsets); null for the "
+          "active segment", "segment.rolled_by"),
+    Field("log_size", SIZE, "length of its `.log`: preallocated where the configs say so",
+          lambda one: one.segment.file_size_bytes(one.trial.replay.settings)),
+    Field("index_entries", INT, "entries of its `.index`", "segment.index_entries"),
+    Field("index_size", SIZE, "length of its `.index`: preallocated for the active segment"),
+    Field("timeindex_entries", INT, "entries of its `.timeindex`", "segment.timeindex_entries"),
+    Field("timeindex_size", SIZE, "length of its `.timeindex`, likewise"),
+)  # fmt: skip
+ROLL_SUMMARY: Final = ObjectType[Trial](
+    "roll_summary",
+    "`simulate-roll`",
+    "What a replay comes to, after the rows of its segments.",
+    *topic_and_partition("partition."),
+    Field("configs", TEXT, "`present` or `proposed`", "name"),
+    Field("values", CONFIGS, "the configs that decide, as in `retention_partition`", "configs"),
+    Field("segments", INT, "segments that result", lambda trial: len(trial.replay.segments)),
+    Field("segments_on_disk", INT, "segments that are there",
+          lambda trial: len(trial.partition.segments)),
+    Field("rolls", OBJECT, "each reason and how many segments it ended",
+          lambda trial: dict(_rolls(trial))),
+    Field("size", INT, "bytes of batches",
+          lambda trial: sum(one.size_bytes for one in trial.replay.segments)),
+    Field("index_size", INT, "bytes of all `.index` files",
+          lambda trial: sum(one.index_size for one in trial_segments(trial))),
+    Field("timeindex_size", INT, "bytes of all `.timeindex` files",
+          lambda trial: sum(one.timeindex_size for one in trial_segments(trial))),
+    Field("files", INT, "files: log and two indexes a segment, and a snapshot for each roll",
+          _files),
+    Field("refused", INT, "batches larger than `segment.bytes`, which a broker refuses",
+          "replay.refused"),
+    Field("untimed", INT, "batches after one without timestamp: there the broker's clock decides, "
+          "and no roll by time is simulated", "replay.untimed"),
+)  # fmt: skip
+
+
+def segment_view(style: Style) -> View[TrialSegment]:
+    """Return the view with a row per segment that results."""
+
+    def time(title: str, name: str) -> Column[TrialSegment]:
+        """Return a column that shows the time even of an empty segment."""
+        get = attrgetter(name)
+        return Column(title, lambda one: time_text(get(one.segment), style), below=True)
+
+    return ROLL.view(
+        style,
+        Column("CONFIGS", "configs"),
+        Column("BASE", "base_offset"),
+        Column("BATCHES", "batches"),
+        Column("SIZE", "size"),
+        Column("INDEX", "index_size"),
+        Column("TIMEIDX", "timeindex_size"),
+        Column("ENDED BY", lambda one: one.segment.rolled_by or "(active)"),
+        time("FIRST BATCH", "first_timestamp"),
+        time("LARGEST TIME", "largest_timestamp"),
     )
 
 
-def _index_size(trial: Trial, segment: SimulatedSegment) -> int:
-    return segment.index_size_bytes(trial.replay.settings)
-
-
-def _timeindex_size(trial: Trial, segment: SimulatedSegment) -> int:
-    return segment.timeindex_size_bytes(trial.replay.settings)
-
-
-def segment_row(trial: Trial, segment: SimulatedSegment) -> Row:
-    """The object for a segment that results."""
-    return {
-        "type": "roll",
-        "topic": trial.partition.topic,
-        "partition": trial.partition.partition,
-        "configs": trial.name,
-        "base_offset": segment.base_offset,
-        "last_offset": segment.last_offset if segment.batches else None,
-        "size": segment.size_bytes,
-        "batches": segment.batches,
-        "first_timestamp": segment.first_timestamp if segment.batches else None,
-        "largest_timestamp": segment.largest_timestamp if segment.batches else None,
-        "is_active": segment.is_active,
-        "rolled_by": segment.rolled_by,
-        "log_size": segment.file_size_bytes(trial.replay.settings),
-        "index_entries": segment.index_entries,
-        "index_size": _index_size(trial, segment),
-        "timeindex_entries": segment.timeindex_entries,
-        "timeindex_size": _timeindex_size(trial, segment),
-    }
-
-
-def trial_row(trial: Trial) -> Row:
-    """The object for what a replay comes to."""
-    segments = trial.replay.segments
-    return {
-        "type": "roll_summary",
-        "topic": trial.partition.topic,
-        "partition": trial.partition.partition,
-        "configs": trial.name,
-        "values": config_rows(trial.configs),
-        "segments": len(segments),
-        "segments_on_disk": len(trial.partition.segments),
-        "rolls": dict(_rolls(trial)),
-        "size": sum(one.size_bytes for one in segments),
-        "index_size": sum(_index_size(trial, one) for one in segments),
-        "timeindex_size": sum(_timeindex_size(trial, one) for one in segments),
-        "files": _files(trial),
-        "refused": trial.replay.refused,
-        "untimed": trial.replay.untimed,
-    }
-
-
-def trial_lines(trial: Trial, *, exact: bool) -> list[str]:
-    """The lines below the table for what a replay comes to."""
+def trial_lines(trial: Trial, style: Style) -> list[str]:
+    """Return the lines below the table for what a replay comes to."""
     segments = trial.replay.segments
     rolls = [f"{count} by {why}" for why, count in _rolls(trial).items()]
-    sizes = (sum(_index_size(trial, one) + _timeindex_size(trial, one) for one in segments),
+    sizes = (sum(one.index_size + one.timeindex_size for one in trial_segments(trial)),
              sum(one.size_bytes for one in segments))  # fmt: skip
-    index_size, size = (size_cell(size_bytes, exact=exact) for size_bytes in sizes)
+    index_size, size = (size_text(size_bytes, style) for size_bytes in sizes)
     why = ", ".join(rolls) or "no roll"
     on_disk = f"on disk are {len(trial.partition.segments)}"
     files = f"{counted(_files(trial), 'file')}, {size} of batches, {index_size} of indexes"
@@ -128,12 +171,3 @@ def trial_lines(trial: Trial, *, exact: bool) -> list[str]:
             f"broker's clock decides, which the log does not record"
         )
     return lines
-
-
-def _rolls(trial: Trial) -> Counter[str]:
-    return Counter(str(one.rolled_by) for one in trial.replay.segments if one.rolled_by)
-
-
-def _files(trial: Trial) -> int:
-    """Log and two indexes a segment, and a producer snapshot for each that follows another."""
-    return 4 * len(trial.replay.segments) - 1

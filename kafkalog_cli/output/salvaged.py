@@ -1,36 +1,150 @@
-"""How a salvage is shown: the rows of its manifest, or what is lost as a table."""
+"""What `salvage` shows: the rows of its manifest, or what is lost as a table.
+
+The library writes the objects, into the manifest; here stands what their fields mean.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.salvage import MANIFEST, Fate, manifest_object
-from kafkalog_cli.output.objects import Column, View
+from kafkalog_cli.output.objects import (
+    BOOL,
+    INT,
+    OBJECT,
+    TEXT,
+    Column,
+    Field,
+    ObjectType,
+    Row,
+    View,
+    topic_and_partition,
+)
 from kafkalog_cli.output.text import counted, file_cell, printable, size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
 
     from kafkalog.model import Defect
     from kafkalog.salvage import SalvageSummary
     from kafkalog.salvage.model import Row as ManifestRow
 
-Row = dict[str, Any]
+_TARGET: Final = "relative to the new directory"
+_LOG: Final[Field[Any]] = Field("path", TEXT, "the log of the source")
+
+COPIED_RANGE: Final = ObjectType[Row](
+    "copied_range",
+    "`salvage`",
+    "Neighbouring batches that were copied byte for byte.",
+    _LOG,
+    Field("position", INT, "byte position in it"),
+    Field("size", INT, "bytes"),
+    Field("to_position", INT, "byte position in the new log"),
+    Field("base_offset", INT, "offset of the first batch"),
+    Field("last_offset", INT, "last offset of the last batch"),
+    Field("batches", INT, "batches"),
+    Field("records", INT, "records, each of which was decoded"),
+)
+LOST_RANGE: Final = ObjectType[Row](
+    "lost_range",
+    "`salvage`",
+    "Bytes between two copied batches, or between one and an end of the log. The copied and the "
+    "lost ranges of a log cover it without a gap.",
+    _LOG,
+    Field("position", INT, "byte position in it"),
+    Field("size", INT, "bytes"),
+    Field("file", TEXT | None, f"where the bytes are now, {_TARGET}; null where all are zero"),
+    Field("reason", TEXT, "kind of the first defect there, as in [defects.md](defects.md)"),
+    Field("detail", TEXT, "that defect in words; not for programs"),
+    Field("defects", INT, "batches and stretches without one that are left out"),
+    Field("first_offset", INT | None,
+          "first offset that may be lost, after the batch before; null without one"),
+    Field("last_offset", INT | None,
+          "last offset that may be lost, before the batch or the segment after the range; null "
+          "without one, and at the end of a log where no checkpoint says where it ended"),
+)  # fmt: skip
+SALVAGE: Final = ObjectType[Row](
+    "salvage",
+    "`salvage`",
+    "A log, after its ranges: `size_copied` and `size_lost` together are `size`.",
+    _LOG,
+    Field("to", TEXT | None, f"the new log, {_TARGET}; null where nothing is left of it"),
+    *topic_and_partition(),
+    Field("base_offset", INT, "offset in the file's name"),
+    Field("size", INT, "bytes of the log of the source"),
+    Field("size_copied", INT, "bytes of the new log"),
+    Field("size_lost", INT, "bytes that are not in it"),
+    Field("batches", INT, "batches that were copied"),
+    Field("records", INT, "records that were copied"),
+    Field("crc32c", INT | None, "CRC-32C of the source's log; null unless all bytes were read"),
+    Field("crc32c_copied", INT | None, "CRC-32C of the new log; null in a dry run"),
+)
+SALVAGED_FILE: Final = ObjectType[Row](
+    "salvaged_file",
+    "`salvage`",
+    "A file or directory that is no salvaged log. Indexes and producer snapshots of the source are "
+    "not listed: they are rebuilt.",
+    Field("path", TEXT | None, "the file of the source; null for one that is rebuilt"),
+    Field("to", TEXT | None, f"the new file, {_TARGET}; null where it was skipped"),
+    Field("fate", TEXT, "`copied`, `rebuilt`, `lost` (it is in `lost+found`) or `skipped`"),
+    Field("detail", TEXT, "why, in words; not for programs"),
+    Field("records", INT, "records in a log that was skipped, by the headers of its batches"),
+)
+SALVAGED_PARTITION: Final = ObjectType[Row](
+    "salvaged_partition",
+    "`salvage`",
+    "A partition, after its logs and files.",
+    Field("path", TEXT, "the directory of the source"),
+    Field("to", TEXT, f"the new directory, {_TARGET}"),
+    *topic_and_partition(),
+    Field("log_start_offset", INT, "first offset of the new log"),
+    Field("log_end_offset", INT, "offset the next record would get"),
+    Field("first_unstable_offset", INT | None,
+          "first offset of a transaction without an end; null without one, and in a dry run"),
+)  # fmt: skip
+FAILED_PARTITION: Final = ObjectType[Row](
+    "failed_partition",
+    "`salvage`",
+    "A partition of which nothing was copied, since the work on it failed.",
+    Field("path", TEXT, "the directory of the source"),
+    Field("reference", TEXT, "kind of the error, as on stderr"),
+    Field("detail", TEXT, "what happened, in words; not for programs"),
+)
+SALVAGE_SUMMARY: Final = ObjectType[Row](
+    "salvage_summary",
+    "`salvage`",
+    "The last object: totals.",
+    Field("destination", TEXT, "the new directory, as it was given"),
+    Field("dry_run", BOOL, "whether nothing was written"),
+    Field("partitions", INT, "partitions"),
+    Field("segments", INT, "logs"),
+    Field("size", INT, "bytes of the logs of the source"),
+    Field("size_copied", INT, "bytes that were copied"),
+    Field("size_lost", INT, "bytes that were not"),
+    Field("batches", INT, "batches that were copied"),
+    Field("records", INT, "records that were copied"),
+    Field("lost_ranges", INT, "lost ranges, without the zeros of preallocated logs"),
+    Field("offsets_lost", INT, "offsets of the lost ranges whose ends are known"),
+    Field("records_skipped", INT, "records in logs that were skipped"),
+    Field("files", OBJECT, "each fate and the number of its files"),
+    Field("findings", INT, "what `verify` finds in the result above a note"),
+    Field("partitions_failed", INT, "partitions that were not copied, since the work failed"),
+    Field("left_over_removed", BOOL, "whether the leftover of a killed run was removed"),
+)
 
 
-def read_manifest(destination: str) -> Iterator[Row]:
-    """The rows of the manifest in a new directory."""
+def read_manifest(destination: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the manifest in a new directory."""
     with open(os.path.join(destination, MANIFEST), encoding="ascii") as lines:
         yield from map(json.loads, lines)
 
 
-def _lost_view() -> View[Row]:
-    """One row a range or a file that is lost."""
+def _lost_view() -> View[dict[str, Any]]:
+    """Return the view with a row per range or file that is lost."""
     return View(
         (
             Column("LOST FROM", lambda row: file_cell(row["path"]), fold=True),
@@ -54,25 +168,20 @@ class SalvageWriter:
     def __init__(self, form: Format, on_defect: Callable[[Defect], None]) -> None:
         self._form = form
         self._writer = Writer(_lost_view(), form, on_defect)
-        self.unfinished: list[Row] = []
+        self.unfinished: list[dict[str, Any]] = []
 
     def __enter__(self) -> Self:
         self._writer.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._writer.__exit__(kind, error, traceback)
+    def __exit__(self, *raised: Any) -> None:
+        self._writer.__exit__(*raised)
 
-    def tell(self, row: ManifestRow) -> None:
+    def take(self, row: ManifestRow) -> None:
         """Write a row that comes from the library."""
         self.write(manifest_object(row))
 
-    def write(self, row: Row) -> None:
+    def write(self, row: dict[str, Any]) -> None:
         """Write a row of a manifest."""
         is_range = row["type"] == "lost_range"
         if row["type"] == "salvaged_partition" and row["first_unstable_offset"] is not None:
@@ -88,7 +197,7 @@ class SalvageWriter:
 
 
 def print_totals(summary: SalvageSummary) -> None:
-    """The lines below the table: what was copied, and how much is lost."""
+    """Print the lines below the table: what was copied, and how much is lost."""
     verb = "would be copied" if summary.dry_run else "copied"
     size = size_cell(summary.size_copied, exact=False)
     what = f"{counted(summary.records, 'record')} in {counted(summary.batches, 'batch')}, {size}"
@@ -111,7 +220,7 @@ def print_totals(summary: SalvageSummary) -> None:
     sys.stdout.buffer.write("".join(f"{printable(line)}\n" for line in lines).encode())
 
 
-def _offsets(row: Row) -> str:
+def _offsets(row: dict[str, Any]) -> str:
     first, last = row.get("first_offset"), row.get("last_offset")
     if first is None:
         return "-"

@@ -12,12 +12,10 @@ from urllib.parse import quote
 from kafkalog.defects import REFERENCES
 from kafkalog.errors import INTERNAL_ERROR
 from kafkalog.model import Severity
-from kafkalog_cli.output.findings import summary_row
-from kafkalog_cli.output.row_text import dumps
+from kafkalog_cli.output.findings import SUMMARY, Report
+from kafkalog_cli.output.text import dumps
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from kafkalog.errors import KafkaLogError
     from kafkalog.model import Defect
     from kafkalog_cli.output.findings import RunFacts
@@ -31,7 +29,7 @@ _LEVELS = {
 _NUMBERS = {name: number for number, name in enumerate(REFERENCES)}
 
 
-class SarifReport:
+class SarifReport(Report):
     """A report of one run: the rules first, then a result a finding, then how the run ended."""
 
     def __init__(self) -> None:
@@ -49,22 +47,14 @@ class SarifReport:
         )
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """What is written ends with `end`."""
-
     def finding(self, defect: Defect) -> None:
-        """A finding was made."""
+        """Take the next finding."""
         _put((",\n" if self._count else "\n") + dumps(_result(defect)))
         self._count += 1
 
     def end(self, facts: RunFacts) -> None:
-        """The run is over."""
-        summary = summary_row(facts)
+        """Take how the run ended."""
+        summary = SUMMARY.row(facts)
         del summary["type"]
         _put(
             f'\n],\n"invocations":[{dumps(_invocation(facts))}],"properties":{dumps(summary)}}}]}}\n'
@@ -123,7 +113,7 @@ def _notification(error: KafkaLogError) -> dict[str, Any]:
 
 
 def _uri(path: str) -> str:
-    """A relative path as a relative reference, an absolute one as a file URI."""
+    """Return a relative reference for a relative path, a file URI for an absolute one."""
     text = quote(os.fsencode(path))
     return f"file://{text}" if path.startswith("/") else text
 

@@ -1,18 +1,21 @@
-"""Text from data made safe to show: names, keys and values never reach a terminal raw."""
+"""Values as text: cells of tables, JSON and CSV; nothing reaches a terminal raw."""
 
 from __future__ import annotations
 
 import base64
+import csv
+import io
+import json
 import os
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kafkalog import places
+from kafkalog.paths import file_system
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from datetime import tzinfo
 
 # Control characters (C0, DEL, C1), bidirectional and invisible formatting, line and paragraph
@@ -36,19 +39,19 @@ class BytesFormat(StrEnum):
 
 
 def printable(text: str) -> str:
-    r"""The text with everything a terminal could act on written as \xNN or \uNNNN."""
+    r"""Return the text with everything a terminal could act on written as \xNN or \uNNNN."""
     if is_long(text):  # what is replaced is a list of strings meanwhile
         return "".join(map(printable, in_pieces(text)))
     return UNSAFE.sub(_escape, text)
 
 
 def is_long(text: str) -> bool:
-    """Whether a text is so long that it is to be treated in pieces."""
+    """Return whether a text is so long that it is treated in pieces."""
     return len(text) > _PIECE_SIZE
 
 
 def in_pieces(text: str) -> Iterator[str]:
-    """The text in pieces that are not long."""
+    """Return the text in pieces that are not long."""
     return (text[at : at + _PIECE_SIZE] for at in range(0, len(text), _PIECE_SIZE))
 
 
@@ -62,13 +65,13 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def json_escape(match: re.Match[str]) -> str:
-    """The character as JSON escapes it, in two halves above the basic plane."""
+    """Return the character as JSON escapes it, in two halves above the basic plane."""
     units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
 def bytes_cell(data: bytes | None, form: BytesFormat) -> str:
-    """Bytes in a table: text where it is printable, else `0x…`; null is `null`, empty `""`."""
+    """Return a cell: text if it is printable, else `0x…`; null is `null`, empty `""`."""
     if data is None:
         return "null"
     if not data:
@@ -87,7 +90,7 @@ def bytes_cell(data: bytes | None, form: BytesFormat) -> str:
 
 
 def bytes_value(data: bytes | None, form: BytesFormat) -> object:
-    """Bytes in NDJSON and JSON: a string, or `{"base64": …}` where `auto` meets no UTF-8."""
+    """Return bytes for JSON: a string, or `{"base64": …}` if `auto` meets no UTF-8."""
     if data is None:
         return None
     if form == BytesFormat.HEX:
@@ -103,7 +106,7 @@ def bytes_value(data: bytes | None, form: BytesFormat) -> object:
 
 
 def wrapped(text: str, *, first: str, width: int | None, hanging: int = 0) -> list[str]:
-    """Lines of at most `width` cells (None: one line), the first after `first`, the others below.
+    """Return lines of at most `width` cells (None: one line); `first` precedes the first.
 
     These begin `hanging` cells further right. `text` must be printable. A word that is longer than
     a line is broken: nothing is cut off.
@@ -119,7 +122,7 @@ def wrapped(text: str, *, first: str, width: int | None, hanging: int = 0) -> li
 
 
 def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
-    """A time in a table: ISO 8601 with milliseconds; `-` for none.
+    """Return the cell of a time: ISO 8601 with milliseconds; `-` for none.
 
     A time that no calendar holds is shown as its number.
     """
@@ -134,13 +137,13 @@ def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """`1 segment`, `2 segments`, `2 batches`."""
+    """Return `1 segment`, `2 segments`, `2 batches`."""
     plural = f"{what}es" if what.endswith("ch") else f"{what}s"
     return f"{number} {what if number == 1 else plural}"
 
 
 def left_overs_text(number: int, *, is_done: bool) -> str:
-    """What becomes of files that a broker has given up and not removed yet."""
+    """Return what happens to files that a broker has marked as deleted and not removed yet."""
     verb = "removed" if is_done else "would be removed"
     return (
         f"{counted(number, '.deleted file')} left by earlier deletions {verb}, as when a broker "
@@ -149,15 +152,120 @@ def left_overs_text(number: int, *, is_done: bool) -> str:
 
 
 def file_cell(path: str) -> str:
-    """A file in a table: its directory's name and its own."""
-    directory = os.path.basename(os.path.dirname(places.absolute(path)))
+    """Return the cell of a file: its directory's name and its own."""
+    directory = os.path.basename(os.path.dirname(file_system.absolute(path)))
     return os.path.join(directory, os.path.basename(path))
 
 
 def size_cell(size_bytes: int, *, exact: bool) -> str:
-    """A size in a table: for people, or the plain number."""
+    """Return the cell of a size: for people, or the plain number."""
     if exact:
         return str(size_bytes)
     import humanize
 
     return humanize.naturalsize(size_bytes, gnu=True)
+
+
+def dumps(value: object) -> str:
+    """Return JSON on one line, with what a terminal could act on escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = text.replace("\x7f", "\\u007f")
+    return text if text.isascii() else UNSAFE.sub(json_escape, text)
+
+
+def json_pieces(value: object) -> Iterator[bytes]:
+    """Yield what `dumps` makes of a value; names in it are strings."""
+    if not _is_large(value):
+        yield dumps(value).encode()
+    elif isinstance(value, str):
+        yield b'"'
+        for piece in in_pieces(value):
+            yield dumps(piece)[1:-1].encode()
+        yield b'"'
+    elif isinstance(value, dict):
+        for i, (name, one) in enumerate(value.items()):
+            yield f"{',' if i else '{'}{dumps(name)}:".encode()
+            yield from json_pieces(one)
+        yield b"}"
+    elif isinstance(value, list):
+        for i, one in enumerate(value):
+            yield b"," if i else b"["
+            yield from json_pieces(one)
+        yield b"]"
+
+
+def _is_large(value: object) -> bool:
+    if isinstance(value, str):
+        return is_long(value)
+    if isinstance(value, dict):
+        return any(map(_is_large, value.values()))
+    return isinstance(value, list) and any(map(_is_large, value))
+
+
+def csv_pieces(values: Collection[object]) -> Iterator[bytes]:
+    """Yield a line of CSV, with its end."""
+    if not any(map(_is_large, values)):
+        yield csv_line([_csv_cell(value) for value in values]).encode()
+        return
+    for i, value in enumerate(values):
+        if i:
+            yield b","
+        if not _is_large(value):
+            yield csv_text(value).encode()
+            continue
+        pieces, quote = json_pieces(value), b'"'
+        if isinstance(value, str):
+            pieces = (_csv_escaped(piece).encode() for piece in in_pieces(value))
+            quote = b'"' if any(one in value for one in ',"\n') else b""
+        yield quote
+        for piece in pieces:
+            yield piece.replace(b'"', b'""')
+        yield quote
+    yield b"\n"
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    """Return a line as the `csv` module writes it."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def csv_text(value: object) -> str:
+    """Return a value as a cell after another: an empty one that stands alone would be quoted."""
+    return csv_line(("", _csv_cell(value)))[1:-1]
+
+
+def _csv_cell(value: object) -> object:
+    if isinstance(value, str):
+        return _csv_escaped(value)
+    if isinstance(value, list | dict):
+        return dumps(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value
+
+
+# JSON's short escapes, and what stands here: a quoted field may hold line ends, tabs and quotes.
+_CSV_ESCAPES: Final = {
+    "\n": ("\\n", "\n"),
+    "\t": ("\\t", "\t"),
+    '"': ('\\"', '"'),
+    "\b": ("\\b", "\\u0008"),
+    "\f": ("\\f", "\\u000c"),
+    "\r": ("\\r", "\\u000d"),
+}
+_UNSAFE_BEYOND_ASCII: Final = re.compile(UNSAFE.pattern.replace("\x00-\x1f\x7f-\x9f", "\x80-\x9f"))
+
+
+def _csv_escaped(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    # JSON's encoder is many times as fast as whatever else replaces control characters, and a value
+    # that has nothing else is no rarity.
+    replaced = [pair for character, pair in _CSV_ESCAPES.items() if character in text]
+    parts = json.dumps(text, ensure_ascii=False)[1:-1].split("\\\\")
+    for escape, meant in replaced:
+        parts = [part.replace(escape, meant) for part in parts]
+    text = "\\".join(parts).replace("\x7f", "\\u007f")
+    return text if text.isascii() else _UNSAFE_BEYOND_ASCII.sub(json_escape, text)

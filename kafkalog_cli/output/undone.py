@@ -1,39 +1,78 @@
-"""How `undo` is shown: what comes back to each partition, and what goes."""
+"""What `undo` shows: what comes back to each partition, and what goes."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_cli.output.configs import print_heading
-from kafkalog_cli.output.objects import Column, View
-from kafkalog_cli.output.text import counted, size_cell
-from kafkalog_cli.output.writer import Format, Writer
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    BOOL,
+    INT,
+    SIZE,
+    TEXT,
+    Column,
+    Field,
+    ObjectType,
+    topic_and_partition,
+)
+from kafkalog_cli.output.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kafkalog.model import Defect
-    from kafkalog.runs import PartitionUndo, Undo
-    from kafkalog_cli.output.objects import Row
+    from kafkalog.journal import PartitionUndo, Undo
+    from kafkalog_cli.output.objects import Style, View
 
 
-class UndoWriter(Writer["PartitionUndo"]):
-    """Writes the partitions that are brought back."""
+class Restored(NamedTuple):
+    """A partition that is brought back, and whether it was."""
 
-    def __init__(self, form: Format, on_defect: Callable[[Defect], None], *, exact: bool) -> None:
-        self._performed = False
-        super().__init__(_view(lambda: self._performed, exact=exact), form, on_defect)
+    undo: PartitionUndo
+    performed: bool
 
-    def write_all(self, undo: Undo, *, is_done: bool) -> None:
-        """Each partition of it."""
-        self._performed = is_done
-        for partition in undo.partitions:
-            self.write(partition)
+
+def _changes(one: Restored) -> object:
+    return [
+        {"checkpoint": change.checkpoint, "offset": change.now, "restored_to": change.before}
+        for change in one.undo.offsets
+    ]
+
+
+UNDO: Final = ObjectType[Restored](
+    "undo",
+    "`undo`",
+    "A partition that is brought back to what it was before the run, or would be.",
+    Field("path", TEXT, "the directory", "undo.path"),
+    *topic_and_partition("undo."),
+    Field("state", TEXT, "how far the run came with it: `done`, `in-progress`, `aborted`, or "
+          "`undoing` where an earlier `undo` was interrupted", "undo.state"),
+    Field("performed", BOOL, "whether it was done; false in a plan"),
+    Field("files_restored", INT, "how many files come back, or get back their old bytes",
+          "undo.files_restored"),
+    Field("bytes_restored", SIZE, "their bytes", "undo.bytes_restored"),
+    Field("files_removed", INT, "how many files go that the run made", "undo.files_removed"),
+    Field("bytes_removed", SIZE, "their bytes", "undo.bytes_removed"),
+    Field("offsets", ARRAY, "entries in checkpoints that change: `checkpoint`, `offset` now, "
+          "`restored_to`; null: no entry", _changes),
+)  # fmt: skip
+
+
+def undo_view(style: Style) -> View[Restored]:
+    """Return the view with a row per partition."""
+    return UNDO.view(
+        style,
+        Column("PARTITION", lambda one: os.path.basename(one.undo.path), fold=True),
+        Column("RUN", "state"),
+        Column("COME BACK", "files_restored"),
+        Column("SIZE", "bytes_restored"),
+        Column("GO", "files_removed"),
+        Column("SIZE", "bytes_removed"),
+        Column("OFFSETS", _offsets, fold=True),
+    )
 
 
 def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
-    """The lines below the table."""
+    """Print the lines below the table."""
     if not undo.partitions:
         print_heading(["nothing to undo: everything is already restored"])
         return
@@ -46,50 +85,13 @@ def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
     print_heading(lines)
 
 
-def _view(is_done: Callable[[], bool], *, exact: bool) -> View[PartitionUndo]:
-    def size(number: int) -> str:
-        return size_cell(number, exact=exact)
-
-    return View(
-        (
-            Column("PARTITION", lambda row: os.path.basename(row.path), fold=True),
-            Column("RUN", lambda row: row.state),
-            Column("COME BACK", lambda row: row.files_restored, right=True),
-            Column("SIZE", lambda row: size(row.bytes_restored), right=True),
-            Column("GO", lambda row: row.files_removed, right=True),
-            Column("SIZE", lambda row: size(row.bytes_removed), right=True),
-            Column("OFFSETS", _offsets, fold=True),
-        ),
-        lambda row: _object(row, is_done=is_done()),
-    )
-
-
-def _offsets(row: PartitionUndo) -> str:
+def _offsets(one: Restored) -> str:
     changes = [
         f"{change.checkpoint.removesuffix('-offset-checkpoint')} {_text(change.before)}"
-        for change in row.offsets
+        for change in one.undo.offsets
     ]
     return ", ".join(changes) or "-"
 
 
 def _text(offset: int | None) -> str:
     return "none" if offset is None else str(offset)
-
-
-def _object(row: PartitionUndo, *, is_done: bool) -> Row:
-    return {
-        "type": "undo",
-        "path": row.path,
-        "topic": row.topic,
-        "partition": row.partition,
-        "state": row.state,
-        "performed": is_done,
-        "files_restored": row.files_restored,
-        "bytes_restored": row.bytes_restored,
-        "files_removed": row.files_removed,
-        "bytes_removed": row.bytes_removed,
-        "offsets": [
-            {"checkpoint": change.checkpoint, "offset": change.now, "restored_to": change.before}
-            for change in row.offsets
-        ],
-    }

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from kafkalog.errors import KafkaLogError
 from kafkalog_cli.output.objects import DEFECT, Row, View
-from kafkalog_cli.output.row_text import csv_line, csv_pieces, json_pieces
-from kafkalog_cli.output.text import is_long, printable, wrapped
+from kafkalog_cli.output.text import csv_line, csv_pieces, is_long, json_pieces, printable, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -154,11 +153,11 @@ class Writer(Generic[T]):
         self._pending, self._pending_size = [], 0
 
     def _width(self, columns: int) -> int:
-        """Of a row of the first columns."""
+        """Return the width of a row of the first columns."""
         return sum(self._widths[:columns]) + 2 * (columns - 1)
 
     def _padded(self, cells: list[str]) -> str:
-        """A row of the first columns."""
+        """Return a row of the first columns."""
         padded = []
         for cell, width, column in zip(cells, self._widths, self.view.columns, strict=False):
             blanks = " " * (width - _width(cell))
@@ -166,7 +165,7 @@ class Writer(Generic[T]):
         return "  ".join(padded).rstrip()
 
     def _print_folded(self, lines: list[list[str]], terminal: int, *, first: bool) -> None:
-        """A table too wide for the terminal: rich folds its cells.
+        """Print a table too wide for the terminal: rich folds its cells.
 
         Where even the columns that should stay whole are too wide, all fold: nothing is cut off.
         """
@@ -193,20 +192,20 @@ class Writer(Generic[T]):
 
 
 def _column_width(cells: Sequence[str]) -> int:
-    """How wide a column is: a cell that is far longer than the others makes its own row longer."""
+    """Return the width of a column; a far longer cell makes only its own row longer."""
     widths = sorted(map(_width, cells))
     return max((width for width in widths if width <= _WIDE), default=widths[0])
 
 
 def _words_below(cells: list[str], width: int) -> list[str]:
-    """The lines below a row; none where there is nothing to say."""
+    """Return the lines below a row; none if there is nothing to say."""
     if all(cell == "-" for cell in cells):
         return []
     return wrapped("  ".join(cells), first=_BELOW, width=width)
 
 
 def row_pieces(row: Row, form: Format) -> Iterator[bytes]:
-    """An object as it is written behind others."""
+    """Yield an object as it is written after others."""
     if form == Format.CSV:
         yield from csv_pieces(row.values())
         return
@@ -230,7 +229,7 @@ def _width(cell: str) -> int:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that stdout is; None for a pipe or a file."""
+    """Return the columns of the terminal that stdout is; None for a pipe or a file."""
     if not sys.stdout.isatty():
         return None
     import shutil

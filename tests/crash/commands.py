@@ -16,13 +16,13 @@ from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import scan_batches
+from kafkalog.journal import Run, undo
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
+from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode
 from kafkalog.repair import plan_recovery, rebuild_indexes, recover
-from kafkalog.runs import Run, undo
-from kafkalog.source import Source
-from kafkalog.trimming import perform_trim, plan_trim
+from kafkalog.retention.apply import perform_trim, plan_trim
 from tests.crash.served import is_partly_cleaned
 from tests.kafkalog.test_recovery import CONFIG
 

@@ -12,9 +12,9 @@ from kafkalog.indexes import read_aborted_transactions
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
 from kafkalog.names import DirectoryState, parse_directory_name
+from kafkalog.paths.source import Source
 from kafkalog.records import decode_records
 from kafkalog.recovery import StartConfig, StartMode
-from kafkalog.source import Source
 from tests.kafka.oracle import Oracle
 from tests.kafkalog import replay
 

@@ -14,7 +14,6 @@ import pytest
 
 import kafkalog as library
 from docgen import commands, output
-from docgen.output_fields import OBJECT_TYPES
 from docgen.pages import BLOCKS, DOCS, ROOT, blocks_in, pages, with_blocks
 from docgen.spark import option_names
 from kafkalog.defects import REFERENCES
@@ -160,7 +159,7 @@ def test_real_rows_have_the_documented_fields(corpus_dir: Path, kafkalog: Any) -
             assert output.mistakes(row) == []
             seen.add(row["type"])
     assert {"log_dir", "partition", "segment", "file", "record", "defect", "summary"} <= seen
-    assert seen <= set(OBJECT_TYPES)
+    assert seen <= set(output.OBJECT_TYPES)
 
 
 def test_every_reference_of_damage_is_explained() -> None:

@@ -27,7 +27,7 @@ from kafkalog.inventory import list_files
 from kafkalog.log_dir import open_path
 from kafkalog.model import Batch
 from kafkalog.names import FileKind, parse_directory_name
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:

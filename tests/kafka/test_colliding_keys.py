@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.audit import Reason, audit_compaction
-from kafkalog.compaction.cleanable import find_cleanable
+from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.columns import ColumnPass
 from kafkalog.compaction.model import CompactionConfig

@@ -22,10 +22,10 @@ from kafkalog.compaction import (
 )
 from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
+from kafkalog.journal import Run, undo
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.model import Level, Severity
 from kafkalog.names import staging_name
-from kafkalog.runs import Run, undo
 from tests.kafka import broker_data
 from tests.kafka.test_salvaged_logs import served
 

@@ -10,8 +10,8 @@ import pytest
 
 from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
 from kafkalog.configs import ConfigSources
+from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
-from kafkalog.runs.run import Run
 from tests.kafka import broker_data
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.journal import Run
 from kafkalog.log_dir import LogDir, open_path
 from kafkalog.recovery import StartMode, Verdict
 from kafkalog.repair import plan_recovery, recover
-from kafkalog.runs import Run
 from tests.kafka import broker_data
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.test_salvaged_logs import served

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.errors import NOTHING_TO_DO
-from kafkalog.runs import Run
+from kafkalog.journal import Run
 from tests.kafka import broker_data
 from tests.kafka.test_salvaged_logs import served
 

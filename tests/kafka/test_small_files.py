@@ -12,10 +12,9 @@ from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import LogDir, list_partition, open_path
 from kafkalog.recovery import log_dir_refusals
-from kafkalog.recovery.directory import Directory
+from kafkalog.recovery.directory import Directory, check_partition_metadata
 from kafkalog.recovery.epochs import LeaderEpochs
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.recovery.partition_metadata import check_partition_metadata
 from tests.crash.disk import tries_everything
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.oracle import Oracle

@@ -8,8 +8,8 @@ from kafkalog.configs import ConfigSources
 from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
+from kafkalog.paths.source import Source
 from kafkalog.roll import Replay, RollSettings, roll_settings
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,8 @@ from kafkalog.columnar import rule
 from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch, Defect, Level
+from kafkalog.paths.source import Source
 from kafkalog.reader import EVERYTHING, read_records
-from kafkalog.source import Source
 from tests.bad_disk import SECTOR, BadDisk
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.sweeps import covers

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.framing import crc_valid, find_batch, read_batch, scan_batches
 from kafkalog.model import Batch, Defect, Severity, TimestampType
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 from tests.builders import BASE_TIME, batch, flip, frames, message, record, write_log
 
 if TYPE_CHECKING:

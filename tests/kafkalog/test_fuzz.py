@@ -21,9 +21,9 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.framing import find_batch, scan_batches
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.model import Batch, Defect, Record
+from kafkalog.paths.source import Source
 from kafkalog.reader import Selection, read_batches, read_records
 from kafkalog.records import decode_records, resolve_batch
-from kafkalog.source import Source
 from kafkalog.unified_log import UnifiedLog
 from tests.builders import SEGMENT, batch, message, record
 from tests.conftest import CORPUS

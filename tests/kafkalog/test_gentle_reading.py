@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import UnreadableError, UnsupportedError
-from kafkalog.source import Source, reading
+from kafkalog.paths.read_options import reading
+from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,9 +22,9 @@ from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition, open_path
 from kafkalog.metadata_files import read_meta_properties, read_quorum_state
 from kafkalog.model import Batch
+from kafkalog.paths.source import Source
 from kafkalog.reader import read_records
 from kafkalog.recovery import StartMode, predict_start
-from kafkalog.source import Source
 from tests.builders import SEGMENT, batch, record, write_log
 from tests.conftest import Result
 from tests.sweeps import covers, run_all, sweep

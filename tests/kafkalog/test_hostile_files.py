@@ -15,8 +15,8 @@ from kafkalog.errors import KafkaLogError, UnreadableError
 from kafkalog.framing import scan_batches
 from kafkalog.indexes import OffsetIndex, TimeIndex
 from kafkalog.model import Batch, Defect
+from kafkalog.paths.source import Source
 from kafkalog.reader import read_records
-from kafkalog.source import Source
 from tests.builders import SEGMENT, batch, flip, record, write_log
 from tests.conftest import Result
 from tests.sweeps import (

@@ -18,8 +18,8 @@ import pytest
 from kafkalog.codecs import compress
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect
+from kafkalog.paths.source import Source
 from kafkalog.reader import read_records
-from kafkalog.source import Source
 from tests.builders import batch, flip, message, record, write_log
 from tests.conftest import Result
 from tests.sweeps import (

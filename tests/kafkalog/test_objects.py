@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog import objects, places
 from kafkalog.errors import (
     NotAKafkaFileError,
     NotFoundError,
@@ -20,7 +19,9 @@ from kafkalog.errors import (
     UsageError,
 )
 from kafkalog.log_dir import LogDir, open_path
-from kafkalog.source import Source, read_file, reading
+from kafkalog.paths import file_system, object_store, uris
+from kafkalog.paths.read_options import reading
+from kafkalog.paths.source import Source, read_file
 from tests.conftest import state
 from tests.stores import BUCKET, KEY, SECRET, Store, running_store
 
@@ -226,14 +227,14 @@ def test_a_log_dir_is_listed_with_few_requests(
 ) -> None:
     """Not one for each partition."""
     asked = []
-    selected = objects._selected
+    selected = object_store._selected
 
     def counted(path: str, *, recursive: bool) -> Iterator[Any]:
         asked.append(path)
         return selected(path, recursive=recursive)
 
-    monkeypatch.setattr(objects, "_selected", counted)
-    objects._listings.clear()
+    monkeypatch.setattr(object_store, "_selected", counted)
+    object_store._listings.clear()
     found = open_path(store.uri("codecs"))
     assert isinstance(found, LogDir)
     here = open_path(str(log_dir))
@@ -300,15 +301,18 @@ def test_file_uris_are_paths(log_dir: Path, kafkalog: Callable[..., Any]) -> Non
 
 def test_settled_paths() -> None:
     """Have no options and no credentials; what belongs to which account stays."""
-    assert places.settle("/a/b") == "/a/b"
-    assert places.settle("s3://bucket/a/") == "s3://bucket/a"
-    assert places.settle("s3://k:s@bucket-2/a?region=x") == "s3://bucket-2/a"
-    assert places.settle(places.settle("gs://anonymous@bucket-3/a")) == "gs://bucket-3/a"
+    assert file_system.normalize("/a/b") == "/a/b"
+    assert file_system.normalize("s3://bucket/a/") == "s3://bucket/a"
+    assert file_system.normalize("s3://k:s@bucket-2/a?region=x") == "s3://bucket-2/a"
+    assert (
+        file_system.normalize(file_system.normalize("gs://anonymous@bucket-3/a"))
+        == "gs://bucket-3/a"
+    )
     abfs = "abfs://logs{}@account.dfs.core.windows.net/a"
-    assert places.settle(abfs.format(":secret")) == abfs.format("")
-    assert "s3://k:s@bucket-2?region=x" in places.given()
-    assert places.absolute("s3://bucket/a") == "s3://bucket/a"
-    assert places.without_credentials("s3://key:se/cret@bucket/a") == "s3://bucket/a"
+    assert file_system.normalize(abfs.format(":secret")) == abfs.format("")
+    assert "s3://k:s@bucket-2?region=x" in file_system.registered_uris()
+    assert file_system.absolute("s3://bucket/a") == "s3://bucket/a"
+    assert uris.without_credentials("s3://key:se/cret@bucket/a") == "s3://bucket/a"
 
 
 @pytest.mark.parametrize("wrong", ["http://x/y", "hdfs://x/y", "s3://", "gs:///x"])

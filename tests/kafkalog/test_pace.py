@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog.pace import Pace
+from kafkalog.paths.read_options import RateLimiter
 
 
 class Clock:
@@ -26,7 +26,7 @@ class Clock:
 def test_many_reads_take_as_long_as_the_rate_says(rate: int, size: int):
     """However large each of them is."""
     clock = Clock()
-    pace = Pace(rate, clock, clock.sleep)
+    pace = RateLimiter(rate, clock, clock.sleep)
     for _ in range(100):
         pace.spend(size)
     assert clock.now - 1000 == pytest.approx(100 * size / rate, rel=0.01)
@@ -35,7 +35,7 @@ def test_many_reads_take_as_long_as_the_rate_says(rate: int, size: int):
 def test_slow_work_is_not_held_back_further():
     """Who takes longer than the rate asks for never waits."""
     clock = Clock()
-    pace = Pace(1000, clock, clock.sleep)
+    pace = RateLimiter(1000, clock, clock.sleep)
     for _ in range(10):
         clock.now += 0.5
         pace.spend(100)
@@ -45,7 +45,7 @@ def test_slow_work_is_not_held_back_further():
 def test_a_pause_saves_up_little():
     """After an hour of nothing a tenth of a second's bytes are free, no more."""
     clock = Clock()
-    pace = Pace(1000, clock, clock.sleep)
+    pace = RateLimiter(1000, clock, clock.sleep)
     clock.now += 3600
     pace.spend(100)
     assert clock.now == pytest.approx(4600)

@@ -14,8 +14,8 @@ from kafkalog.codecs import compress
 from kafkalog.errors import CorruptDataError, KafkaLogError, LimitExceededError
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Header, Record, TimestampType
+from kafkalog.paths.source import Source
 from kafkalog.records import decode_records, resolve_batch
-from kafkalog.source import Source
 from tests.builders import BASE_TIME, batch, message, record, varint, write_log
 from tests.kafkalog.test_framing import COMMIT, COMPACTED, EMPTY, TWO_RECORDS
 

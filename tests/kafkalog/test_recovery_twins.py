@@ -14,8 +14,8 @@ from kafkalog.columnar import chunks, headers, rule
 from kafkalog.columnar.headers import header_stretches
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Defect, Level
+from kafkalog.paths.source import Source
 from kafkalog.recovery import StartConfig, StartInProgress, StartMode, predict_start, walk
-from kafkalog.source import Source
 from tests.builders import batch, record, write_log
 from tests.kafka.damaged_logs import Damage
 from tests.kafkalog.columnar.test_twins import logs

@@ -10,8 +10,8 @@ import pytest
 from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
+from kafkalog.paths.source import Source
 from kafkalog.segment import OpenSegment
-from kafkalog.source import Source
 from tests.builders import batch, copy_tree, record, write_log
 from tests.conftest import SCENARIOS
 

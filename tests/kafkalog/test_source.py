@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UnreadableError
-from kafkalog.source import WINDOW_SIZE_MAX, WINDOW_SIZE_MIN, Source, read_file
+from kafkalog.paths.source import WINDOW_SIZE_MAX, WINDOW_SIZE_MIN, Source, read_file
 
 DATA = bytes((i * 7 + i // 251) % 256 for i in range(3 * WINDOW_SIZE_MIN + 17))
 

@@ -13,8 +13,8 @@ from kafkalog.broker_lock import is_broker_running
 from kafkalog.log_dir import LogDir, open_partition, open_path
 from kafkalog.lookup import lookup_special
 from kafkalog.model import Defect, Isolation, LogView, Record, Special
+from kafkalog.paths.source import Source
 from kafkalog.reader import Selection, plan_reading, read_records
-from kafkalog.source import Source
 from kafkalog.storage import LogDirLock
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema

@@ -24,7 +24,7 @@ PLANNED = {
     "recover": "kafkalog.repair.plan_recovery",
     "rebuild-index": "kafkalog.repair.compare_indexes",
     "compact": "kafkalog.compaction.log_dirs.find_candidate",
-    "apply-retention": "kafkalog.trimming.plan_trim",
+    "apply-retention": "kafkalog.retention.apply.plan_trim",
     "ls": "kafkalog.inventory._partition_row",
     "simulate-retention": "kafkalog.retention.simulate_retention",
 }
@@ -32,7 +32,7 @@ PERFORMED = {
     "recover": "kafkalog.repair.recover",
     "rebuild-index": "kafkalog.repair.rebuild_indexes",
     "compact": "kafkalog.compaction.compact_partition",
-    "apply-retention": "kafkalog.trimming.perform_trim",
+    "apply-retention": "kafkalog.retention.apply.perform_trim",
 }
 READ_ONLY = {"ls": (), "simulate-retention": COMMANDS["apply-retention"]}
 

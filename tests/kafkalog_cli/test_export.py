@@ -14,7 +14,7 @@ import pytest
 
 from kafkalog.columnar import export, rule
 from kafkalog_cli.main import run
-from kafkalog_cli.output import export as command
+from kafkalog_cli.output import dump as command
 from tests.builders import batch, flip, record, write_log
 
 if TYPE_CHECKING:

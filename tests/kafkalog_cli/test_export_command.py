@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafkalog.errors import UnsupportedError
-from kafkalog.export.layout import MANIFEST
+from kafkalog.export.model import MANIFEST
 from tests.builders import batch, flip, record, write_log
 from tests.kafkalog.export.exporting import files_of, table_of
 
@@ -137,7 +137,7 @@ def test_failures_of_the_disk_are_one_error(
         if name == "write":
             patched.setattr("kafkalog.export.files.CountedFile.write", fail)
         else:
-            patched.setattr(f"kafkalog.storage.trees.os.{name}", fail)
+            patched.setattr(f"kafkalog.storage.directories.os.{name}", fail)
         done = kafkalog(*words)
     assert done.status == 4
     assert done.stderr.startswith("error: path-unwritable\n× It cannot be written: ")

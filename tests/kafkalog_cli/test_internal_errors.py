@@ -10,8 +10,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from kafkalog import places, source
 from kafkalog.columnar import cache, headers, kernels, native, rule
+from kafkalog.paths import file_system, source
 from tests.builders import copy_tree
 from tests.sweeps import command_lines, small_log
 
@@ -40,7 +40,7 @@ def test_whatever_is_raised_is_an_internal_error(
     failure: type[Exception], kafkalog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """On one line, however many the exception has."""
-    monkeypatch.setattr(places, "stat", fails(failure, "two\nlines"))
+    monkeypatch.setattr(file_system, "stat", fails(failure, "two\nlines"))
     result = kafkalog("ls", tmp_path)
     assert (result.status, result.stdout) == (70, b"")
     assert result.stderr.startswith("error: internal-error\n× internal error: ")
@@ -60,7 +60,7 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
               ["audit-compaction", partition],
               ["export", partition, "--to", tmp_path / "out", "--engine", "local"],
               ["apply-retention", partition]]  # fmt: skip
-    monkeypatch.setattr(places, "stat", fails(IndexError))
+    monkeypatch.setattr(file_system, "stat", fails(IndexError))
     monkeypatch.setattr(source.Source, "_open", fails(IndexError))
     for line in lines:
         result = kafkalog(*line)
@@ -131,7 +131,7 @@ def test_debug_shows_what_ended_the_work(
 ):
     """With the same status; an error that is meant has its own."""
     with monkeypatch.context() as patched:
-        patched.setattr(places, "stat", fails(IndexError, "out of range"))
+        patched.setattr(file_system, "stat", fails(IndexError, "out of range"))
         result = kafkalog("--debug", "ls", tmp_path)
     assert result.status == 70
     assert "IndexError: out of range" in result.stderr

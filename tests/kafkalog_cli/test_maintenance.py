@@ -14,9 +14,9 @@ import pytest
 
 from docgen.pages import ROOT
 from kafkalog.storage import Changes
-from kafkalog_cli import confirmation
+from kafkalog_cli import maintenance
 from tests.kafkalog.compaction.oracle import segment_files
-from tests.kafkalog.runs.test_undo import everything
+from tests.kafkalog.journal.test_undo import everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -209,8 +209,8 @@ def test_a_compaction_is_shown_before_it_is_agreed_to(
     answer: bool, log_dir: Path, kafkalog: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a terminal: the plan, the question, then what was done."""
-    monkeypatch.setattr(confirmation, "require_consent", lambda **_: None)
-    monkeypatch.setattr(confirmation, "consents", lambda *_, **__: answer)
+    monkeypatch.setattr(maintenance, "require_consent", lambda **_: None)
+    monkeypatch.setattr(maintenance, "consents", lambda *_, **__: answer)
     before = state(log_dir)
     result = kafkalog("compact", log_dir / "orders-0", *COMPACTED, "--in-place")
     assert result.stdout.count(b"would be compacted") == 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from kafkalog.columnar import chunks, headers
-from kafkalog.compaction import map_building
+from kafkalog.compaction import offset_map
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import open_partition
 from kafkalog.unified_log import UnifiedLog
@@ -165,7 +165,7 @@ def small_stretches() -> Iterator[None]:
         patch.object(headers, "_BATCHES_AT_ONCE", 3),
         patch.object(headers, "_GATHERED_MIN", 2),
         patch.object(headers, "_ROWS_AT_ONCE", 5),
-        patch.object(map_building, "_ROWS_AT_ONCE", 5),
+        patch.object(offset_map, "_ROWS_AT_ONCE", 5),
         patch.object(chunks, "_DECOMPRESSED_AT_ONCE", 64),
     ):
         yield

@@ -15,9 +15,9 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.framing import align, find_batch, scan_batches
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.model import Batch, Defect, Level, Record
+from kafkalog.paths.source import Source
 from kafkalog.reader import Selection, read_batches, read_records
 from kafkalog.records import decode_records, resolve_batch
-from kafkalog.source import Source
 from tests.builders import BASE_TIME, SEGMENT
 from tests.soak import generated, real
 from tests.soak.decoders import text

@@ -19,7 +19,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.spark import KafkaLogDataSource, spark_session
 from kafkalog.spark.errors import errors_as_ours
 from kafkalog_cli.main import run
-from kafkalog_cli.output.diagnostics import show_error
+from kafkalog_cli.outcome import show_error
 from tests.spark.driver import REPOSITORY, WAIT_S
 
 if TYPE_CHECKING:

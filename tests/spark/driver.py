@@ -18,7 +18,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog_cli.engines import EngineChoice, EngineName, SparkChoice
 from kafkalog_cli.main import EXIT_INTERRUPTED
-from kafkalog_cli.output.diagnostics import show_error
+from kafkalog_cli.outcome import show_error
 from tests.spark import work
 
 REPOSITORY = Path(__file__).parents[2]

@@ -9,8 +9,7 @@ from pyspark.errors import StreamingQueryException
 
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.options import parse_options
-from kafkalog.spark.partitions import SplitPartition
-from kafkalog.spark.stream import TailReader
+from kafkalog.spark.source import SplitPartition, TailReader
 from tests.builders import batch, record
 
 if TYPE_CHECKING:

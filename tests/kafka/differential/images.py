@@ -7,12 +7,12 @@ import struct
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.compaction.new_segment import NewSegment
+from kafkalog.compaction.new_files import NewSegment
 from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
+from kafkalog.paths.source import Source
 from kafkalog.records import decode_records
-from kafkalog.source import Source
 
 if TYPE_CHECKING:
     import random

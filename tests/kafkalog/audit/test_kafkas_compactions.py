@@ -14,13 +14,13 @@ import pytest
 from kafkalog.audit import Audit, Reason, audit_compaction
 from kafkalog.audit.proof import proved_keys
 from kafkalog.columnar import chunks, rule
-from kafkalog.compaction.rewriting import rewritten
+from kafkalog.compaction.cleaning import rewritten
 from kafkalog.errors import CorruptDataError, UsageError
 from kafkalog.framing import scan_batches
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
+from kafkalog.paths.source import Source
 from kafkalog.records import decode_records
-from kafkalog.source import Source
 from kafkalog.unified_log import UnifiedLog
 from tests.conftest import CORPUS
 

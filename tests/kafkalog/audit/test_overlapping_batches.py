@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.audit.beside import compare
-from kafkalog.audit.model import Bounds, Reason
+from kafkalog.audit.against_original import compare
+from kafkalog.audit.log_walk import Bounds, Reason
 from kafkalog.audit.proof import proved_keys
 from kafkalog.unified_log import UnifiedLog
 from tests.builders import BASE_TIME, batch, record, write_log

@@ -24,7 +24,7 @@ from kafkalog.columnar.header_table import batch_at
 from kafkalog.columnar.headers import header_stretches
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect, Level
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 from tests.builders import BASE_TIME, batch, copy_tree, flip, message, record, write_log
 from tests.kafkalog.columnar.test_twins import logs
 from tests.kafkalog_cli.test_index_dumps import hurt, rising_logs, write_indexes

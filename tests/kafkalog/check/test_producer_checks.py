@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.check import open_transactions
+from kafkalog.check import producers
 from kafkalog.check.verify import Verification
 from kafkalog.model import Defect, Level, Severity
 from tests.builders import BASE_TIME, SEGMENT, batch, record, write_log
@@ -226,7 +226,7 @@ def test_clocks_of_brokers_tell_a_hanging_transaction(tmp_path: Path):
     assert (found.reference, found.severity) == ("transaction-hanging", Severity.WARNING)
     assert found.hint is not None
     assert "--start-offset 0`" in found.hint
-    assert open_transactions.HANGING_MS == DAY_MS
+    assert producers.HANGING_MS == DAY_MS
     late = data(1, 0, producer=8, time=BASE_TIME + 2 * DAY_MS, attributes=LOG_APPEND_TIME)
     first = data(0, 0, transactional=True, attributes=LOG_APPEND_TIME)
     assert opened(tmp_path, first, late).reference == "transaction-hanging"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.check.history import History
-from kafkalog.check.schedule import Sample, Schedule
+from kafkalog.check.schedule import History, Sample, Schedule
 from kafkalog.check.verify import Verification
 from kafkalog.errors import CorruptDataError, NotAKafkaFileError
 from kafkalog.log_dir import LogDir, PartitionDir, open_path

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.check import made_stretches, tasks
-from kafkalog.check.batch_checks import CheckedLog
-from kafkalog.check.made_stretches import MadeStretches, read_range
+from kafkalog.check import tasks, walk
+from kafkalog.check.batches import CheckedLog
 from kafkalog.check.schedule import Sample
+from kafkalog.check.walk import MadeStretches, read_range
 from kafkalog.errors import UnreadableError
 from kafkalog.model import Level
-from kafkalog.source import Source
+from kafkalog.paths.source import Source
 from tests.builders import batch, copy_tree, flip, record, write_log
 from tests.kafkalog.check.test_check_twins import ALWAYS, NEVER, sized
 from tests.kafkalog.check.twins_by_tasks import JsonEngine, verdict
@@ -71,7 +71,7 @@ def test_what_pieces_read_is_not_read_again(
     made = [row for part in parts for row in read_range(part, 1)]
     read_from: list[int] = []
     monkeypatch.setattr(
-        made_stretches, "header_stretches", lambda *_, position: read_from.append(position) or []
+        walk, "header_stretches", lambda *_, position: read_from.append(position) or []
     )
     with Source(str(path)) as source:
         log = CheckedLog(str(path), 0)
@@ -227,7 +227,7 @@ def test_what_a_worker_does_not_see_is_no_defect(tmp_path: Path, monkeypatch: py
         (tmp_path / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=x\n")
         return walk(task, made)
 
-    monkeypatch.setattr("kafkalog.check.on_engine.walk_partitions", elsewhere)
+    monkeypatch.setattr("kafkalog.check.tasks.walk_partitions", elsewhere)
     with pytest.raises(UnreadableError, match="sees other files") as raised:
         verdict([tmp_path], Level.QUICK, engine=JsonEngine(1))
     assert raised.value.path == str(tmp_path / "t-0")
@@ -262,7 +262,7 @@ def test_a_lagging_copy_is_no_damage(
         return done
 
     for name in ("walk_partitions", "read_piece"):
-        monkeypatch.setattr(f"kafkalog.check.on_engine.{name}", elsewhere(getattr(tasks, name)))
+        monkeypatch.setattr(f"kafkalog.check.tasks.{name}", elsewhere(getattr(tasks, name)))
     with pytest.raises(UnreadableError, match=r"bytes instead of|have other sizes"):
         verdict([here], Level.DEEP, engine=JsonEngine(1), split_bytes=split_bytes)
 
@@ -277,7 +277,7 @@ def test_a_living_log_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         os.truncate(path, sum(sizes[:-1]))
         return walk(task, made)
 
-    monkeypatch.setattr("kafkalog.check.on_engine.walk_partitions", late)
+    monkeypatch.setattr("kafkalog.check.tasks.walk_partitions", late)
     found, _ = verdict([tmp_path / "t-0"], Level.DEEP, engine=JsonEngine(1), split_bytes=1 << 30)
     assert found == verdict([tmp_path / "t-0"], Level.DEEP)[0]
 
@@ -294,7 +294,7 @@ def test_a_partition_that_is_gone_is_told_of_as_without_tasks(
             (tmp_path / "t-0").rename(tmp_path / "t-1")
         return walk(task, made)
 
-    monkeypatch.setattr("kafkalog.check.on_engine.walk_partitions", late)
+    monkeypatch.setattr("kafkalog.check.tasks.walk_partitions", late)
     found, _ = verdict([tmp_path / "t-0"], Level.QUICK, engine=JsonEngine(1))
     assert {defect.reference for defect in found} == {"changed-while-reading"}
 
@@ -312,10 +312,10 @@ def test_a_file_that_only_a_worker_cannot_read_stops_the_run(
         return opened(name, flags, *more)
 
     is_here = True
-    judged = "kafkalog.check.on_engine._require_unreadable"
-    from kafkalog.check import on_engine
+    judged = "kafkalog.check.tasks._require_unreadable"
+    from kafkalog.check import tasks
 
-    require = on_engine._require_unreadable
+    require = tasks._require_unreadable
 
     def here(defect: Defect) -> None:
         nonlocal is_here

@@ -6,9 +6,8 @@ import json
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from kafkalog.check.on_engine import WalkedByTasks
 from kafkalog.check.schedule import Schedule
-from kafkalog.check.tasks import Manner
+from kafkalog.check.tasks import Manner, WalkedByTasks
 from kafkalog.check.verify import Verification
 from kafkalog.engine import LocalEngine
 from kafkalog.log_dir import open_path

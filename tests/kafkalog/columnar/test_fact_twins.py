@@ -15,8 +15,8 @@ from kafkalog.columnar.headers import header_stretches
 from kafkalog.errors import KafkaLogError
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch, Defect, Level
+from kafkalog.paths.source import Source
 from kafkalog.records import decode_records
-from kafkalog.source import Source
 from tests.builders import BASE_TIME, batch, record, write_log
 from tests.kafkalog.check.test_check_twins import ALWAYS, NEVER, sized
 from tests.kafkalog.columnar.test_twins import logs

@@ -15,8 +15,8 @@ import pytest
 import kafkalog
 from kafkalog.columnar import rule
 from kafkalog.errors import NotFoundError, UnreadableError, UnsupportedError, UsageError
+from kafkalog.paths.source import Source
 from kafkalog.reader import Selection
-from kafkalog.source import Source
 from tests.builders import batch, flip, record, write_log
 from tests.kafkalog.columnar.twins import assert_twins, by_kernels, by_reference
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kafkalog.codecs import compress
 from kafkalog.framing import scan_batches
 from kafkalog.model import Batch
+from kafkalog.paths.source import Source
 from kafkalog.reader import Selection
-from kafkalog.source import Source
 from tests.builders import BASE_TIME, batch, flip, frames, message, record, varint, write_log
 from tests.kafkalog.columnar.twins import assert_twins, by_kernels, by_reference
 from tests.kafkalog.test_records import BAD_RECORDS, BLOBS_V2, WRAPPERS

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from kafkalog.compaction import CompactionRequest, compact_partition, find_candidate
 from kafkalog.configs import ConfigSources
 from kafkalog.framing import scan_batches
+from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Batch
+from kafkalog.paths.source import Source
 from kafkalog.records import decode_records
-from kafkalog.runs.run import Run
-from kafkalog.source import Source
 from tests.conftest import CORPUS
 
 if TYPE_CHECKING:

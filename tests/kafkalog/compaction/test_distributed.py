@@ -20,9 +20,9 @@ from kafkalog.compaction.tasks import stage_pass
 from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
 from kafkalog.errors import CorruptDataError, RefusedError
+from kafkalog.journal import undo
 from kafkalog.log_dir import open_partition
 from kafkalog.names import staging_name
-from kafkalog.runs import undo
 from tests.builders import BASE_TIME
 from tests.kafkalog.compaction.generated import Generator
 from tests.kafkalog.compaction.oracle import PARTITION, Cleaning, cleanings, scenario_names

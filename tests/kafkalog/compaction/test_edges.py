@@ -9,14 +9,14 @@ from formats import constants as c
 from kafkalog.check.index_order import padding_is_sound
 from kafkalog.columnar.chunks import BATCH_SIZE_MAX
 from kafkalog.compaction import compact_partition, find_candidate
-from kafkalog.compaction.cleanable import find_cleanable
+from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import CompactionConfig, CompactionRequest, Dropped
-from kafkalog.compaction.new_segment import NewSegment
+from kafkalog.compaction.new_files import NewSegment
 from kafkalog.configs import ConfigSources
 from kafkalog.indexes import TimeIndex
+from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
-from kafkalog.runs.run import Run
 from kafkalog.unified_log import UnifiedLog
 from tests.builders import BASE_TIME, batch, record
 from tests.kafkalog.compaction.oracle import contents

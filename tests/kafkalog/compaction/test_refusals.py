@@ -21,12 +21,12 @@ from kafkalog.errors import (
     UnwritableError,
     UsageError,
 )
+from kafkalog.journal import Run
+from kafkalog.journal.requirements import mode_to_judge_by
 from kafkalog.log_dir import open_partition
 from kafkalog.names import parse_directory_name
 from kafkalog.recovery import StartMode
 from kafkalog.repair import plan_recovery, recover
-from kafkalog.runs import Run
-from kafkalog.runs.requirements import mode_to_judge_by
 from tests.builders import flip
 from tests.kafka.broker_data import fingerprint
 from tests.kafkalog.compaction.oracle import PARTITION, cleanings

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.compaction import Compaction, compact_partition, compact_partitions
 from kafkalog.errors import KafkaLogError
-from kafkalog.runs.run import Run
+from kafkalog.journal.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from kafkalog.errors import DestinationExistsError, KafkaLogError, UsageError
 from kafkalog.export.targets import open_target
-from kafkalog.places import without_credentials
+from kafkalog.paths.uris import without_credentials
 from kafkalog.tables import Request
 from tests.kafkalog.export.exporting import HIVE, export, files_of, table_of
 from tests.kafkalog.export.test_resume import interrupt, logs

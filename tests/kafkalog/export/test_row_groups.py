@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafkalog.export.row_groups import row_groups
+from kafkalog.export.files import row_groups
 from kafkalog.tables.schemas import SCHEMAS, TableName
 
 SEED = random.SystemRandom().randrange(1 << 32)

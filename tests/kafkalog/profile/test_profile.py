@@ -12,7 +12,7 @@ import pytest
 from kafkalog.engine import LocalEngine
 from kafkalog.profile import Profile, profile_logs
 from kafkalog.profile.part import BUCKETS_MAX, Histogram
-from kafkalog.profile.table import profile_table
+from kafkalog.profile.run import profile_table
 from kafkalog.tables import Bounds, Request
 from tests.builders import batch, flip, record, write_log
 from tests.conftest import STATES_43, state

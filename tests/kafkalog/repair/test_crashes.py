@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.recovery import StartMode
 from kafkalog.repair import plan_recovery, recover
-from kafkalog.runs.run import Run
 from tests.crash.disk import Recorder, crashes, put
 from tests.kafkalog.repair.test_recover import files
 from tests.kafkalog.test_recovery import CONFIG, PARTITION, Scenario, scenarios

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.errors import CorruptDataError, RefusedError
+from kafkalog.journal import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.recovery import StartMode
 from kafkalog.repair import Comparison, compare_indexes, rebuild_indexes
-from kafkalog.runs import Run
 from tests.kafkalog.repair.test_recover import files
 from tests.kafkalog.test_recovery import CONFIG, Scenario, scenarios
 

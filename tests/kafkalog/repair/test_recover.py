@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
 from kafkalog.recovery import StartMode, Verdict
 from kafkalog.repair import plan_recovery, recover
-from kafkalog.runs.run import Run
 from tests.kafkalog.test_recovery import CONFIG, Scenario, scenarios
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from kafkalog.model import EpochEntry
-from kafkalog.salvage.chain import longest_chain
-from kafkalog.salvage.epochs import EpochsInLog
-from kafkalog.salvage.pieces import FIELDS
+from kafkalog.salvage.log_copy import EpochsInLog
+from kafkalog.salvage.pieces import FIELDS, longest_chain
 from tests.builders import batch, record, write_log
 from tests.kafkalog.salvage.test_salvage import manifest_of, rows, salvaged
 

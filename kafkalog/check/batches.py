@@ -1,0 +1,361 @@
+"""Checks of batches: the interface, and what one batch shows alone or by its records.
+
+A check receives stretches of columns in file order and reports defects. It keeps only what it needs
+of the past, so that memory does not grow with the log.
+"""
+
+from __future__ import annotations
+
+import heapq
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+
+from formats import constants as c
+from kafkalog.columnar import header_table as h
+from kafkalog.columnar import record_facts as f
+from kafkalog.columnar.header_table import batch_at
+from kafkalog.defects import make_defect
+from kafkalog.errors import BytesUnreadableError
+from kafkalog.model import Level
+from kafkalog.reader import crc_defects, defect_of
+from kafkalog.unified_log import UnifiedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from kafkalog.columnar.headers import Stretch
+    from kafkalog.configs import TopicConfigs
+    from kafkalog.indexes import OffsetIndex, TimeIndex
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.model import Defect
+
+
+# A defect, after the number of the batch in its stretch at which it shows.
+Found = tuple[int, "Defect"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedLog:
+    """A log and what lies beside it; None stands for what is missing or no base for a check.
+
+    Attributes:
+        path: the log file.
+        base_offset: of the segment, None for a log that is no live segment.
+        offset_index: its entries are in order.
+        time_index: its entries are in order.
+        next_base_offset: of the segment that follows, None for an active segment.
+        is_closed: whether nothing is appended to it any more: another segment follows, or the
+            broker was shut down cleanly.
+    """
+
+    path: str
+    base_offset: int | None = None
+    offset_index: OffsetIndex | None = None
+    time_index: TimeIndex | None = None
+    next_base_offset: int | None = None
+    is_closed: bool = False
+
+
+@dataclass
+class CheckedPartition:
+    """A partition directory that is walked through.
+
+    Attributes:
+        directory: its files.
+        end_offset: the offset behind all batches that were walked over so far.
+        configs: those of its topic; None where they cannot be read.
+        is_judged: whether its batches were checked, and no check failed; otherwise its end proves
+            nothing.
+    """
+
+    directory: PartitionDir
+    end_offset: int = 0
+    configs: TopicConfigs | None = None
+    is_judged: bool = True
+
+    @cached_property
+    def log(self) -> UnifiedLog:
+        """What the files around its batches say: checkpoints, leader epochs, log start offset."""
+        return UnifiedLog(self.directory)
+
+
+class BatchCheck(ABC):
+    """One invariant of batches; the first line of a check's docstring is its claim.
+
+    Attributes:
+        level: the lowest level at which the check is made.
+    """
+
+    level: ClassVar[Level] = Level.QUICK
+
+    @abstractmethod
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+
+    def damage(self, defect: Defect) -> None:  # noqa: B027 # most need not know
+        """Something that is no batch comes between those of the log, or after them."""
+
+    def end(self) -> Iterator[Defect]:
+        """What is wrong now that all batches have been seen."""
+        return iter(())
+
+
+class SegmentCheck(BatchCheck):
+    """An invariant of one segment, or of any log file."""
+
+    def __init__(self, log: CheckedLog) -> None:
+        self.log = log
+
+    @classmethod
+    def applies(cls, log: CheckedLog) -> bool:  # noqa: ARG003 # most hold for any log
+        """Whether the log has all that the check compares."""
+        return True
+
+
+class PartitionCheck(BatchCheck):
+    """An invariant of a whole partition: it sees the segments one after the other.
+
+    Attributes:
+        partition: what lies around the batches.
+        log: the segment whose batches come now.
+    """
+
+    log: CheckedLog
+
+    def __init__(self, partition: CheckedPartition) -> None:
+        self.partition = partition
+
+    @classmethod
+    def applies(cls, partition: CheckedPartition) -> bool:  # noqa: ARG003 # most hold for any
+        """Whether the partition has all that the check compares."""
+        return True
+
+    def begin(self, log: CheckedLog) -> None:
+        """The batches of a segment follow."""
+        self.log = log
+
+
+def defects_of_stretch(checks: Sequence[BatchCheck], stretch: Stretch) -> Iterator[Defect]:
+    """What all checks have to say: batch after batch, of one batch in the order of the checks."""
+    found = [check.stretch(stretch) for check in checks]
+    for _, defect in heapq.merge(*found, key=itemgetter(0)):
+        yield defect
+
+
+def unread_range(defect: Defect) -> range | None:
+    """The positions of a log that the disk does not give; None where the damage is another."""
+    if defect.reference != BytesUnreadableError.reference:
+        return None
+    position = defect.position or 0
+    return range(position, position + (defect.size_bytes or 0))
+
+
+def running_max(before: int, column: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The largest value in front of each batch, and behind the last; `before`: of the past."""
+    return np.maximum.accumulate(np.concatenate(([before], column)))
+
+
+_KNOWN_ATTRIBUTES: Final = 0x7F
+_ZSTD: Final = 4
+_COMMIT: Final = 1
+_KRAFT_VOTERS: Final = 6
+
+
+class ChecksumsMatch(SegmentCheck):
+    """The bytes of every batch match its checksum."""
+
+    level = Level.STANDARD
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        for i in np.flatnonzero(~stretch.crc_valid).tolist():
+            batch = h.batch_at(stretch.headers, i, self.log.path, crc_valid=False)
+            for defect in crc_defects(batch):
+                yield i, defect
+
+
+class MagicIsKnown(SegmentCheck):
+    """No batch that is framed as magic 2 says it is of a later one."""
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        headers = stretch.headers
+        for i in np.flatnonzero(headers[h.MAGIC] > 2).tolist():
+            detail = f"Magic {headers[h.MAGIC, i]} is unknown."
+            yield i, defect_at(self.log.path, stretch, i, "magic-unknown", detail)
+
+
+class AttributesAreKnown(SegmentCheck):
+    """Every batch names a codec that its version has, and no attribute that no version has."""
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        headers = stretch.headers
+        attributes = headers[h.ATTRIBUTES]
+        codec = attributes & c.COMPRESSION_MASK
+        no_codec = codec > np.where(headers[h.MAGIC] < 2, _ZSTD - 1, _ZSTD)
+        more = attributes & ~_KNOWN_ATTRIBUTES
+        for i in np.flatnonzero((no_codec | (more != 0)) & stretch.crc_valid).tolist():
+            if no_codec[i]:
+                detail = f"Codec {codec[i]} is unknown to magic {headers[h.MAGIC, i]}."
+                yield i, defect_at(self.log.path, stretch, i, "unknown-codec", detail)
+            if more[i]:
+                detail = f"Bits {more[i] & 0xFFFF:#06x} of the attributes have no meaning."
+                yield i, defect_at(self.log.path, stretch, i, "attributes-unknown", detail)
+
+
+class HeaderFieldsAgree(SegmentCheck):
+    """Count, producer, flags and marker of a batch of magic 2 do not contradict each other.
+
+    What a client is free to send is not judged: without a producer id, epoch and sequence may be
+    anything (-1 by Java clients, 0 by some others and by Kafka's own coordinators).
+    """
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        found = [(wrong & _judged(stretch), detail) for wrong, detail in _contradictions(stretch)]
+        for i in np.flatnonzero(np.any([wrong for wrong, _ in found], axis=0)).tolist():
+            details = [detail for wrong, detail in found if wrong[i]]
+            detail = f"{'; '.join(details)}."
+            detail = detail[0].upper() + detail[1:]
+            yield i, defect_at(self.log.path, stretch, i, "batch-header-contradictory", detail)
+
+
+def _judged(stretch: Stretch) -> NDArray[np.bool_]:
+    judged: NDArray[np.bool_] = stretch.crc_valid & (stretch.headers[h.MAGIC] == 2)
+    return judged
+
+
+def _contradictions(stretch: Stretch) -> Iterator[tuple[NDArray[np.bool_], str]]:
+    """Where each of them is, and its words."""
+    headers, marker = stretch.headers, stretch.markers[f.MARKER_TYPE]
+    attributes, count = headers[h.ATTRIBUTES], headers[h.COUNT]
+    delta = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
+    producer_id, sequence = headers[h.PRODUCER_ID], headers[h.BASE_SEQUENCE]
+    has_producer = producer_id >= 0
+    is_transactional = attributes & c.TRANSACTIONAL_MASK != 0
+    is_control = attributes & c.CONTROL_MASK != 0
+    ends_transaction = (marker >= 0) & (marker <= _COMMIT)
+    yield (delta >= 0) & (count > delta + 1), "more records than offsets"
+    yield producer_id < -1, "the producer id is below -1"
+    yield has_producer & (headers[h.PRODUCER_EPOCH] < 0), "a producer has no epoch"
+    yield has_producer & ~is_control & (sequence < 0), "records of a producer have no sequence"
+    yield is_transactional & ~has_producer, "a transaction has no producer id"
+    yield is_control & (attributes & c.COMPRESSION_MASK != 0), "control records are compressed"
+    yield ends_transaction & ~is_transactional, "a transaction's marker is not transactional"
+    yield ends_transaction & (count != 1), "a transaction's marker is not alone in its batch"
+    of_kraft = (marker > _COMMIT) & (marker <= _KRAFT_VOTERS)
+    yield of_kraft & is_transactional, "a control record of KRaft is transactional"
+    yield of_kraft & has_producer, "a control record of KRaft has a producer"
+    has_horizon = attributes & c.DELETE_HORIZON_MASK != 0
+    yield has_horizon & (count == 0), "a batch without records has a delete horizon"
+
+
+class ControlRecordsAreReadable(SegmentCheck):
+    """The first record of every control batch has a key that says what it is."""
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        unreadable = (stretch.markers[f.MARKER_TYPE] == f.UNREADABLE) & _judged(stretch)
+        refused = {ordinal for ordinal, _ in stretch.refusals}
+        for i in np.flatnonzero(unreadable).tolist():
+            if i not in refused:
+                detail = "The control record of the batch cannot be read."
+                yield i, defect_at(self.log.path, stretch, i, "control-record-malformed", detail)
+
+
+def defect_at(path: str, stretch: Stretch, ordinal: int, reference: str, detail: str) -> Defect:
+    """A defect of one batch of a stretch."""
+    headers = stretch.headers
+    return make_defect(
+        reference,
+        path,
+        detail,
+        position=int(headers[h.POSITION, ordinal]),
+        offset=int(headers[h.BASE_OFFSET, ordinal]),
+        size_bytes=int(headers[h.SIZE, ordinal]),
+    )
+
+
+_NO_TIMESTAMP: Final = -1
+
+
+class RecordsDecode(SegmentCheck):
+    """The records of every batch with a right checksum can be read, as many as its header says."""
+
+    level = Level.DEEP
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        for i, error in stretch.refusals:
+            # The headers have told of a codec that does not exist.
+            if error.reference != "unknown-codec":
+                yield i, defect_of(error, batch_at(stretch.headers, i, self.log.path))
+
+
+class RecordOffsetsFitBatches(SegmentCheck):
+    """Offsets rise from record to record, within the offsets of the batch.
+
+    Of magic 0 and 1 a batch says only its last offset, which is that of its last message.
+    """
+
+    level = Level.DEEP
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        headers, facts = stretch.headers, stretch.facts
+        if facts is None:
+            return
+        is_old = headers[h.MAGIC] < 2
+        first, last = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
+        outside = (facts[f.FIRST] < first) & ~is_old
+        # The offset 0 of an old compressed message says nothing: some producers left it so.
+        outside |= np.where(is_old & (last != 0), facts[f.LAST] != last, facts[f.LAST] > last)
+        disorder = facts[f.DISORDER] >= 0
+        for i in np.flatnonzero((outside | disorder) & _decoded(stretch)).tolist():
+            detail = f"The records have offsets {facts[f.FIRST, i]} to {facts[f.LAST, i]}, "
+            detail += f"the batch {first[i]} to {last[i]}."
+            if disorder[i]:
+                detail = f"Record {facts[f.DISORDER, i]} of the batch does not follow the offset "
+                detail += "of the one before it."
+            yield i, defect_at(self.log.path, stretch, i, "record-offset-invalid", detail)
+
+
+class MaxTimestampsAreRight(SegmentCheck):
+    """The largest timestamp in a batch is the one that its header says.
+
+    The broker sets it when it appends (`LogValidator`), and the cleaner when it drops records
+    (`MemoryRecords.filterTo`); a batch that lost all of them keeps the old one. With LogAppendTime
+    the header is all there is. Messages of magic 0 inside one of magic 1 have no timestamps. All
+    of them begin to look for the largest at -1: that is what a batch says whose records lie below.
+    """
+
+    level = Level.DEEP
+
+    def stretch(self, stretch: Stretch) -> Iterator[Found]:
+        """What is wrong with these batches, given those before them; by rising numbers."""
+        headers, facts = stretch.headers, stretch.facts
+        if facts is None:
+            return
+        magic, largest = headers[h.MAGIC], facts[f.TIME_MAX]
+        judged = (headers[h.ATTRIBUTES] & c.TIMESTAMP_TYPE_MASK == 0) & (magic > 0)
+        judged &= _decoded(stretch) & ((magic > 1) | (largest != -1))
+        said = np.maximum(largest, _NO_TIMESTAMP)
+        for i in np.flatnonzero(judged & (said != headers[h.MAX_TIMESTAMP])).tolist():
+            detail = f"The header says {headers[h.MAX_TIMESTAMP, i]}, its records {largest[i]}."
+            yield i, defect_at(self.log.path, stretch, i, "max-timestamp-wrong", detail)
+
+
+def _decoded(stretch: Stretch) -> NDArray[np.bool_]:
+    """Which batches have records, all of which were read."""
+    assert stretch.facts is not None, "the level is deep"
+    found: NDArray[np.bool_] = stretch.facts[f.FOUND] > 0
+    found[[ordinal for ordinal, _ in stretch.refusals]] = False
+    return found

@@ -1,0 +1,274 @@
+"""Checks of small files, second copies, leftovers and unknown names in log directories.
+
+Follows `CheckpointFile`, `PartitionMetadataFile`, `PropertiesUtils`, `CleanShutdownFileHandler` and
+`FileQuorumStateStore` of Kafka 4.3. They read more than they write; the difference is a note.
+
+Follows `LogManager.loadLog`, `LogLoader` and `LogFileUtils` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+from typing import TYPE_CHECKING, Final
+
+from formats import file_names
+from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
+from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError
+from kafkalog.metadata_files import (
+    read_clean_shutdown,
+    read_meta_properties,
+    read_properties,
+    read_quorum_state,
+    read_topic_id,
+)
+from kafkalog.names import DirectoryState, FileKind, FileState, segment_file_name
+from kafkalog.paths.source import read_file
+from kafkalog.producer_snapshot import read_producer_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog.check.batches import CheckedPartition
+    from kafkalog.check.identity import CheckedLogDir
+    from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog.model import Defect
+
+
+READERS: Final[dict[FileKind, Callable[[str], object]]] = {
+    FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
+    FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
+    FileKind.LEADER_EPOCH_CHECKPOINT: read_leader_epochs,
+    FileKind.META_PROPERTIES: read_meta_properties,
+    FileKind.PARTITION_METADATA: read_topic_id,
+    FileKind.QUORUM_STATE: read_quorum_state,
+    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
+}
+"""What reads a file of each kind, or raises."""
+
+_PROPERTIES: Final = {
+    0: {"version", "cluster.id", "broker.id", "directory.id"},
+    1: {"version", "cluster.id", "node.id", "directory.id"},
+}
+_DATE: Final = re.compile(
+    r"#(Sun|Mon|Tue|Wed|Thu|Fri|Sat) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
+    r"(\d\d) ([01]\d|2[0-3]):[0-5]\d:[0-6]\d (?:[A-Z]{2,5}|GMT[+-]\d\d:\d\d) (20\d\d)"
+)
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = (
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+)  # fmt: skip
+
+
+def partition_files_are_as_written(partition: CheckedPartition) -> Iterator[Defect]:
+    """The small files of a partition are as Kafka writes them."""
+    yield from _as_written(partition.directory.files)
+
+
+def top_files_are_as_written(
+    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+) -> Iterator[Defect]:
+    """The small files of a log directory are as Kafka writes them."""
+    del partitions  # each has been asked itself
+    yield from _as_written(log_dir.files)
+
+
+def _as_written(files: Sequence[FileEntry]) -> Iterator[Defect]:
+    for entry in files:
+        judge = _JUDGES.get(entry.name.kind)
+        if judge is None or entry.error is not None or entry.name.state != FileState.LIVE:
+            continue
+        try:
+            position = judge(entry.path)
+        except (KafkaLogError, UnicodeDecodeError):
+            continue  # told where the file was read
+        if position is not None:
+            yield make_defect(
+                "file-not-as-written",
+                entry.path,
+                f"Kafka writes other bytes from position {position} on.",
+                position=position,
+            )
+
+
+def _offset_checkpoint(path: str) -> int | None:
+    entries = read_offset_checkpoint(path)
+    return _checkpoint(path, [f"{e.topic} {e.partition} {e.offset}" for e in entries])
+
+
+def _leader_epochs(path: str) -> int | None:
+    return _checkpoint(path, [f"{e.epoch} {e.start_offset}" for e in read_leader_epochs(path)])
+
+
+def _checkpoint(path: str, lines: list[str]) -> int | None:
+    """A file without entries may be empty, as it is before it is first written."""
+    data = read_file(path)
+    if not data:
+        return None
+    return _difference(data, _text(["0", str(len(lines)), *lines], data))
+
+
+def _text(lines: list[str], like: bytes) -> bytes:
+    """Lines with the ends of the platform that the file comes from."""
+    end = "\r\n" if b"\r\n" in like else "\n"
+    return "".join(line + end for line in lines).encode()
+
+
+def _partition_metadata(path: str) -> int | None:
+    data = read_file(path)
+    written = _text(["version: 0", f"topic_id: {read_topic_id(path)}"], data)
+    return _difference(data, written.rstrip(b"\r\n"))
+
+
+def _clean_shutdown(path: str) -> int | None:
+    data = read_file(path)
+    mark = read_clean_shutdown(path)
+    if not mark:
+        return 0 if data else None
+    return _difference(data, b'{"version":0,"brokerEpoch":%d}' % mark["brokerEpoch"])
+
+
+def _quorum_state(path: str) -> int | None:
+    from formats.quorum_state import QuorumState
+
+    return _difference(read_file(path), QuorumState.build(read_quorum_state(path)))
+
+
+def _meta_properties(path: str) -> int | None:
+    """The keys come in any order, below two lines of comment: an empty one and a date."""
+    lines = re.findall(r"[^\n]*\n|[^\n]+", read_file(path).decode("iso-8859-1"))
+    found = read_meta_properties(path)
+    if found.node_id is None:
+        return None  # a broker does not start with it, as another check tells
+    keys = _PROPERTIES[found.version]
+    wanted = {f"{key}={value}" for key, value in read_properties(path).items() if key in keys}
+    position = 0
+    for number, line in enumerate(lines):
+        text = line.rstrip("\r\n")
+        if number == 0:
+            is_sound = text == "#"
+        elif number == 1:
+            is_sound = _is_date(text)
+        else:
+            is_sound = text.replace("\\", "") in wanted
+            wanted.discard(text.replace("\\", ""))
+        if not is_sound or line == text:
+            return position
+        position += len(line)
+    return position if wanted or len(lines) <= 2 else None
+
+
+def _is_date(line: str) -> bool:
+    """`Date.toString` behind the sign of a comment; day and date go together."""
+    match = _DATE.fullmatch(line)
+    if match is None:
+        return False
+    weekday, month, day, _, year = match.groups()
+    try:
+        date = dt.date(int(year), _MONTHS.index(month) + 1, int(day))
+    except ValueError:
+        return False
+    return _DAYS[date.weekday()] == weekday
+
+
+def _difference(data: bytes, written: bytes) -> int | None:
+    """Position of the first byte that differs, None where none does."""
+    if data == written:
+        return None
+    pairs = zip(data, written, strict=False)
+    return next(
+        (i for i, (one, other) in enumerate(pairs) if one != other), min(len(data), len(written))
+    )
+
+
+_JUDGES: Final[dict[FileKind, Callable[[str], int | None]]] = {
+    FileKind.OFFSET_CHECKPOINT: _offset_checkpoint,
+    FileKind.LEADER_EPOCH_CHECKPOINT: _leader_epochs,
+    FileKind.PARTITION_METADATA: _partition_metadata,
+    FileKind.CLEAN_SHUTDOWN: _clean_shutdown,
+    FileKind.QUORUM_STATE: _quorum_state,
+    FileKind.META_PROPERTIES: _meta_properties,
+}
+
+
+_INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+_NUMBERED: Final = (FileKind.LOG, *_INDEXES, FileKind.PRODUCER_SNAPSHOT)
+_READ_BY_SUFFIX: Final = (
+    *(f".{kind}" for kind in _NUMBERED),
+    *(file_names.CLEANED, file_names.SWAP),
+)
+_LATE_MS: Final = 60_000
+_LEFT: Final = {
+    DirectoryState.DELETE: "A deleted partition whose files are to be removed.",
+    DirectoryState.STRAY: "A partition that is not assigned to the broker.",
+}
+
+
+def partition_names_are_canonical(partition: CheckedPartition) -> Iterator[Defect]:
+    """Files that a start takes for segments have the names that Kafka gives."""
+    directory = partition.directory
+    for entry in directory.files:
+        if _is_misnamed(entry):
+            detail = f"A start takes {entry.name.name!r} for the file of a segment."
+            yield make_defect("file-name-not-canonical", entry.path, detail)
+    for name in directory.directories:
+        path = os.path.join(directory.path, name)
+        yield make_defect("directory-in-partition", path, "Kafka creates no directory there.")
+
+
+def _is_misnamed(entry: FileEntry) -> bool:
+    name = entry.name
+    if name.kind == FileKind.UNKNOWN:
+        return name.name.endswith(_READ_BY_SUFFIX)
+    is_segment = name.kind in _NUMBERED and name.segment_id is None
+    return is_segment and not name.name.startswith(segment_file_name(name.offset or 0, name.kind))
+
+
+def leftovers_of_partitions(
+    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+) -> Iterator[Defect]:
+    """Directories that wait for their removal, and logs younger than the shutdown."""
+    for partition in partitions:
+        detail = _LEFT.get(partition.directory.state)
+        if detail is not None:
+            yield make_defect("leftover-directory", partition.directory.path, detail)
+    mark = log_dir.file(file_names.CLEAN_SHUTDOWN)
+    if mark is None or mark.error is not None:
+        return
+    for partition in partitions:
+        for segment in partition.directory.segments:
+            late = segment.log.mtime_ms - mark.mtime_ms
+            if late > _LATE_MS:
+                detail = f"It was changed {late // 1000} s after the clean shutdown."
+                yield make_defect("changed-after-shutdown", segment.log.path, detail)
+                return
+
+
+def partitions_are_in_one_place(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
+    """A broker has a partition in one log directory, and a future one only of such a partition."""
+    seen: dict[tuple[object, ...], str] = {}
+    identities: set[str] = set()
+    futures: list[tuple[tuple[object, ...], CheckedPartition]] = []
+    for found in log_dirs:
+        identity = found.properties.directory_id if found.properties else None
+        if identity in identities:
+            continue  # a copy of a directory that is there already
+        if identity is not None:
+            identities.add(identity)
+        for partition in found.partitions:
+            directory = partition.directory
+            broker = found.broker or found.log_dir.path
+            key: tuple[object, ...] = (broker, directory.topic, directory.partition)
+            if directory.state == DirectoryState.FUTURE:
+                futures.append((key, partition))
+            elif directory.state == DirectoryState.LIVE and key in seen:
+                detail = f"The broker has the partition in {seen[key]}, too."
+                yield make_defect("partition-in-two-places", directory.path, detail)
+            elif directory.state == DirectoryState.LIVE:
+                seen[key] = directory.path
+    for of_future, partition in futures:
+        if of_future not in seen:
+            detail = "A replica being moved here, of a partition that no given directory holds."
+            yield make_defect("leftover-directory", partition.directory.path, detail)

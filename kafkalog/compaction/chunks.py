@@ -1,0 +1,265 @@
+"""Chunks of a log as the cleaner's two passes need them: records with keys, then rewritten batches.
+
+Follows `Cleaner.buildOffsetMapForSegment` and `cleanInto` of Kafka 4.3 for batches of magic 2.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from formats import constants as c
+from kafkalog.cleaner_verdict import why_not_rewritten
+from kafkalog.codecs import compress
+from kafkalog.columnar import kernels as k
+from kafkalog.columnar import rewrite_kernels as r
+from kafkalog.columnar.chunks import Rows, Turn
+from kafkalog.records import require_few_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from kafkalog.columnar.chunks import Chunk
+
+    Table = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+
+_BUFFER_KEPT_MAX: Final = 1 << 23
+_UNPACKED_AT_ONCE: Final = 1 << 22
+_GROWTH_MAX: Final = 18  # bytes that a record can grow by: its length and its timestamp delta
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Neighbouring batches of a chunk with all their records.
+
+    Attributes:
+        chunk: where they are.
+        first, last: which ones.
+        rows: their records.
+        bodies: int64 (2, batches): where the uncompressed records of each begin and end.
+    """
+
+    chunk: Chunk
+    first: int
+    last: int
+    rows: Rows
+    bodies: Table
+
+    @property
+    def headers(self) -> Table:
+        """Header fields, one column per batch."""
+        return self.chunk.headers[:, self.first : self.last]
+
+
+class Fate(NamedTuple):
+    """What is known of each of some batches before their records are looked at: flags.
+
+    Attributes:
+        discardable: it was aborted, or is a marker of which no data are left.
+        drop_all: it loses all its records.
+        stays: it stays even without records.
+    """
+
+    discardable: Mask
+    drop_all: Mask
+    stays: Mask
+
+    def part(self, first: int, last: int) -> Fate:
+        """Of some of the batches."""
+        some = slice(first, last)
+        return Fate(self.discardable[some], self.drop_all[some], self.stays[some])
+
+
+class Buffers:
+    """Memory for new batches that is used again; several threads take and give."""
+
+    def __init__(self) -> None:
+        self._free: list[NDArray[np.uint8]] = []
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """A buffer of this size at least."""
+        with suppress(IndexError):
+            buffer = self._free.pop()
+            if len(buffer) >= size:
+                return buffer
+        return np.empty(size + size // 8, np.uint8)
+
+    def give(self, buffer: NDArray[np.uint8]) -> None:
+        """A buffer, or the first bytes of one, is not used any more."""
+        whole = buffer if buffer.base is None else buffer.base
+        assert isinstance(whole, np.ndarray), "it was taken here"
+        if len(whole) <= _BUFFER_KEPT_MAX:
+            self._free.append(whole)
+
+
+class Rewritten(NamedTuple):
+    """Batches as they are written again.
+
+    Attributes:
+        data: their bytes.
+        refusal: why a broker's cleaner would not write the first that it would not; None: none.
+    """
+
+    data: NDArray[np.uint8]
+    refusal: str | None
+
+
+class Rule(NamedTuple):
+    """What holds for all batches of a pass.
+
+    Attributes:
+        now_ms: the clock.
+        latest_offset: how far the map goes; records behind it are kept.
+        new_horizon_ms: the delete horizon of a batch that needs one and has none.
+    """
+
+    now_ms: int
+    latest_offset: int
+    new_horizon_ms: int
+
+
+def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened | Turn]:
+    """The batches of a chunk in pieces of bounded size; those not wanted have no records.
+
+    Raises:
+        CorruptDataError, LimitExceededError: a wanted batch cannot be decoded.
+    """
+    headers = chunk.headers
+    codecs = headers[k.ATTRIBUTES] & c.COMPRESSION_MASK
+    starts = headers[k.POSITION] - chunk.position + c.RECORD_BATCH_OVERHEAD
+    ends = starts + headers[k.SIZE] - c.RECORD_BATCH_OVERHEAD
+    starts[~wanted] = -1
+    first, fill = 0, chunk.size_bytes
+    packed = np.flatnonzero(wanted & (codecs > 0) & (headers[k.COUNT] > 0))
+    places = zip(*(column[packed].tolist() for column in (starts, ends, codecs)), strict=True)
+    for i, (start, end, codec) in zip(packed.tolist(), places, strict=True):
+        unpacked = chunk.unpack(start, end, codec, fill, magic=2)
+        if unpacked is None:
+            if first < i:
+                yield _rows(chunk, first, i, starts, ends)
+            first, fill = i, chunk.size_bytes
+            yield Turn.WAIT
+            unpacked = chunk.unpack(start, end, codec, fill, magic=2)
+            assert unpacked is not None, "its turn has come"
+        starts[i], ends[i] = fill, unpacked
+        fill = unpacked
+        if fill - chunk.size_bytes >= _UNPACKED_AT_ONCE:
+            yield _rows(chunk, first, i + 1, starts, ends)
+            first, fill = i + 1, chunk.size_bytes
+    if first < chunk.count:
+        yield _rows(chunk, first, chunk.count, starts, ends)
+
+
+def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Opened:
+    headers = chunk.headers
+    counts = headers[k.COUNT, first:last][starts[first:last] >= 0].clip(0)
+    require_few_records(int(counts.max(initial=0)))
+    size = int(counts.sum())
+    rows = chunk.workspace.table(size + 1)
+    codes = np.zeros(chunk.count, np.int64)
+    state = np.array((first, -1, 0), np.int64)
+    arena = chunk.workspace.arena
+    count = k.decode_records(arena, chunk.workspace.headers, starts, ends, last, state, codes, rows)
+    bad = np.flatnonzero(codes[first:last])
+    if len(bad):
+        raise chunk.refusal(first + int(bad[0]))
+    found = Rows(rows[:, :count], arena, range(first, last), ())
+    return Opened(chunk, first, last, found, np.stack((starts[first:last], ends[first:last])))
+
+
+def rewrite(
+    part: Opened, superseded: Mask, fate: Fate, rule: Rule, counters: Table, buffers: Buffers
+) -> Rewritten:
+    """The batches as they are written again.
+
+    Args:
+        part: what they were.
+        superseded: which records are not the last of their keys.
+        fate: what is known of the batches of the part.
+        rule: what holds for all batches.
+        counters: COUNTERS numbers of `rewrite_kernels` that are added to.
+        buffers: where they are made; they are given back by whoever has used them.
+    """
+    headers = np.ascontiguousarray(part.headers)
+    count = headers.shape[1]
+    rows = part.rows.table
+    plan = np.zeros((r.PLAN_FIELDS, count), np.int64)
+    plan[r.RAW_START] = headers[k.POSITION] - part.chunk.position
+    plan[r.BODY_START], plan[r.BODY_END] = part.bodies
+    keep = np.empty(rows.shape[1], np.bool_)
+    r.judge_batches(
+        rows, part.first, headers, rule.latest_offset, superseded, fate.drop_all, fate.stays,
+        fate.discardable, rule.now_ms, rule.new_horizon_ms, count, plan, keep, counters,
+    )  # fmt: skip
+    actions = plan[r.ACTION]
+    records = np.diff(plan[r.FIRST_ROW], append=len(keep))
+    bodies = (part.bodies[1] - part.bodies[0]).clip(0)
+    sizes = np.maximum(headers[k.SIZE], bodies + c.RECORD_BATCH_OVERHEAD)
+    room = int((sizes + _GROWTH_MAX * records)[actions != r.DROP].sum())
+    out = buffers.take(room)
+    facts = np.empty(r.BODY_FIELDS, np.int64)
+    end = r.rewrite_batches(part.rows.arena, headers, plan, rows, keep, 0, count, out, 0, facts)
+    packed = (actions == r.REBUILD) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0)
+    if packed.any():
+        batches = _packed(out, plan, headers, packed)
+        buffers.give(out)
+        end = len(batches)
+        out = buffers.take(end)
+        out.data[:end] = batches
+    _put_checksums(out, plan, actions)
+    return Rewritten(out[:end], _refusal(part, actions == r.REBUILD, keep))
+
+
+def _refusal(part: Opened, rebuilt: Mask, keep: Mask) -> str | None:
+    """Why a broker's cleaner would not write the first of these batches that it would not."""
+    headers, rows = part.headers, part.rows.table
+    is_data = headers[k.ATTRIBUTES] & c.CONTROL_MASK == 0
+    odd = (headers[k.PRODUCER_EPOCH] < 0) | (is_data & (headers[k.BASE_SEQUENCE] < 0))
+    odd &= headers[k.PRODUCER_ID] != -1
+    early = keep & (rows[k.TIMESTAMP] < c.NO_TIMESTAMP)
+    odd[rows[k.ORDINAL, early] - part.first] = True
+    for i in np.flatnonzero(odd & rebuilt).tolist():
+        mine = keep & (rows[k.ORDINAL] == part.first + i)
+        records = rows[:, mine][[k.OFFSET, k.TIMESTAMP]].T.tolist()
+        if why := why_not_rewritten(part.chunk.batch(part.first + i), records):
+            return why
+    return None
+
+
+def _packed(out: NDArray[np.uint8], plan: Table, headers: Table, packed: Mask) -> bytes:
+    """The same with these batches compressed."""
+    pieces: list[bytes | memoryview] = []
+    view = out.data
+    starts, sizes = plan[r.NEW_START].tolist(), plan[r.NEW_SIZE].tolist()
+    codecs = np.where(packed, headers[k.ATTRIBUTES] & c.COMPRESSION_MASK, c.NONE).tolist()
+    for i, (start, size, codec) in enumerate(zip(starts, sizes, codecs, strict=True)):
+        if codec == c.NONE:
+            pieces.append(view[start : start + size])
+            continue
+        body = compress(view[start + c.RECORD_BATCH_OVERHEAD : start + size], codec)
+        sizes[i] = c.RECORD_BATCH_OVERHEAD + len(body)
+        view[start + c.LENGTH_POSITION : start + c.LOG_OVERHEAD] = (
+            sizes[i] - c.LOG_OVERHEAD
+        ).to_bytes(4, "big")
+        pieces += (view[start : start + c.RECORD_BATCH_OVERHEAD], body)
+    plan[r.NEW_SIZE] = sizes
+    plan[r.NEW_START] = np.cumsum(plan[r.NEW_SIZE]) - plan[r.NEW_SIZE]
+    return b"".join(pieces)
+
+
+def _put_checksums(out: NDArray[np.uint8], plan: Table, actions: Table) -> None:
+    made = (actions == r.REBUILD) | (actions == r.EMPTY)
+    starts = plan[r.NEW_START, made]
+    ends = starts + plan[r.NEW_SIZE, made]
+    sums = np.zeros(len(starts), np.int64)
+    legacy = np.zeros(len(starts), np.bool_)
+    k.crc_ranges(out, starts + c.ATTRIBUTES_POSITION, ends, legacy, sums)
+    for i in range(4):
+        out[starts + c.CRC_POSITION + i] = (sums >> (8 * (3 - i))) & 0xFF

@@ -1,0 +1,182 @@
+"""Which records are the last of their keys, by a keyed hash of 128 bits of the key.
+
+The seed is secret and new in each map: nobody can make keys that collide, and of a thousand million
+keys two do by chance with 2^-69. (Kafka's own map knows keys by their MD5 digest, for which anybody
+can make two keys that are taken for one.)
+"""
+
+from __future__ import annotations
+
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kafkalog.columnar import kernels as k
+from kafkalog.columnar import map_kernels as m
+from kafkalog.columnar.hash_kernels import hash_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from concurrent.futures import Future
+
+    from numpy.typing import NDArray
+
+    from kafkalog.columnar.chunks import Rows
+
+    Column = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+
+_PARTS: Final = 8  # a part that grows is there twice for a moment; large ones get huge pages
+_SLOTS_MIN: Final = 1 << 8
+_FULL: Final = 0.8
+_BITS_MIN: Final = 1 << 13
+_ROWS_AT_ONCE: Final = 1 << 17  # so that those of a part come together
+
+
+class Keys:
+    """Hashes of the keys of some rows; 0 where there is none."""
+
+    def __init__(self, rows: Rows, wanted: Mask | None, seed: tuple[int, int]) -> None:
+        table = rows.table
+        sizes = table[k.KEY_SIZE] if wanted is None else np.where(wanted, table[k.KEY_SIZE], -1)
+        self.low, self.high = np.empty((2, len(sizes)), np.int64)
+        hash_keys(rows.arena, table[k.KEY_POSITION], sizes, *seed, self.low, self.high)
+        self.low[(self.low == 0) & (self.high == 0) & (sizes >= 0)] = 1  # 0 marks a free slot
+
+    @classmethod
+    def of(cls, low: Column, high: Column) -> Keys:
+        """Hashes that were made before."""
+        found = cls.__new__(cls)
+        found.low, found.high = low, high
+        return found
+
+    @classmethod
+    def joined(cls, several: Sequence[Keys]) -> Keys:
+        """Those of rows that follow one another."""
+        low = np.concatenate([keys.low for keys in several])
+        return cls.of(low, np.concatenate([keys.high for keys in several]))
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def leave_out(self, rows: Mask) -> None:
+        """Rows whose keys do not count after all."""
+        self.low[rows] = self.high[rows] = 0
+
+
+class KeyMap:
+    """Keys that were met, each with the number of the record that had it last.
+
+    Records are counted from 0 in the order they are put, those without a key as well.
+
+    Attributes:
+        rows: how many records were put.
+
+    Cost:
+        30 to 60 bytes a key, a tenth more while a part of the map grows, a bit a record, and 2 MB.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._seed = secrets.randbits(63), secrets.randbits(63)
+        self._slots = [np.zeros(_SLOTS_MIN * m.SLOT_FIELDS, np.int64) for _ in range(_PARTS)]
+        self._counts = [0] * _PARTS
+        self._superseded = np.zeros(_BITS_MIN, np.uint8)
+        self._waiting: list[Keys] = []
+        self._handed_over = 0  # so many rows
+        self._pool: ThreadPoolExecutor | None = None
+        self._under_way: Future[None] | None = None
+
+    def __len__(self) -> int:
+        """How many keys there are; all that were put are settled."""
+        return sum(self._counts)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that its keys and bits take."""
+        return sum(slots.nbytes for slots in self._slots) + self._superseded.nbytes
+
+    def keys(self, rows: Rows, wanted: Mask | None = None) -> Keys:
+        """The keys of the wanted rows (None: all); rows without a key are left out."""
+        return Keys(rows, wanted, self._seed)
+
+    def put(self, keys: Keys) -> None:
+        """Rows with these keys follow; a thread of the map's own takes them in, until `settle`."""
+        self._waiting.append(keys)
+        self.rows += len(keys)
+        if self.rows - self._handed_over >= _ROWS_AT_ONCE:
+            self._hand_over()
+
+    def settle(self) -> None:
+        """Wait until all is in that was put; to be called before the map is asked anything."""
+        self._hand_over()
+        self._wait()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _hand_over(self) -> None:
+        """Give what is waiting to the thread, when it is done with what it was given before."""
+        self._wait()
+        if self._waiting:
+            self._pool = self._pool or ThreadPoolExecutor(1, "kafkalog-map")
+            self._under_way = self._pool.submit(self._take, self._waiting, self._handed_over)
+            self._waiting, self._handed_over = [], self.rows
+
+    def _wait(self) -> None:
+        if self._under_way is not None:
+            self._under_way.result()
+            self._under_way = None
+
+    def _take(self, waiting: list[Keys], start: int) -> None:
+        """Take in rows, of which the first has this number."""
+        low = np.concatenate([keys.low for keys in waiting])
+        high = np.concatenate([keys.high for keys in waiting])
+        size = len(self._superseded)
+        if start + len(low) > 8 * size:
+            more = max(size, (start + len(low) + 7) // 8 - size)
+            self._superseded = np.concatenate((self._superseded, np.zeros(more, np.uint8)))
+        order, parts = _sorted(low, high)
+        for part, first, last in parts:
+            self._reserve(part, last - first)
+            self._counts[part] += m.put_numbers(
+                order, low, high, first, last, start, self._slots[part], self._superseded
+            )
+
+    def superseded(self, start: int, count: int) -> Mask:
+        """Of so many records from a number on: whether one with the same key followed."""
+        flags = np.empty(count, np.bool_)
+        m.expand_bits(self._superseded, start, flags)
+        return flags
+
+    def latest(self, keys: Keys) -> Column:
+        """Of each row, the number of the record that had its key last; -1 without one."""
+        found = np.full(len(keys), -1, np.int64)
+        order, parts = _sorted(keys.low, keys.high)
+        for part, first, last in parts:
+            m.find_keys(order, keys.low, keys.high, first, last, self._slots[part], found)
+        return found
+
+    def _reserve(self, part: int, count: int) -> None:
+        """Room for so many keys more."""
+        slots = self._slots[part]
+        wanted = self._counts[part] + count
+        size = before = len(slots) // m.SLOT_FIELDS
+        while wanted > _FULL * size:
+            size *= 2
+        if size > before:
+            self._slots[part] = np.zeros(size * m.SLOT_FIELDS, np.int64)
+            m.move_slots(slots, self._slots[part])
+
+
+def _sorted(low: Column, high: Column) -> tuple[Column, list[tuple[int, int, int]]]:
+    """Indexes of the keys part by part; of each part that has some: where it begins and ends."""
+    order = np.empty(len(low), np.int64)
+    ends = np.empty(_PARTS, np.int64)
+    m.sort_into_parts(low, high, order, ends)
+    bounds = [0, *ends.tolist()]
+    parts = [(i, bounds[i], bounds[i + 1]) for i in range(_PARTS) if bounds[i] < bounds[i + 1]]
+    return order, parts

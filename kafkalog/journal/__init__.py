@@ -1,0 +1,6 @@
+"""Runs of commands that change a log directory: its lock, a journal, a backup, the way back."""
+
+from kafkalog.journal.run import PartitionRun, Run
+from kafkalog.journal.undo import OffsetChange, PartitionUndo, Undo, undo
+
+__all__ = ["OffsetChange", "PartitionRun", "PartitionUndo", "Run", "Undo", "undo"]

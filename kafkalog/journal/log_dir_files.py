@@ -1,0 +1,194 @@
+"""The checkpoints and the clean shutdown mark of a log directory, kept and brought back.
+
+Entries are set and taken back one by one, as other partitions have theirs; when all are as they
+were, so are the bytes: a broker leaves an empty file where nothing was ever noted.
+
+Follows `CleanShutdownFileHandler` and `LogManager.loadLogs` of Kafka 4.3: a start that finds the
+mark scans nothing, and removes it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from formats import file_names
+from kafkalog.checkpoints import checkpoint_text, read_offset_checkpoint
+from kafkalog.errors import ChangedSinceError, RefusedError
+from kafkalog.names import OFFSET_CHECKPOINTS, is_topic
+from kafkalog.storage import Changes, require_no_link
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.model import CheckpointEntry
+    from kafkalog.storage import Step
+
+
+class PartitionOffsets:
+    """The entries of one partition; each is read and written where it is asked for.
+
+    Args:
+        log_dir: the log directory; None: there are no checkpoints, all entries are missing, and
+            setting one does nothing.
+        topic, partition: whose entries; no partition number has none either.
+        observe: called after each step on the disk.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | None,
+        topic: str,
+        partition: int | None,
+        observe: Callable[[Step], None] | None = None,
+    ) -> None:
+        self._log_dir = None if partition is None else log_dir
+        self._key = (topic, partition)
+        self._observe = observe
+
+    def get(self, checkpoint: str) -> int | None:
+        """The entry in a checkpoint; raises `CorruptDataError` where that is malformed."""
+        return self._entries(checkpoint).get(self._key)
+
+    def all(self) -> dict[str, int | None]:
+        """The entries by the name of the checkpoint; raises as `get`."""
+        return {checkpoint: self.get(checkpoint) for checkpoint in OFFSET_CHECKPOINTS}
+
+    def set(self, checkpoint: str, offset: int | None) -> None:
+        """Replace a checkpoint by one with this entry, or without it; the others stay.
+
+        After a crash it is the old one or the new one, whole. Raises as `get`, and `RefusedError`
+        where the topic is none of Kafka's: its name would break the file.
+        """
+        if self._log_dir is None:
+            return
+        entries = self._entries(checkpoint)
+        if entries.get(self._key) == offset:
+            return
+        entries.pop(self._key, None)
+        if offset is not None:
+            if not is_topic(self._key[0]):
+                raise RefusedError(
+                    f"No checkpoint can have an entry of {self._key[0]!a}: it is no topic.",
+                    path=os.path.join(self._log_dir, checkpoint),
+                )
+            entries[self._key] = offset
+        text = checkpoint_text([(*name, value) for name, value in entries.items()])
+        Changes(self._log_dir, self._observe).replace(checkpoint, text)
+
+    def _entries(self, checkpoint: str) -> dict[tuple[str, int | None], int]:
+        if self._log_dir is None:
+            return {}
+        path = os.path.join(self._log_dir, checkpoint)
+        if not os.path.lexists(path):
+            return {}
+        return {
+            (found.topic, found.partition): found.offset for found in read_offset_checkpoint(path)
+        }
+
+
+DIRECTORY: Final = "checkpoints"
+_TEMPORARY: Final = ".tmp"
+
+
+def keep_checkpoints(
+    log_dir: str, backup: str, observe: Callable[[Step], None] | None = None
+) -> None:
+    """Link the checkpoints of a log directory into a backup, before anything is changed."""
+    around = Changes(backup, observe)
+    if not os.path.lexists(around.path(DIRECTORY)):
+        around.make_directory(DIRECTORY)
+    kept = Changes(around.path(DIRECTORY), observe)
+    for name in OFFSET_CHECKPOINTS:
+        kept.remove(name, missing_ok=True)
+        path = os.path.join(log_dir, name)
+        if os.path.lexists(path):
+            kept.link(path, name)
+    kept.sync_directory()
+    around.sync_directory()
+
+
+def require_checkpoints(log_dir: str, backup: str) -> None:
+    """Raise `CorruptDataError` or `RefusedError` where `bring_checkpoints_back` could not go on."""
+    kept = os.path.join(backup, DIRECTORY)
+    require_no_link(kept)
+    for directory in (kept, log_dir):
+        for name in OFFSET_CHECKPOINTS:
+            require_no_link(os.path.join(directory, name))
+            _entries(os.path.join(directory, name))
+
+
+def bring_checkpoints_back(
+    log_dir: str, backup: str, observe: Callable[[Step], None] | None = None
+) -> None:
+    """The files that were kept, in place of those that say the same.
+
+    Raises:
+        CorruptDataError: a checkpoint is malformed.
+        ChangedSinceError: one that was kept is another's by now.
+    """
+    changes = Changes(log_dir, observe)
+    kept = os.path.join(backup, DIRECTORY)
+    if not os.path.isdir(kept):
+        return
+    for name in OFFSET_CHECKPOINTS:
+        before, now = os.path.join(kept, name), changes.path(name)
+        if not os.path.lexists(now) or _entries(before) != _entries(now):
+            continue
+        _require_same_owner(before, now)
+        if os.path.lexists(before):
+            if os.path.samefile(before, now):
+                continue  # a rename to itself does nothing
+            changes.remove(name + _TEMPORARY, missing_ok=True)
+            changes.link(before, name + _TEMPORARY)
+            changes.rename(name + _TEMPORARY, name)
+        else:
+            changes.remove(name)
+    changes.sync_directory()
+
+
+def _require_same_owner(before: str, now: str) -> None:
+    """Raise where the file that was kept is not the one that was there: that has one owner."""
+    if not os.path.lexists(before):
+        return
+    was, found = os.lstat(before), os.lstat(now)
+    if (was.st_mode, was.st_uid, was.st_gid) != (found.st_mode, found.st_uid, found.st_gid):
+        raise ChangedSinceError("The backup has changed since the run.", path=before)
+
+
+def _entries(path: str) -> list[CheckpointEntry]:
+    """In the order of the names: which is first says nothing."""
+    found = read_offset_checkpoint(path) if os.path.lexists(path) else []
+    return sorted(found, key=lambda entry: (entry.topic, entry.partition))
+
+
+def has_mark(log_dir: str) -> bool:
+    """Whether a log directory has the mark."""
+    return os.path.lexists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
+
+
+def keep_mark(log_dir: str, backup: str, observe: Callable[[Step], None] | None) -> None:
+    """Link the mark into a backup; it is there."""
+    kept = Changes(os.path.join(backup, DIRECTORY), observe)
+    kept.remove(file_names.CLEAN_SHUTDOWN, missing_ok=True)
+    kept.link(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN), file_names.CLEAN_SHUTDOWN)
+    kept.sync_directory()
+
+
+def remove_mark(log_dir: str, observe: Callable[[Step], None] | None) -> None:
+    """Take the mark away, where there is one; it lasts."""
+    around = Changes(log_dir, observe)
+    around.remove(file_names.CLEAN_SHUTDOWN, missing_ok=True)
+    around.sync_directory()
+
+
+def bring_mark_back(log_dir: str, backup: str, observe: Callable[[Step], None] | None) -> None:
+    """The mark that was kept, unless there is one again. All else is as it was by now."""
+    around = Changes(log_dir, observe)
+    if not has_mark(log_dir):
+        require_no_link(os.path.join(backup, DIRECTORY, file_names.CLEAN_SHUTDOWN))
+        around.remove(file_names.CLEAN_SHUTDOWN + _TEMPORARY, missing_ok=True)
+        kept = os.path.join(backup, DIRECTORY, file_names.CLEAN_SHUTDOWN)
+        around.link(kept, file_names.CLEAN_SHUTDOWN + _TEMPORARY)
+        around.rename(file_names.CLEAN_SHUTDOWN + _TEMPORARY, file_names.CLEAN_SHUTDOWN)
+        around.sync_directory()

@@ -1,0 +1,192 @@
+"""One run of a command that changes partitions of a log directory."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Self
+
+from kafkalog.journal.backup import Backup
+from kafkalog.journal.journal import MARK_REMOVED, PartitionState, file_line, state_line
+from kafkalog.journal.listing import FileStatus, Listing
+from kafkalog.journal.log_dir_files import PartitionOffsets, has_mark, keep_mark, remove_mark
+from kafkalog.journal.requirements import require_own_checkpoints
+from kafkalog.journal.undo import require_unchanged, restore
+from kafkalog.storage import Changes, ChangeWatch, LogDirLock, StepKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kafkalog.journal.journal import PartitionEntry
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.storage import Step
+
+
+_UNFINISHED = (PartitionState.IN_PROGRESS, PartitionState.ABORTED, PartitionState.UNDOING)
+
+
+class Run:
+    """Holds the lock of a log directory while partitions of it are changed, one after the other.
+
+    With a backup, the files that a partition loses are kept and what is done is noted, so that
+    `kafkalog undo` can bring it all back. A backup of the same command on the same log directory
+    is gone on with: a partition that is done is left, one that an earlier run did not finish is
+    brought back to what it was when the run begins. List and plan within the block.
+
+    Args:
+        log_dir: the log directory; None for a copied partition with no log directory around it,
+            on which no broker can run.
+        observe: called after each step on the disk.
+        command: name of the command.
+        arguments: of the command, for the journal alone.
+        backup: the directory of the journal and the files that are kept; None: there is none.
+
+    Attributes:
+        restored: names of the partitions that were brought back.
+
+    Raises:
+        LogDirInUseError: a broker, or another run, has it.
+        ChangedSinceError: a partition that an earlier run did not finish has changed since.
+        RefusedError: an offset checkpoint is a symbolic link.
+        Also what `Backup` raises.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | None,
+        observe: Callable[[Step], None] | None = None,
+        *,
+        command: str = "",
+        arguments: Sequence[str] = (),
+        backup: str | None = None,
+    ) -> None:
+        self.log_dir = log_dir
+        self.restored: tuple[str, ...] = ()
+        self._observe = ChangeWatch(observe)
+        self._held = ExitStack()
+        self._backup = (
+            Backup(backup, command, log_dir, arguments, observe) if backup is not None else None
+        )
+
+    def __enter__(self) -> Self:
+        with ExitStack() as held:
+            if self.log_dir is not None:
+                require_own_checkpoints(self.log_dir)
+                held.enter_context(LogDirLock(self.log_dir, writes=True))
+            if self._backup is not None:
+                held.enter_context(self._backup)
+                self.restored = tuple(self._restore_unfinished(self._backup))
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything in the log directory is not as it was when the run began."""
+        return self._observe.has_changed
+
+    def is_done(self, partition: PartitionDir) -> bool:
+        """Whether an earlier run with this backup has finished the partition: it is to be left."""
+        if self._backup is None:
+            return False
+        entry = self._backup.journal.partitions.get(os.path.realpath(partition.path))
+        return entry is not None and entry.state == PartitionState.DONE
+
+    @contextmanager
+    def partition(self, partition: PartitionDir, touched: Iterable[str]) -> Iterator[PartitionRun]:
+        """The changes of one partition, which is not done.
+
+        Args:
+            partition: its directory.
+            touched: names of the files that will be removed, replaced or cut.
+
+        Raises:
+            What `Backup.begin` raises, before anything is changed.
+        """
+        offsets = PartitionOffsets(
+            self.log_dir, partition.topic, partition.partition, self._observe
+        )
+        if self._backup is None:
+            yield PartitionRun(self.log_dir, partition, offsets, self._observe)
+            return
+        assert not self.is_done(partition), "whoever goes on with a run leaves what is done"
+        entry = self._backup.begin(partition, touched, offsets.all())
+        try:
+            yield PartitionRun(self.log_dir, partition, offsets, self._observe, self._backup)
+            after = Listing.of(entry.path)
+            _require_kept(entry, after)
+        except BaseException as error:  # raised again: the journal knows of Ctrl-C, too
+            reason = f"{type(error).__name__}: {error}"
+            self._backup.note(state_line(entry, PartitionState.ABORTED, reason=reason))
+            raise
+        self._backup.note(state_line(entry, PartitionState.DONE, after=after.to_json()))
+
+    def _restore_unfinished(self, backup: Backup) -> Iterator[str]:
+        journal = backup.journal
+        entries = [entry for entry in journal.partitions.values() if entry.state in _UNFINISHED]
+        for entry in entries:
+            require_unchanged(entry, journal)
+        for entry in entries:
+            restore(entry, journal, backup.note, self._observe)
+            yield entry.name
+
+
+class PartitionRun:
+    """What is done to one partition: `changes` to its files, and its entries in checkpoints.
+
+    `log_dir` is the log directory around it, None without one.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | None,
+        partition: PartitionDir,
+        offsets: PartitionOffsets,
+        observe: Callable[[Step], None] | None,
+        backup: Backup | None = None,
+    ) -> None:
+        self.log_dir = log_dir
+        self._path = os.path.realpath(partition.path)
+        self._offsets = offsets
+        self._observe = observe
+        self._backup = backup
+        self.changes = Changes(partition.path, observe if backup is None else self._note_step)
+
+    def forget_clean_shutdown(self) -> None:
+        """Take the mark of a clean shutdown away, so that the next start of a broker scans."""
+        if self.log_dir is None or not has_mark(self.log_dir):
+            return
+        if self._backup is not None:
+            keep_mark(self.log_dir, self._backup.path, self._observe)
+            self._backup.note({"type": "mark", "state": MARK_REMOVED})
+        remove_mark(self.log_dir, self._observe)
+
+    def set_offset(self, checkpoint: str, offset: int | None) -> None:
+        """Put the partition's offset into a checkpoint of the log directory; None: no entry.
+
+        Nothing is done without a log directory. The other entries stay as they are.
+
+        Raises:
+            CorruptDataError: the checkpoint is malformed.
+        """
+        if self._backup is not None and self._offsets.get(checkpoint) != offset:
+            fields = {"type": "offset", "path": self._path}
+            self._backup.note({**fields, "checkpoint": checkpoint, "offset": offset})
+        self._offsets.set(checkpoint, offset)
+
+    def _note_step(self, step: Step) -> None:
+        """Files that are made, or get shorter, are noted before anything else is done to them."""
+        assert self._backup is not None
+        if step.kind in (StepKind.CREATE, StepKind.TRUNCATE, StepKind.LINK):
+            status = FileStatus.of(os.stat(step.new_path or step.path))
+            self._backup.note(file_line(self._path, status))
+        if self._observe is not None:
+            self._observe(step)
+
+
+def _require_kept(entry: PartitionEntry, after: Listing) -> None:
+    """A file that was not named beforehand and has changed would be lost to `undo`."""
+    for name in set(entry.before.files) - set(entry.kept):
+        assert after.files.get(name) == entry.before.files[name], f"{name} was not to be touched"

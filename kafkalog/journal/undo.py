@@ -1,0 +1,437 @@
+"""Undo what a run did, from its journal and its backup."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from formats import file_names
+from kafkalog.errors import ChangedSinceError, CorruptDataError, KafkaLogError, UnwritableError
+from kafkalog.journal.journal import (
+    MARK_REMOVED,
+    MARK_RESTORED,
+    PartitionState,
+    encoded,
+    journal_path,
+    name_beside,
+    read_journal,
+    state_line,
+)
+from kafkalog.journal.listing import FileStatus, Listing
+from kafkalog.journal.log_dir_files import (
+    PartitionOffsets,
+    bring_checkpoints_back,
+    bring_mark_back,
+    has_mark,
+    require_checkpoints,
+)
+from kafkalog.journal.requirements import require_place
+from kafkalog.names import FileKind, FileState, is_known, parse_directory_name, parse_file_name
+from kafkalog.storage import AppendedFile, Changes, LogDirLock, require_space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkalog.journal.journal import Journal, PartitionEntry
+    from kafkalog.storage import Step
+
+
+_INDEXED = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+
+
+def require_unchanged(entry: PartitionEntry, journal: Journal) -> None:
+    """Raise unless a partition is as a run left it, or as it was before.
+
+    Where a run was interrupted it may have come to any point: each file must be one that was there
+    before or that the run made. A broker that starts changes the indexes it appends to, at least.
+
+    Raises:
+        ChangedSinceError: somebody else has changed the partition, its entries or its backup.
+        NotFoundError, UnreadableError: it cannot be listed.
+    """
+    now = Listing.of(entry.path).files
+    if now != entry.before.files:
+        odd = _odd_file(entry, now)
+        if odd is not None:
+            raise ChangedSinceError(
+                "The partition has changed since the run.",
+                path=os.path.join(entry.path, odd),
+                note="Undoing would lose what was written since.",
+                hint=f"The files it had are in {os.path.join(journal.backup, entry.kept_in)}.",
+            )
+        _require_backup(entry, journal)
+    _require_no_strangers(entry, now)
+    offsets = offsets_of(entry, journal)
+    for checkpoint, set_to in entry.offsets_set.items():
+        if offsets.get(checkpoint) not in {entry.offsets_before[checkpoint], *set_to}:
+            raise ChangedSinceError(
+                f"The entry of {entry.name} has changed since the run.",
+                path=os.path.join(journal.log_dir or "", checkpoint),
+            )
+
+
+def restore(
+    entry: PartitionEntry,
+    journal: Journal,
+    note: Callable[[dict[str, object]], None],
+    observe: Callable[[Step], None] | None,
+) -> None:
+    """Bring a partition back to what it was before the run.
+
+    The old directory is built, of hard links, beside the partition, under a name that a broker
+    takes for a partition to delete; then both get each other's name at once; then the other one is
+    removed. Entries in checkpoints are set before where both logs may have them, else after. After
+    a crash there is the old log or the new one, whole; done again, it ends the same.
+
+    Args:
+        entry: the partition; `require_unchanged` holds for it.
+        journal: that of the run.
+        note: adds a line to the journal.
+        observe: called after each step on the disk.
+
+    Raises:
+        UnsupportedError: the file system cannot exchange two names at once; nothing was changed.
+        UnwritableError: a step failed; done again, it goes on.
+    """
+    around = Changes(os.path.dirname(entry.path), observe)
+    offsets = offsets_of(entry, journal, observe)
+    if entry.beside is not None:
+        _remove_tree(around, entry.beside)
+    beside = name_beside(entry.name)
+    note(state_line(entry, PartitionState.UNDOING, beside=beside))
+    first, last = _changed_offsets(entry, offsets)
+    if Listing.of(entry.path).files != entry.before.files:
+        try:
+            _build(around, beside, entry, journal)
+            _exchange(around, beside, entry, offsets, first)
+        except KafkaLogError:
+            _remove_tree(around, beside)
+            raise
+        around.sync_directory()  # else, after a crash, it is the log in use that is removed
+        _remove_tree(around, beside)
+    for checkpoint in (*first, *last):
+        offsets.set(checkpoint, entry.offsets_before[checkpoint])
+    note(state_line(entry, PartitionState.UNDONE))
+
+
+def offsets_of(
+    entry: PartitionEntry, journal: Journal, observe: Callable[[Step], None] | None = None
+) -> PartitionOffsets:
+    """The partition's entries in the checkpoints of the journal's log directory."""
+    name = parse_directory_name(entry.name)
+    topic, number = (name.topic, name.partition) if name else (entry.name, None)
+    return PartitionOffsets(journal.log_dir, topic, number, observe)
+
+
+def _odd_file(entry: PartitionEntry, now: dict[str, FileStatus]) -> str | None:
+    """A file that neither the run nor what was before accounts for; None: there is none."""
+    before = entry.before.files
+    untouched = set(before) - set(entry.kept)
+    gone = _first(name for name in untouched if before[name] != now.get(name))
+    if gone is not None:
+        return gone
+    if entry.after is not None:
+        after = entry.after.files
+        return _first(name for name in {*after, *now} if after.get(name) != now.get(name))
+    return _first(
+        name for name, status in now.items() if status not in _known(entry) and _is_served(name)
+    )
+
+
+def _known(entry: PartitionEntry) -> set[FileStatus]:
+    """The files that were there, or that the run made, whatever they are called."""
+    after = entry.after.files.values() if entry.after is not None else ()
+    return {*entry.before.files.values(), *after, *entry.made}
+
+
+def _require_no_strangers(entry: PartitionEntry, now: dict[str, FileStatus]) -> None:
+    """Raise where undoing would remove a file that no run has made.
+
+    Files that were not there before go, and so does the directory that an earlier undoing left.
+    """
+    found = {entry.path: now}
+    if entry.beside is not None:
+        beside = os.path.join(os.path.dirname(entry.path), entry.beside)
+        if os.path.lexists(beside):
+            found[beside] = Listing.of(beside).files
+    for directory, files in found.items():
+        for name, status in files.items():
+            is_ours = name in entry.before.files or is_known(name)
+            if directory != entry.path and _is_served(name):
+                is_ours = status in _known(entry)
+            if not is_ours:
+                raise ChangedSinceError(
+                    "No run created this file, and undoing would remove it.",
+                    path=os.path.join(directory, name),
+                    hint="Move it elsewhere first.",
+                )
+
+
+def _is_served(name: str) -> bool:
+    """Whether a broker reads records by it; what is unfinished or retired is nobody's but ours."""
+    parsed = parse_file_name(name)
+    return parsed.kind in _INDEXED and parsed.state == FileState.LIVE
+
+
+def _first(names: Iterable[str]) -> str | None:
+    return min(names, default=None)
+
+
+def _require_backup(entry: PartitionEntry, journal: Journal) -> None:
+    """Raise unless the backup has the files as they were."""
+    directory = os.path.join(journal.backup, entry.kept_in)
+    files = Listing.of(directory).files
+    for name in entry.kept:
+        if files.get(name) != entry.before.files[name]:
+            raise ChangedSinceError(
+                "The backup has changed since the run.", path=os.path.join(directory, name)
+            )
+
+
+def _changed_offsets(
+    entry: PartitionEntry, offsets: PartitionOffsets
+) -> tuple[list[str], list[str]]:
+    """The checkpoints whose entry changes before the files do, and those whose entry does after.
+
+    Before: what becomes lower, or none, which is right for both logs. The log start comes after
+    in any case: it hides what a run that was interrupted had not removed yet.
+    """
+    first: list[str] = []
+    last: list[str] = []
+    for checkpoint in entry.offsets_set:
+        before, now = entry.offsets_before[checkpoint], offsets.get(checkpoint)
+        is_lower = before is None or (now is not None and before < now)
+        is_first = is_lower and checkpoint != file_names.LOG_STARTS
+        (first if is_first else last).append(checkpoint)
+    return first, last
+
+
+def _build(around: Changes, beside: str, entry: PartitionEntry, journal: Journal) -> None:
+    """The directory as it was, under another name. Each log comes after its indexes.
+
+    A broker that starts meanwhile rebuilds the indexes of a log that has none, and what it cuts
+    off such a log would be gone from all names of the file.
+    """
+    kept, kept_in = set(entry.kept), os.path.join(journal.backup, entry.kept_in)
+    if os.stat(kept_in).st_dev != os.stat(entry.path).st_dev:
+        size = sum(entry.before.files[name].size_bytes for name in kept)
+        require_space(entry.path, size)
+    around.make_directory(beside, like=entry.path)
+    inner = Changes(around.path(beside), around.observe)
+    for name in sorted(entry.before.files, key=lambda name: (_is_log(name), name)):
+        inner.link(os.path.join(kept_in if name in kept else entry.path, name), name)
+    inner.set_times(entry.before.directory.mtime_ns)
+    inner.sync_directory()
+    around.sync_directory()
+    if Listing.of(inner.directory) != entry.before:
+        raise UnwritableError(
+            "The owners, permissions and times of the files cannot be restored.",
+            path=entry.path,
+            note="Nothing was changed.",
+            hint="Run it as root, or as the user who owns them.",
+        )
+
+
+def _exchange(
+    around: Changes,
+    beside: str,
+    entry: PartitionEntry,
+    offsets: PartitionOffsets,
+    first: list[str],
+) -> None:
+    """Put the directory in place, some entries first; these go back if it fails."""
+    before = {checkpoint: offsets.get(checkpoint) for checkpoint in first}
+    try:
+        for checkpoint in first:
+            offsets.set(checkpoint, entry.offsets_before[checkpoint])
+        around.exchange(beside, entry.name)
+    except KafkaLogError:
+        for checkpoint, offset in before.items():
+            offsets.set(checkpoint, offset)
+        raise
+
+
+def _remove_tree(around: Changes, name: str) -> None:
+    """A partition directory that nobody needs, its logs first: a log shall not lack its index."""
+    path = around.path(name)
+    if not os.path.lexists(path):
+        return
+    inner = Changes(path, around.observe)
+    for file in sorted(os.listdir(path), key=lambda file: (not _is_log(file), file)):
+        inner.remove(file)
+    around.remove_directory(name)
+    around.sync_directory()
+
+
+def _is_log(name: str) -> bool:
+    return parse_file_name(name).kind == FileKind.LOG
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """An entry of a checkpoint, and what it becomes; None: no entry."""
+
+    checkpoint: str
+    now: int | None
+    before: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionUndo:
+    """What it takes to bring one partition back to what it was before the run.
+
+    Attributes:
+        path: of its directory.
+        topic: the topic, the whole name where the directory's is none of a partition.
+        partition: its number.
+        state: how far the run, or an earlier undoing, came.
+        files_restored, bytes_restored: those that are not there, or not as they were.
+        files_removed, bytes_removed: those that were not there, or otherwise.
+        offsets: the entries in checkpoints that change.
+    """
+
+    path: str
+    topic: str
+    partition: int | None
+    state: PartitionState
+    files_restored: int
+    bytes_restored: int
+    files_removed: int
+    bytes_removed: int
+    offsets: tuple[OffsetChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What was done, or would be.
+
+    Attributes:
+        journal: path of the journal.
+        command: what is undone.
+        log_dir: the log directory; None: copied partitions were changed.
+        partitions: those to bring back, the last one changed first.
+    """
+
+    journal: str
+    command: str
+    log_dir: str | None
+    partitions: tuple[PartitionUndo, ...]
+
+
+def undo(
+    path: str, *, in_place: bool = False, observe: Callable[[Step], None] | None = None
+) -> Undo:
+    """Bring each partition that a run changed back to the bytes, owners and times it had.
+
+    Each must be as the run left it, at whatever point that was interrupted, or as it was before.
+    Nothing is changed where one is not. The mark of a clean shutdown, where the run took it away,
+    comes back last, and once only. After a crash each partition is the old log or the new one,
+    whole, and undoing goes on when it is called again.
+
+    Args:
+        path: the journal, or the backup it is in.
+        in_place: whether it is done; else it is only said.
+        observe: called after each step on the disk.
+
+    Returns:
+        What was done, or would be; without partitions where all is undone already.
+
+    Raises:
+        NotFoundError: there is no journal, no log directory, or no partition any more.
+        CorruptDataError: the journal is malformed, or a checkpoint.
+        RefusedError: the journal names what is no log directory, or leads through a link.
+        ChangedSinceError: a partition or its backup has changed since the run.
+        LogDirInUseError: a broker, or another run, has the log directory.
+        UnsupportedError: the file system cannot exchange two names at once.
+        UnwritableError: a step failed.
+
+    Cost:
+        Links and removals; bytes are copied only where the backup is on another file system.
+    """
+    path = journal_path(path)
+    with ExitStack() as held:
+        journal = _journal(path)
+        require_place(journal.log_dir, journal.partitions)
+        if journal.log_dir is not None:
+            held.enter_context(LogDirLock(journal.log_dir, writes=in_place))
+        file = held.enter_context(AppendedFile(path)) if in_place else None
+        locked, journal = journal.log_dir, _journal(path)  # another run may have written it since
+        if journal.log_dir != locked:
+            raise ChangedSinceError(
+                "The journal was just replaced by that of another run.", path=path
+            )
+        require_place(journal.log_dir, journal.partitions)
+        entries = _entries(journal)
+        for entry in entries:
+            require_unchanged(entry, journal)
+        if journal.log_dir is not None:
+            require_checkpoints(journal.log_dir, journal.backup)
+        planned = Undo(
+            path,
+            journal.command,
+            journal.log_dir,
+            tuple(_partition_undo(entry, journal) for entry in entries),
+        )
+        if file is not None:
+            for entry in entries:
+                restore(entry, journal, lambda fields: file.append(encoded(fields)), observe)
+            if journal.log_dir is not None:
+                bring_checkpoints_back(journal.log_dir, journal.backup, observe)
+                if journal.lacks_mark:
+                    _bring_mark_back(journal.log_dir, journal.backup, file, observe)
+    return planned
+
+
+def _bring_mark_back(
+    log_dir: str, backup: str, file: AppendedFile, observe: Callable[[Step], None] | None
+) -> None:
+    """The mark of a clean shutdown, and the line that says so.
+
+    The line comes first: a mark that comes twice, after a broker was started and killed, would keep
+    it from scanning; one that never comes makes it scan too much.
+    """
+    file.append(encoded({"type": "mark", "state": MARK_RESTORED}))
+    try:
+        bring_mark_back(log_dir, backup, observe)
+    except KafkaLogError:
+        if not has_mark(log_dir):  # else nobody would try again
+            file.append(encoded({"type": "mark", "state": MARK_REMOVED}))
+        raise
+
+
+def _journal(path: str) -> Journal:
+    journal = read_journal(path)
+    if journal is None:
+        raise CorruptDataError("The journal has no complete line: nothing was done.", path=path)
+    return journal
+
+
+def _entries(journal: Journal) -> list[PartitionEntry]:
+    """Those to bring back, the last one first."""
+    entries = reversed(journal.partitions.values())
+    return [entry for entry in entries if entry.state != PartitionState.UNDONE]
+
+
+def _partition_undo(entry: PartitionEntry, journal: Journal) -> PartitionUndo:
+    name = parse_directory_name(entry.name)
+    before, now = entry.before.files, Listing.of(entry.path).files
+    restored = [status for file, status in before.items() if now.get(file) != status]
+    removed = [status for file, status in now.items() if before.get(file) != status]
+    offsets = offsets_of(entry, journal)
+    changes = [
+        OffsetChange(checkpoint, offsets.get(checkpoint), entry.offsets_before[checkpoint])
+        for checkpoint in sorted(entry.offsets_set)
+    ]
+    return PartitionUndo(
+        entry.path,
+        name.topic if name else entry.name,
+        name.partition if name else None,
+        entry.state,
+        len(restored),
+        sum(status.size_bytes for status in restored),
+        len(removed),
+        sum(status.size_bytes for status in removed),
+        tuple(change for change in changes if change.now != change.before),
+    )

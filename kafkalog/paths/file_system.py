@@ -1,0 +1,107 @@
+"""Where files are: paths of this machine, or URIs of objects in a store.
+
+What is asked about a path of this machine is asked of `os`, without a detour. URIs (`s3://…`,
+`gs://…`, `abfs://…`) go to `kafkalog.paths.object_store`, which is loaded when there is one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from kafkalog.paths.reading_errors import reading_error
+from kafkalog.paths.uris import LOCAL, SEPARATOR, is_object
+
+
+def normalize(path: str) -> str:
+    """The path as all that reads takes it: no options, no credentials, nothing behind it.
+
+    The options and credentials of a URI are kept in this process for its bucket; those that were
+    given last count. `file://` URIs become paths of this machine, and these stay as they are.
+
+    Raises:
+        UsageError: the URI is of another scheme, or names no bucket.
+    """
+    if SEPARATOR not in path:
+        return path
+    if path.startswith(LOCAL):
+        return path.removeprefix(LOCAL)
+    from kafkalog.paths import object_store
+
+    return object_store.normalize(path)
+
+
+def absolute(path: str) -> str:
+    """The path, whatever the working directory is."""
+    return normalize(path) if is_object(path) else os.path.abspath(normalize(path))
+
+
+def portable(path: str) -> str:
+    """Make a path mean the same in other processes: absolute; a URI stays as it is."""
+    return path if is_object(path) else absolute(path)
+
+
+def stat(path: str) -> os.stat_result:
+    """What is known of a file or directory; symbolic links are followed.
+
+    Objects have a type, a size and a time of modification.
+
+    Raises:
+        OSError: as `os.stat`; for an object, where there is none.
+        UnreadableError: the store does not say.
+    """
+    if is_object(path):
+        from kafkalog.paths import object_store
+
+        return object_store.stat(path)
+    return os.stat(path)
+
+
+def exists(path: str) -> bool:
+    """Whether there is something of that name, be it a broken symbolic link.
+
+    A disk that does not say counts as a no, and is announced to `reading_errors.on_unreadable`.
+
+    Raises:
+        UnreadableError: the store does not say.
+    """
+    if not is_object(path):
+        try:
+            os.lstat(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                reading_error(error, path)  # announced
+            return False
+        except ValueError:
+            return False
+        return True
+    try:
+        stat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def names(path: str) -> list[str]:
+    """The names in a directory, sorted. Raises as `stat`."""
+    if is_object(path):
+        from kafkalog.paths import object_store
+
+        return object_store.names(path)
+    return sorted(os.listdir(path))
+
+
+def prefetch_listing(path: str) -> None:
+    """Say that all directories in one will be listed: of a store, all are asked for together."""
+    if is_object(path):
+        from kafkalog.paths import object_store
+
+        object_store.prefetch_listing(path)
+
+
+def registered_uris() -> list[str]:
+    """URIs with all options and credentials, for `normalize` in another process. Never shown."""
+    from sys import modules
+
+    object_store = modules.get("kafkalog.paths.object_store")
+    return [] if object_store is None else object_store.registered_uris()

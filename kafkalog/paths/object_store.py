@@ -1,0 +1,326 @@
+"""Objects of S3, Google Cloud Storage and Azure, read by way of pyarrow as if they were files.
+
+Directories are prefixes. Objects have no permissions, no holes and no links, and their time of
+modification is that of their upload. A prefix without objects is not there: a partition directory
+that is empty does not outlive its upload.
+
+The path of an object is taken literally: nothing in it is percent-encoded. Options and credentials
+of a URI are kept by bucket, for the whole process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as modes
+import time
+from dataclasses import dataclass
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from kafkalog.errors import UnreadableError, UnsupportedError, UsageError
+from kafkalog.paths.reading_errors import reading_error, require_regular
+from kafkalog.paths.uris import SCHEMES, without_credentials, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LISTED_FOR_S: Final = 30.0
+"""How long a listing is believed."""
+_CONNECT_TIMEOUT_S: Final = 5.0
+_RETRIED_FOR_S: Final = 15
+_S3_OPTIONS: Final = ("region", "scheme", "endpoint_override")
+_S3_WRITING: Final = ("allow_bucket_creation", "allow_bucket_deletion")
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A bucket or an account: `prefix` and the path in a URI are a path of `files`."""
+
+    files: Any
+    prefix: str
+
+
+_uris: dict[str, str] = {}  # bucket to URI with options and credentials
+_stores: dict[str, _Store] = {}  # bucket to what reads it
+_listings: dict[str, tuple[float, dict[str, os.stat_result]]] = {}  # directory to what is in it
+_lock = RLock()
+
+
+def normalize(uri: str) -> str:
+    """The URI without options and credentials, which are kept for its bucket.
+
+    Raises:
+        UsageError: it is of a scheme that is not known, or names no bucket.
+    """
+    scheme = uri.partition("://")[0]
+    if scheme not in SCHEMES:
+        raise UsageError(
+            f"{scheme}:// is not supported.",
+            hint=f"A path, or {', '.join(f'{one}://' for one in SCHEMES)}.",
+        )
+    path = without_credentials(uri)
+    bucket = _bucket(path)
+    if bucket.endswith(("://", ":/", ":")):
+        raise UsageError(
+            "The URI names no bucket.", path=path, hint="For example s3://bucket/kafka-logs."
+        )
+    bare, mark, options = uri.partition("?")
+    owner = "@".join(bare.partition("://")[2].split("@")[:-1])
+    if mark or (owner and without_credentials(bare) != bare.rstrip("/")):
+        host = bucket.partition("://")[2].rpartition("@")[2]
+        full = f"{scheme}://{owner}{'@' if owner else ''}{host}{mark}{options}"
+        with _lock:
+            if _uris.get(bucket) != full:
+                _uris[bucket] = full
+                _stores.pop(bucket, None)
+                _listings.clear()
+    return path
+
+
+def registered_uris() -> list[str]:
+    """The URIs with options and credentials that were settled."""
+    return list(_uris.values())
+
+
+def stat(path: str) -> os.stat_result:
+    """What is known of an object or of a directory of objects.
+
+    Raises:
+        FileNotFoundError: there is none.
+        UnreadableError: the store does not say.
+    """
+    path = normalize(path)
+    directory, _, name = path.rpartition("/")
+    with _lock:
+        since, listed = _listings.get(directory, (0.0, {}))
+    if time.monotonic() - since < LISTED_FOR_S and since:
+        if name not in listed:
+            raise _missing(path)
+        return listed[name]
+    store = _store_of(path)
+    try:
+        [found] = store.files.get_file_info([_key(store, path)])
+    except failures() as error:
+        raise _unreadable(error, path) from None
+    if found.type.name == "NotFound":
+        raise _missing(path)
+    return _status(found)
+
+
+def names(path: str) -> list[str]:
+    """The names in a directory, sorted. Raises as `stat`."""
+    path = normalize(path)
+    with _lock:
+        since, listed = _listings.get(path, (0.0, {}))
+    if not since or time.monotonic() - since >= LISTED_FOR_S:
+        listed = {}
+        for entry in _selected(path, recursive=False):
+            listed[entry.base_name] = _status(entry)
+        _keep({path: listed})
+    return sorted(listed)
+
+
+def prefetch_listing(path: str) -> None:
+    """List all that is below a directory with as few requests as can be. Raises as `stat`.
+
+    Cost:
+        A request for a thousand objects; about 400 bytes of memory each, for half a minute.
+    """
+    path = normalize(path)
+    store = _store_of(path)
+    skipped = len(_key(store, path)) + 1
+    found: dict[str, dict[str, os.stat_result]] = {path: {}}
+    for entry in _selected(path, recursive=True):
+        if entry.type.name != "File":
+            continue
+        *directories, name = entry.path[skipped:].split("/")
+        place = path
+        for directory in directories:
+            found[place].setdefault(directory, _DIRECTORY)
+            place = f"{place}/{directory}"
+            found.setdefault(place, {})
+        found[place][name] = _status(entry)
+    _keep(found)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenObject:
+    """An object, open for reading.
+
+    It is taken to be what it was when it was opened: stores replace objects whole, and one that is
+    replaced by another of the same length meanwhile is not noticed.
+
+    Attributes:
+        path: its URI, normalized.
+        size_bytes: its size.
+        mtime_ms: when it was uploaded.
+        read_at: reads at a position up to a number of bytes: fewer where it is shorter by now.
+    """
+
+    path: str
+    size_bytes: int
+    mtime_ms: int
+    read_at: Callable[[int, int], bytes]
+
+
+def open_object(uri: str) -> OpenObject:
+    """Open an object.
+
+    Raises:
+        NotFoundError: there is none.
+        NotAKafkaFileError: it is a prefix.
+        UnreadableError: the store does not give it.
+    """
+    path = normalize(uri)
+    try:
+        status = stat(path)
+        require_regular(path, status.st_mode)
+        store = _store_of(path)
+        file = store.files.open_input_file(_key(store, path))
+        size_bytes = file.size()
+    except FileNotFoundError as error:
+        raise reading_error(_missing(path), path) from error
+    except failures() as error:
+        raise _unreadable(error, path) from None
+
+    def read_at(position: int, size: int) -> bytes:
+        try:
+            data: bytes = file.read_at(size, position)
+        except FileNotFoundError as error:
+            raise reading_error(_missing(path), path) from error
+        except failures() as error:
+            raise _unreadable(error, path, position) from None
+        return data
+
+    return OpenObject(path, size_bytes, status.st_mtime_ns // 1_000_000, read_at)
+
+
+_DIRECTORY: Final = os.stat_result((modes.S_IFDIR, 0, 0, 1, 0, 0, 0, 0, 0, 0), {"st_mtime_ns": 0})
+
+
+def _status(info: Any) -> os.stat_result:
+    """As `os.stat` has it: type, size, time of modification."""
+    if info.type.name == "Directory":
+        return _DIRECTORY
+    modified = info.mtime_ns or 0
+    seconds = modified // 1_000_000_000
+    return os.stat_result(
+        (modes.S_IFREG, 0, 0, 1, 0, 0, info.size, seconds, seconds, seconds),
+        {"st_mtime_ns": modified},
+    )
+
+
+def _selected(path: str, *, recursive: bool) -> Iterator[Any]:
+    from pyarrow import fs
+
+    store = _store_of(path)
+    try:
+        yield from store.files.get_file_info(
+            fs.FileSelector(_key(store, path), recursive=recursive)
+        )
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except failures() as error:
+        raise _unreadable(error, path) from None
+
+
+def _keep(found: dict[str, dict[str, os.stat_result]]) -> None:
+    now = time.monotonic()
+    with _lock:
+        for path in [one for one, (since, _) in _listings.items() if now - since >= LISTED_FOR_S]:
+            del _listings[path]
+        _listings.update({path: (now, listed) for path, listed in found.items()})
+
+
+def _bucket(path: str) -> str:
+    """The part of a path that options belong to: `s3://bucket`."""
+    scheme, _, rest = path.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
+def _key(store: _Store, path: str) -> str:
+    inner = path[len(_bucket(path)) :]
+    return (store.prefix + inner).strip("/")
+
+
+def _store_of(path: str) -> _Store:
+    bucket = _bucket(path)
+    with _lock:
+        store = _stores.get(bucket)
+        if store is None:
+            try:
+                store = _stores[bucket] = _made(_uris.get(bucket, bucket))
+            except OSError as error:
+                raise _unreadable(error, path) from None
+            except failures() as error:
+                words = words_of(error, _uris.get(bucket, bucket))
+                raise UsageError(f"This cannot be read: {words}.", path=path) from None
+        return store
+
+
+def _made(uri: str) -> _Store:
+    """What reads the bucket of a URI; it gives up within half a minute, as far as can be said."""
+    fs = _file_systems()
+    parts = urlsplit(uri)
+    options = dict(parse_qsl(parts.query))
+    host = parts.netloc.rpartition("@")[2]
+    if parts.scheme == "s3":
+        for name in options:
+            if name not in (*_S3_OPTIONS, *_S3_WRITING):
+                raise ValueError(f"unexpected option {name} of an s3:// URI")
+        region = options.get("region")
+        if region is None and "endpoint_override" not in options:
+            region = fs.resolve_s3_region(host)
+        files = fs.S3FileSystem(
+            access_key=None if parts.username is None else unquote(parts.username),
+            secret_key=None if parts.password is None else unquote(parts.password),
+            region=region,
+            scheme=options.get("scheme"),
+            endpoint_override=options.get("endpoint_override"),
+            connect_timeout=_CONNECT_TIMEOUT_S,
+        )
+        return _Store(files, host)
+    mark = "&" if parts.query else "?"
+    if parts.scheme in ("gs", "gcs") and "retry_limit_seconds" not in options:
+        uri = f"{uri}{mark}retry_limit_seconds={_RETRIED_FOR_S}"
+    bare, mark, query = uri.partition("?")
+    files, root = fs.FileSystem.from_uri(f"{bare}/_{mark}{query}")
+    return _Store(files, root.removesuffix("_").rstrip("/"))
+
+
+def _file_systems() -> Any:
+    try:
+        from pyarrow import fs
+    except ImportError as error:
+        raise UnsupportedError(
+            "Reading objects needs pyarrow, which is not installed.",
+            hint="pip install 'kafkalog[arrow]'",
+        ) from error
+    return fs
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What the file systems of pyarrow raise."""
+    try:
+        from pyarrow import ArrowException
+    except ImportError:
+        return ()
+    # ValueError of malformed names, NotImplementedError where a store was not built into pyarrow.
+    return (OSError, ValueError, NotImplementedError, ArrowException)
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _unreadable(error: Exception, path: str, position: int | None = None) -> UnreadableError:
+    words = words_of(error, _uris.get(_bucket(path), path))
+    denied = any(word in words for word in ("ACCESS_DENIED", "access token", "CredentialEx"))
+    return UnreadableError(
+        f"It cannot be read: {words}.",
+        path=path,
+        position=position,
+        hint="Are credentials for this store set, as for its own tools?" if denied else None,
+    )

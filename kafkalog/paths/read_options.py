@@ -1,0 +1,98 @@
+"""How files are read: as fast as they can be, or gently, beside a broker that needs its disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_BURST_S: Final = 0.1
+
+
+class RateLimiter:
+    """A token bucket: whoever spends more than it holds waits until it has filled up again.
+
+    Not for several threads at a time.
+
+    Args:
+        rate: bytes a second, at least 1.
+        clock: seconds, rising.
+        sleep: waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        rate: int,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        assert rate > 0
+        self.rate = rate
+        self._clock = clock
+        self._sleep = sleep
+        self._paid_until = clock()
+
+    def spend(self, size_bytes: int) -> None:
+        """So many bytes were read: wait until the pace is kept.
+
+        After a pause at most a tenth of a second's bytes come for nothing.
+        """
+        now = self._clock()
+        self._paid_until = max(self._paid_until, now - _BURST_S) + size_bytes / self.rate
+        if self._paid_until > now:
+            self._sleep(self._paid_until - now)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How files are read.
+
+    Attributes:
+        limiter: how fast, None for as fast as it goes.
+        leaves_cache: whether what was not in the page cache is not there afterwards either.
+    """
+
+    limiter: RateLimiter | None = None
+    leaves_cache: bool = False
+
+
+AS_FAST_AS_IT_GOES = ReadOptions()
+
+
+current: ContextVar[ReadOptions] = ContextVar("read options", default=AS_FAST_AS_IT_GOES)
+
+
+@contextmanager
+def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Iterator[None]:
+    """Files that are opened in the block are read gently, beside a broker that needs its disk.
+
+    Args:
+        rate_limit: bytes a second, of all files together; None for no limit.
+        leaves_cache: pages that were not in the page cache are given back once they are read,
+            those that were there stay: neither what a broker has in memory nor what its consumers
+            read is pushed out. Where the file system cannot tell what is in memory (it has no
+            `RWF_NOWAIT`), every page that was read is given back. Pages larger than 4096 bytes may
+            stay at the edges of what was read.
+
+    Raises:
+        UnsupportedError: the system has no `posix_fadvise`.
+
+    Cost:
+        With `leaves_cache` the kernel does not read ahead.
+    """
+    if leaves_cache and not (hasattr(os, "posix_fadvise") and hasattr(os, "RWF_NOWAIT")):
+        raise UnsupportedError("This system does not let programs control the page cache.")
+    limiter = None if rate_limit is None else RateLimiter(rate_limit)
+    token = current.set(ReadOptions(limiter, leaves_cache))
+    try:
+        yield
+    finally:
+        current.reset(token)

@@ -1,0 +1,45 @@
+"""What the operating system says about a path that is read, as errors of ours."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkalog.errors import NotAKafkaFileError, NotFoundError, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+on_unreadable: list[Callable[[UnreadableError], None]] = []
+"""Called, in any thread, with each failure to get at what is there, whoever goes on past it."""
+
+
+def require_regular(path: str, mode: int) -> None:
+    """Raise `NotAKafkaFileError` unless the mode is that of a regular file."""
+    if stat.S_ISREG(mode):
+        return
+    kind = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}.get(
+        stat.S_IFMT(mode), "a device"
+    )
+    raise NotAKafkaFileError(f"This is {kind}, not a regular file.", path=path)
+
+
+def reading_error(error: OSError, path: str) -> NotFoundError | UnreadableError:
+    """Our error for an `OSError` met while reading `path`."""
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return NotFoundError("No such file or directory.", path=path)
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    hint = "Read it as the user who runs the broker." if error.errno == errno.EACCES else None
+    return announced(UnreadableError(f"It cannot be read: {reason}.", path=path, hint=hint))
+
+
+_Unreadable = TypeVar("_Unreadable", bound=UnreadableError)
+
+
+def announced(error: _Unreadable) -> _Unreadable:
+    """Return the error, after everyone in `on_unreadable` heard of it."""
+    for hear in on_unreadable:
+        hear(error)
+    return error

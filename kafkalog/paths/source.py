@@ -1,0 +1,406 @@
+"""Read-only bytes: the one place where kafkalog opens files to read them.
+
+Files are opened O_RDONLY and read by position (`pread`), never mapped: a file that a running broker
+truncates meanwhile gives an error, not a signal. Only regular files are opened, so that a FIFO or a
+device cannot hang or change anything.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Protocol, Self, cast
+
+from kafkalog.errors import (
+    BytesUnreadableError,
+    FileChangedError,
+    NotAKafkaFileError,
+    NotFoundError,
+)
+from kafkalog.paths import read_options
+from kafkalog.paths.file_system import normalize
+from kafkalog.paths.reading_errors import announced, reading_error, require_regular
+from kafkalog.paths.uris import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog.paths.read_ahead import ReadAhead
+
+WINDOW_SIZE_MIN = 4096
+WINDOW_SIZE_MAX = 1 << 20
+BLOCK_SIZE = 512  # of st_blocks, whatever the file system
+_PAGE_SIZE = 4096
+_BLOCKS_TRIED = 64
+_READ_SIZE = 1 << 18  # what is asked for at once where the page cache is left as it was
+
+
+class Readable(Protocol):
+    """Bytes by position, and the file they are from."""
+
+    path: str
+
+    def read(self, position: int, size: int) -> bytes:
+        """As `Source.read`."""
+
+
+class Source:
+    """A regular file or an object, open for reading, as long as it was when it was opened.
+
+    Small reads are served from a window that grows while reading goes forward, so that both header
+    walks over large batches and sequential reads are cheap.
+
+    Attributes:
+        size_bytes: up to where it is read.
+        file_bytes: its length.
+        stored_bytes: what it occupies: less where there are holes.
+        mtime_ms: when it was modified.
+
+    Args:
+        path: the file, symbolic links are followed; or the URI of an object.
+        end: take it to end at this position, if it does not end before; None: as it is.
+
+    Raises:
+        NotFoundError: there is no such file.
+        UnreadableError: it cannot be opened or read.
+        NotAKafkaFileError: it is not a regular file.
+    """
+
+    __slots__ = ("_failed", "_fd", "_options", "_window", "_window_position", "_window_size",
+                 "file_bytes", "mtime_ms", "path", "size_bytes", "stored_bytes")  # fmt: skip
+
+    size_bytes: int
+    file_bytes: int
+    stored_bytes: int
+    mtime_ms: int
+
+    def __new__(cls, path: str, end: int | None = None) -> Self:  # noqa: ARG004 # as __init__
+        """An object of a store is of a class of its own."""
+        if is_object(path):
+            return cast("Self", object.__new__(ObjectSource))
+        return object.__new__(cls)
+
+    def __init__(self, path: str, end: int | None = None) -> None:
+        self.path = path
+        self._options = read_options.current.get()
+        self._window = b""
+        self._window_position = 0
+        self._window_size = WINDOW_SIZE_MIN
+        # Of each block that the disk does not give, the position from which on it does not.
+        self._failed: dict[int, int] = {}
+        self._open()
+        self.file_bytes = self.size_bytes
+        if end is not None:
+            self.size_bytes = min(self.size_bytes, end)
+
+    def _open(self) -> None:
+        path = self.path = normalize(self.path)
+        try:
+            require_regular(path, os.stat(path).st_mode)
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise reading_error(error, path) from error
+        except ValueError as error:
+            raise NotFoundError("The path cannot name a file.", path=path) from error
+        try:
+            status = os.fstat(self._fd)
+            require_regular(path, status.st_mode)  # it may have been replaced since
+        except OSError as error:
+            self.close()
+            raise reading_error(error, path) from error
+        except NotAKafkaFileError:
+            self.close()
+            raise
+        self.size_bytes = status.st_size
+        self.stored_bytes = status.st_blocks * BLOCK_SIZE  # less with holes
+        self.mtime_ms = status.st_mtime_ns // 1_000_000
+        if self._options.leaves_cache:
+            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; closing twice does no harm."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def read(self, position: int, size: int) -> bytes:
+        """Exactly `size` bytes from `position`, fewer only where the file ends.
+
+        Raises:
+            BytesUnreadableError: the disk does not give these bytes.
+            FileChangedError: the file became shorter since it was opened.
+        """
+        size = min(size, self.size_bytes - position)
+        if size <= 0:
+            return b""
+        start = position - self._window_position
+        if start >= 0 and start + size <= len(self._window):
+            return self._window[start : start + size]
+        if size >= WINDOW_SIZE_MAX:
+            return self._pread(position, size)
+        ahead = 0 <= start <= len(self._window) + WINDOW_SIZE_MIN
+        grown = min(self._window_size * 2, WINDOW_SIZE_MAX)
+        self._window_size = grown if ahead and self._window else WINDOW_SIZE_MIN
+        wanted = min(max(size, self._window_size), self.size_bytes - position)
+        bad = self._bad_place(position, position + wanted)
+        if bad is not None and bad >= position + size:
+            wanted = bad - position
+        try:
+            self._window = self._pread(position, wanted)
+        except BytesUnreadableError:  # perhaps behind what is asked for
+            return self._pread(position, size)
+        self._window_position = position
+        return self._window[:size]
+
+    def read_exactly(self, position: int, size: int) -> bytes:
+        """As `read`, of bytes that were there when the file was listed.
+
+        Raises:
+            FileChangedError: also where the file became shorter since then.
+        """
+        data = self.read(position, size)
+        if len(data) < size:
+            raise self._became_shorter(position + len(data))
+        return data
+
+    def read_into(self, position: int, buffer: memoryview) -> None:
+        """Fill the buffer from `position`; the file must have so many bytes. Raises as `read`."""
+
+        def give(start: int, end: int) -> int:
+            part = buffer[start - position : end - position]
+            if self._options.leaves_cache:
+                count = self._read_block(start, part)
+            else:
+                count = os.preadv(self._fd, [part], start)
+            if self._options.limiter is not None:
+                self._options.limiter.spend(count)
+            return count
+
+        self._read_all(position, position + len(buffer), give)
+
+    def _read_all(self, position: int, end: int, give: Callable[[int, int], int]) -> None:
+        """Read a range; `give` reads some of a part of it and returns how many bytes that were.
+
+        A disk can refuse a large read for one bad block in it, or give what is before that block:
+        from there on each block is asked for by itself.
+        """
+        bad = self._bad_place(position, end)
+        if bad is not None:
+            raise self._not_given(OSError(errno.EIO, ""), bad)
+        is_gentle = self._options.leaves_cache  # what is in memory is given by itself
+        step = _READ_SIZE if is_gentle else end
+        while position < end:
+            stop = min(position - position % step + step, end)
+            try:
+                count = give(position, stop)
+            except OSError as error:
+                if position // _PAGE_SIZE == (stop - 1) // _PAGE_SIZE:
+                    raise self._not_given(error, position) from error
+                step = _PAGE_SIZE
+                continue
+            if not count:
+                raise self._became_shorter(position)
+            position += count
+            if position < stop and not is_gentle:
+                step = _PAGE_SIZE
+
+    def _read_block(self, position: int, buffer: memoryview) -> int:
+        """Some bytes; pages that were not in the page cache are given back."""
+        try:
+            count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EOPNOTSUPP):
+                raise
+            count = 0
+        if count:
+            return count
+        count = os.preadv(self._fd, [buffer], position)
+        start = position - position % _PAGE_SIZE
+        end = -(-(position + count) // _PAGE_SIZE) * _PAGE_SIZE
+        os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
+        return count
+
+    def is_zero_from(self, position: int) -> bool:
+        """Whether every byte from `position` to the end of the file is zero.
+
+        Holes of sparse files are skipped without reading them.
+        """
+        size = WINDOW_SIZE_MIN
+        while (position := self.next_data(position)) < self.size_bytes:
+            chunk = self._pread(position, min(size, self.size_bytes - position))
+            if chunk.strip(b"\0"):
+                return False
+            position += len(chunk)
+            size = min(2 * size, WINDOW_SIZE_MAX)
+        return True
+
+    def next_data(self, position: int) -> int:
+        """Where the next bytes are that are no hole, the size of the file where there are none.
+
+        The position itself where the file system knows nothing of holes.
+
+        Raises:
+            UnreadableError: the file became shorter since it was opened.
+        """
+        try:
+            return min(os.lseek(self._fd, position, os.SEEK_DATA), self.size_bytes)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                return position
+        try:
+            size_bytes = os.fstat(self._fd).st_size
+        except OSError as error:
+            raise reading_error(error, self.path) from error
+        if size_bytes < self.size_bytes:
+            raise self._became_shorter(position)
+        return self.size_bytes
+
+    def _pread(self, position: int, size: int) -> bytes:
+        if self._options != read_options.AS_FAST_AS_IT_GOES:
+            chunk = bytearray(size)
+            self.read_into(position, memoryview(chunk))
+            return bytes(chunk)
+        pieces: list[bytes] = []
+
+        def give(start: int, end: int) -> int:
+            pieces.append(os.pread(self._fd, end - start, start))
+            return len(pieces[-1])
+
+        self._read_all(position, position + size, give)
+        return b"".join(pieces)
+
+    def next_readable(self, position: int) -> int:
+        """Return where the disk gives bytes again, after `position`, which it does not give.
+
+        Each try can take a drive half a minute. So behind `_BLOCKS_TRIED` that fail one after the
+        other the steps grow, and shrink again before the first that does not; what can be read
+        between two such places may be passed over.
+
+        Returns:
+            The beginning of a block; the size of the file if its last block fails too.
+        """
+        failed, step, tried = position - position % _PAGE_SIZE, _PAGE_SIZE, 0
+        last = (self.size_bytes - 1) // _PAGE_SIZE * _PAGE_SIZE
+        while failed < last:
+            given = min(failed + step, last)
+            if self._gives(given):
+                break
+            failed, tried = given, tried + 1
+            step = _PAGE_SIZE if tried < _BLOCKS_TRIED else 2 * step
+        else:
+            return self.size_bytes
+        while given - failed > _PAGE_SIZE:
+            middle = (failed + given) // 2 // _PAGE_SIZE * _PAGE_SIZE
+            if self._gives(middle):
+                given = middle
+            else:
+                failed = middle
+        return given
+
+    def _gives(self, position: int) -> bool:
+        try:
+            self._pread(position, min(_PAGE_SIZE, self.size_bytes - position))
+        except BytesUnreadableError:
+            return False
+        return True
+
+    def _bad_place(self, position: int, end: int) -> int | None:
+        """Return the first place of a range that has failed before: no disk is asked again."""
+        places = [
+            max(start, position)
+            for block, start in self._failed.items()
+            if start < end and position < (block + 1) * _PAGE_SIZE
+        ]
+        return min(places, default=None)
+
+    def _not_given(self, error: OSError, position: int) -> BytesUnreadableError:
+        block = position // _PAGE_SIZE
+        self._failed[block] = min(position, self._failed.get(block, position))
+        unreadable = BytesUnreadableError(
+            f"The bytes at this position cannot be read: {os.strerror(error.errno or 0)}.",
+            path=self.path,
+            position=position,
+            hint="Check the system log. If the disk is failing, image it first, and work on the "
+            "image.",
+        )
+        return announced(unreadable)
+
+    def has_changed(self) -> bool:
+        """Whether the file is longer or shorter now than it was when it was opened."""
+        return os.fstat(self._fd).st_size != self.file_bytes
+
+    def _became_shorter(self, position: int) -> FileChangedError:
+        return FileChangedError(
+            "The file became shorter while it was being read.",
+            path=self.path,
+            position=position,
+            hint="Is a broker still writing to it? Stop it, or work on a copy.",
+        )
+
+
+def read_file(path: str, size_max: int = 64 << 20) -> bytes:
+    """The whole of a small file.
+
+    Raises:
+        NotAKafkaFileError: the file is larger than `size_max` bytes.
+    """
+    with Source(path) as source:
+        if source.size_bytes > size_max:
+            raise NotAKafkaFileError(
+                f"The file has {source.size_bytes} bytes; files of this kind are far smaller.",
+                path=path,
+            )
+        return source.read(0, source.size_bytes)
+
+
+class ObjectSource(Source):
+    """An object of a store, open for reading."""
+
+    __slots__ = ("_ahead",)
+    _ahead: ReadAhead | None
+
+    def _open(self) -> None:
+        from kafkalog.paths.object_store import open_object
+        from kafkalog.paths.read_ahead import ReadAhead
+
+        opened = open_object(self.path)
+        self.path, self.mtime_ms = opened.path, opened.mtime_ms
+        self.size_bytes = self.stored_bytes = opened.size_bytes
+
+        def fetch(position: int, size: int) -> bytes:
+            data = opened.read_at(position, size)
+            if len(data) < size:
+                raise self._became_shorter(position + len(data))
+            return data
+
+        self._ahead = ReadAhead(fetch, self.size_bytes)
+
+    def close(self) -> None:
+        """Read no more; closing twice does no harm."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
+    def read_into(self, position: int, buffer: memoryview) -> None:
+        """Fill the buffer from `position`; the object must have so many bytes. Raises as `read`."""
+        assert self._ahead is not None, "closed"
+        if position + len(buffer) > self.size_bytes:
+            raise self._became_shorter(self.size_bytes)
+        self._ahead.read_into(position, buffer.cast("B"))
+        if self._options.limiter is not None:
+            self._options.limiter.spend(len(buffer))
+
+    def next_data(self, position: int) -> int:
+        """The position: objects have no holes."""
+        return min(position, self.size_bytes)
+
+    def _pread(self, position: int, size: int) -> bytes:
+        chunk = bytearray(size)
+        self.read_into(position, memoryview(chunk))
+        return bytes(chunk)

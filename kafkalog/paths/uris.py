@@ -1,0 +1,69 @@
+"""URIs of objects: which paths they are, and how they are shown without credentials."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog.errors import UsageError
+
+SCHEMES: Final = ("s3", "gs", "gcs", "abfs", "abfss")
+"""Of object stores."""
+
+
+SEPARATOR: Final = "://"
+
+
+LOCAL: Final = "file://"
+
+
+def is_object(path: str) -> bool:
+    """Whether a path is the URI of an object, or of a prefix of objects."""
+    return SEPARATOR in path and not path.startswith(LOCAL)
+
+
+def without_credentials(uri: str) -> str:
+    """A URI as it can be shown: options behind `?` can hold credentials as well.
+
+    Of Azure's, what is before the `@` names a container or an account: only a password goes.
+    """
+    if SEPARATOR not in uri:
+        return uri
+    scheme, _, rest = uri.partition("?")[0].partition(SEPARATOR)
+    netloc, slash, inner = rest.partition("/")
+    owner, at, host = netloc.rpartition("@")
+    if not at and ":" in netloc and "@" in inner:  # a secret with a slash
+        host, slash, inner = inner.rpartition("@")[2].partition("/")
+    if scheme in ("abfs", "abfss") and at:
+        name = owner.partition(":")[0]
+        host = f"{name}@{host}" if name else host
+    return f"{scheme}{SEPARATOR}{host}{slash}{inner}".rstrip("/")
+
+
+def words_of(error: Exception, uri: str) -> str:
+    """What a library says, on one line, without the credentials of a URI that it was told."""
+    from urllib.parse import unquote, urlsplit
+
+    text = " ".join(str(error).split()).replace(uri, without_credentials(uri))
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return "the URI is malformed"
+    owner = parts.netloc.rpartition("@")[0]
+    for secret in (owner, parts.password, parts.username, parts.query):
+        for form in (secret, unquote(secret)) if secret else ():
+            text = text.replace(form, "…")
+    return text.rstrip(".")
+
+
+def require_local(path: str) -> None:
+    """Refuse an object, where files are locked, copied as they are, or changed.
+
+    Raises:
+        UsageError: the path is that of an object.
+    """
+    if is_object(path):
+        raise UsageError(
+            "This works on local files, not on objects.",
+            path=without_credentials(path),
+            hint="Copy the log directory to a local disk first.",
+        )

@@ -1,0 +1,347 @@
+"""Retention performed without a broker: planned file by file, with the log whole at every moment.
+
+Follows `UnifiedLog.deleteSegments` and `LeaderEpochFileCache.truncateFromStartAsyncFlush` of Kafka
+4.3. The active segment stays: to roll a log is a broker's business.
+
+Follows `LocalLog.deleteSegmentFiles` of Kafka 4.3 in the names and their order. What Kafka
+leaves to the file system is synced here.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from formats import file_names
+from kafkalog.checkpoints import checkpoint_text, read_leader_epochs
+from kafkalog.errors import CorruptDataError, RefusedError
+from kafkalog.journal.requirements import (
+    log_dir_around,
+    mode_to_judge_by,
+    require_live,
+    require_own_files,
+    require_settled,
+    require_start,
+)
+from kafkalog.log_dir import open_partition
+from kafkalog.marks import Marks
+from kafkalog.names import FileKind, FileState, segment_file_name
+from kafkalog.recovery import StartMode, Verdict, epochs_from_start, predict_start, start_config
+from kafkalog.retention import simulate_retention
+from kafkalog.storage import require_writable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.configs import TopicConfigs
+    from kafkalog.journal import Run
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.model import EpochEntry
+    from kafkalog.retention import PartitionRetention, SegmentFacts
+
+
+_ALLOWED = (Verdict.NOTHING, Verdict.TIDY)  # .deleted files may be there, from before
+_KINDS = (
+    FileKind.LOG,
+    FileKind.OFFSET_INDEX,
+    FileKind.TIME_INDEX,
+    FileKind.TRANSACTION_INDEX,
+    FileKind.PRODUCER_SNAPSHOT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrimPlan:
+    """What goes from one partition, and what is left.
+
+    Attributes:
+        found: what `simulate_retention` says, and by which configs and marks.
+        segments: those that go, oldest first.
+        files: names of the files of each, in the order they go: log, indexes, producer snapshot.
+        left_overs: names of the files that earlier deletions left, and that go too.
+        keeps_deleted: whether `.deleted` files stay, old and new.
+        log_start_before: first readable offset now.
+        log_start_offset: first readable offset then.
+        leader_epochs_before: entries of `leader-epoch-checkpoint`.
+        leader_epochs: the same, then.
+    """
+
+    found: PartitionRetention
+    segments: tuple[SegmentFacts, ...]
+    files: tuple[tuple[str, ...], ...]
+    left_overs: tuple[str, ...]
+    keeps_deleted: bool
+    log_start_before: int
+    log_start_offset: int
+    leader_epochs_before: tuple[EpochEntry, ...]
+    leader_epochs: tuple[EpochEntry, ...]
+
+    @property
+    def partition(self) -> PartitionDir:
+        """The directory."""
+        return self.found.partition
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        is_same = self.log_start_offset == self.log_start_before
+        return is_same and not self.segments and not self.left_overs
+
+    @property
+    def active_stays(self) -> bool:
+        """Whether a broker would roll the log and take the active segment, too."""
+        return self.found.outcome.rolled
+
+    @property
+    def first_base_offset(self) -> int:
+        """Base offset of the first segment that is left."""
+        return self.found.log.segments[len(self.segments)].base_offset
+
+    @property
+    def log_start_checkpoint(self) -> int | None:
+        """What the checkpoint of log start offsets says then; None: no entry, as Kafka keeps it.
+
+        A broker notes a log start only where it lies inside the first segment.
+        """
+        if self.log_start_offset > self.first_base_offset:
+            return self.log_start_offset
+        return None
+
+    @property
+    def bytes_freed(self) -> int:
+        """Bytes of the `.log` files that go."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def side_bytes_freed(self) -> int:
+        """Bytes of the indexes and producer snapshots that go with them."""
+        return sum(segment.side_bytes for segment in self.segments)
+
+
+def plan_trim(
+    partition: PartitionDir,
+    configs: TopicConfigs,
+    now_ms: int,
+    *,
+    high_watermark: int | Literal["end"] | None = None,
+    log_start_offset: int | None = None,
+    keep_deleted: bool = False,
+) -> TrimPlan:
+    """What retention will take from a partition; the caller keeps brokers off meanwhile.
+
+    Args:
+        partition: the directory.
+        configs: of its topic, from `ConfigSources`.
+        now_ms: the broker's clock, milliseconds.
+        high_watermark: instead of the checkpoint's: an offset, or `end`.
+        log_start_offset: where the log shall start, as DeleteRecords would move it; None: where
+            it does now.
+        keep_deleted: whether `.deleted` files stay; a broker's start removes them.
+
+    Raises:
+        RefusedError: it is not safe, or not for us: symbolic links, a start that would change
+            something, leftovers of a crash, a tiered topic, no high watermark.
+        UnreadableError, CorruptDataError: as `simulate_retention`.
+
+    Cost:
+        As `simulate_retention`, and the end of the active segment.
+    """
+    require_live(partition)
+    require_own_files(partition)
+    require_settled(partition)
+    log_dir = log_dir_around(partition)
+    config, _ = start_config(partition, configs, now_ms)
+    predicted = predict_start(partition, mode_to_judge_by(log_dir), config=config)
+    loaded = require_start(predicted, partition, _ALLOWED)
+    found = simulate_retention(
+        partition,
+        configs,
+        now_ms,
+        high_watermark=high_watermark,
+        log_start_offset=log_start_offset,
+    )
+    _require_local(found)
+    if log_dir is not None:
+        _require_watermark(found, high_watermark)
+    if log_start_offset is not None:
+        _require_deletable(found, configs)
+        _require_replicated(found, high_watermark)
+    count = min(len(found.outcome.deleted), len(found.log.segments) - 1)
+    segments = found.log.segments[:count]
+    first_base = found.log.segments[count].base_offset
+    start = max(loaded.log_start_offset, found.log.log_start_offset, first_base)
+    if start > first_base and (partition.partition is None or log_dir is None):
+        raise RefusedError(
+            f"It is not in a log directory that could record the new log start offset {start}.",
+            path=partition.path,
+        )
+    files = tuple(_files_of(partition, segment.base_offset) for segment in segments)
+    epochs = leader_epochs_of(partition)
+    return TrimPlan(
+        found=found,
+        segments=segments,
+        files=files,
+        left_overs=() if keep_deleted else _left_overs(partition),
+        keeps_deleted=keep_deleted,
+        log_start_before=loaded.log_start_offset,
+        log_start_offset=start,
+        leader_epochs_before=epochs,
+        leader_epochs=epochs_from_start(epochs, start),
+    )
+
+
+def leader_epochs_of(partition: PartitionDir) -> tuple[EpochEntry, ...]:
+    """The entries of a partition's `leader-epoch-checkpoint`, none without the file."""
+    path = os.path.join(partition.path, file_names.LEADER_EPOCHS)
+    return tuple(read_leader_epochs(path)) if os.path.exists(path) else ()
+
+
+def _left_overs(partition: PartitionDir) -> tuple[str, ...]:
+    """Return what deletions that were interrupted left: of a broker, or of a run like this one.
+
+    Those are the `.deleted` files, and the side files of segments whose logs were renamed already.
+    """
+    first = partition.segments[0].base_offset
+    renamed = [
+        entry
+        for kind in _KINDS
+        for entry in partition.live(kind)
+        if entry.name.offset is not None and entry.name.offset < first
+    ]
+    return tuple(sorted(entry.name.name for entry in (*partition.left_overs, *renamed)))
+
+
+def _files_of(partition: PartitionDir, base_offset: int) -> tuple[str, ...]:
+    """The files of a segment in the order they go.
+
+    The log goes first: a start removes indexes without a log, but makes those of a log anew.
+    """
+    there = {entry.name.name for entry in partition.files}
+    names = (segment_file_name(base_offset, kind) for kind in _KINDS)
+    return tuple(name for name in names if name in there)
+
+
+def _require_local(found: PartitionRetention) -> None:
+    if any(config.name == "remote.storage.enable" for config in found.configs):
+        raise RefusedError(
+            "The topic is tiered: what was uploaded, and so may be deleted, is not known here.",
+            path=found.partition.path,
+        )
+
+
+def _require_watermark(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
+    if given is None and found.marks[1].source != file_names.HIGH_WATERMARKS:
+        raise RefusedError(
+            f"{file_names.HIGH_WATERMARKS} has no entry: what is replicated, and so may be "
+            "deleted, is not known.",
+            path=found.partition.path,
+            hint="--high-watermark end declares all of it replicated.",
+        )
+
+
+def _require_deletable(found: PartitionRetention, configs: TopicConfigs) -> None:
+    """A broker moves the start of a log only where its topic may lose records."""
+    words = configs.words("cleanup.policy")
+    if words and "delete" not in words:
+        raise RefusedError(
+            "The topic is compacted only: a broker refuses to move the start of its logs.",
+            path=found.partition.path,
+            hint="Leave out --log-start-offset.",
+        )
+
+
+def _require_replicated(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
+    """The log will not start above what is replicated: no start may raise the high watermark."""
+    marks = Marks(found.partition, high_watermark=given, log_end_offset=found.log.log_end_offset)
+    watermark = marks.high_watermark.value or 0
+    if found.log.log_start_offset > watermark:
+        raise RefusedError(
+            f"The log would start at {found.log.log_start_offset}, above the high watermark "
+            f"{watermark}.",
+            path=found.partition.path,
+        )
+
+
+def perform_trim(run: Run, plan: TrimPlan) -> None:
+    """Do what a plan says; nothing where it is empty.
+
+    The new log start is noted first, so that after a crash at any later step a start finds the new
+    log, whatever files of the old segments are left; without a log directory to note it in, the log
+    has lost some of the segments that go, oldest first. Then, segment after segment, the log and
+    its side files get `.deleted` names; the leader epochs are trimmed; what is left is read again
+    and compared with the plan; only then the files go, with those that an earlier deletion left,
+    and the note where the log begins with a segment. After a crash the next run finishes it.
+
+    Not guaranteed: what a file system does that ignores syncs.
+
+    Args:
+        run: holds the lock since before the plan was made.
+        plan: from `plan_trim`.
+
+    Raises:
+        UnwritableError: the directory is read-only, or a step failed; what was done stays, as after
+            a crash.
+        CorruptDataError: what is left is not what was planned; the `.deleted` files are kept.
+    """
+    if plan.is_empty:
+        return
+    require_writable(plan.partition.path)
+    names = [name for group in plan.files for name in group]
+    dead = [name + file_names.DELETED for name in names]
+    replaced = [entry.name.name for entry in plan.partition.left_overs]
+    touched = dict.fromkeys((*names, *dead, *replaced, *plan.left_overs, file_names.LEADER_EPOCHS))
+    dead = list(dict.fromkeys((*dead, *plan.left_overs)))
+    with run.partition(plan.partition, touched) as changing:
+        changes = changing.changes
+        if plan.log_start_offset > plan.log_start_before:
+            changing.set_offset(file_names.LOG_STARTS, plan.log_start_offset)
+        for log, *others in plan.files:
+            changes.rename(log, log + file_names.DELETED)
+            changes.sync_directory()  # segments must not go in another order
+            for name in others:
+                changes.rename(name, name + file_names.DELETED)
+        changes.sync_directory()
+        if plan.leader_epochs != plan.leader_epochs_before:
+            entries = [(entry.epoch, entry.start_offset) for entry in plan.leader_epochs]
+            changes.replace(file_names.LEADER_EPOCHS, checkpoint_text(entries))
+        for difference in _differences(plan):
+            raise CorruptDataError(
+                f"What is left is not what was planned: {difference}.",
+                path=plan.partition.path,
+                hint=f"The segments still exist, under names that end in {file_names.DELETED}.",
+            )
+        if not plan.keeps_deleted:
+            for name in dead:
+                changes.remove(name)
+            changes.sync_directory()
+        changing.set_offset(file_names.LOG_STARTS, plan.log_start_checkpoint)
+
+
+def _differences(plan: TrimPlan) -> Iterator[str]:
+    """How the directory, read again, differs from the plan."""
+    after = open_partition(plan.partition.path)
+    gone = {name for group in plan.files for name in group}
+    before = {
+        entry.name.name: entry.size_bytes
+        for entry in plan.partition.files
+        if entry.name.state == FileState.LIVE
+        and entry.name.name not in {*gone, file_names.LEADER_EPOCHS}
+    }
+    there = {
+        entry.name.name: entry.size_bytes
+        for entry in after.files
+        if entry.name.state == FileState.LIVE and entry.name.name != file_names.LEADER_EPOCHS
+    }
+    for name in sorted(before.keys() | there.keys()):
+        if before.get(name) != there.get(name):
+            yield f"{name} is of {there.get(name)} bytes, not {before.get(name)}"
+    loaded = predict_start(after, StartMode.CLEAN).loaded
+    if loaded is None:
+        yield "a broker would not load it"
+        return
+    wanted = (plan.log_start_offset, plan.found.log.log_end_offset)
+    if (loaded.log_start_offset, loaded.log_end_offset) != wanted:
+        yield f"a broker would load {loaded.log_start_offset} to {loaded.log_end_offset}"
+    if leader_epochs_of(after) != plan.leader_epochs:
+        yield "the leader epochs are others"

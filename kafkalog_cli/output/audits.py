@@ -1,0 +1,120 @@
+"""What `audit-compaction` shows: counterexamples, and what was judged."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_cli.output.configs import print_heading
+from kafkalog_cli.output.objects import (
+    BOOL,
+    BYTES,
+    INT,
+    TEXT,
+    Column,
+    Field,
+    ObjectType,
+    topic_and_partition,
+)
+from kafkalog_cli.output.text import counted, file_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkalog.audit import Audit, Finding
+    from kafkalog_cli.output.objects import Style, View
+
+AUDIT_FINDING: Final[ObjectType[Finding]] = ObjectType(
+    "audit_finding",
+    "`audit-compaction`",
+    "A counterexample: in what the log is not correctly compacted.",
+    Field("reason", TEXT, "`stale-key`, `no-key`, `live-key-lost`, `tombstone-dropped-too-early`, "
+          "`marker-dropped-too-early`, `record-lost`, `record-changed`, `record-added`, "
+          "`batch-changed`, `delete-horizon-changed`, `producer-state-lost`, `log-start-changed`, "
+          "`log-end-changed`, `leader-epochs-changed`, `last-stable-offset-changed`"),
+    Field("path", TEXT, "the `.log`, of the original where a record is gone; the directory for the "
+          "log as a whole"),
+    Field("position", INT | None, "byte position of the batch; null for the log as a whole"),
+    Field("offset", INT | None, "of the record, or the base offset of the batch; null for the log "
+          "as a whole"),
+    Field("key", BYTES, "of the record; null without one"),
+    Field("other_offset", INT | None, "of the later record with that key; null without one"),
+    Field("detail", TEXT, "why, in words; not for programs"),
+)  # fmt: skip
+AUDIT: Final[ObjectType[Audit]] = ObjectType(
+    "audit",
+    "`audit-compaction`",
+    "The last object of a run: what was judged.",
+    Field("path", TEXT, "the directory", "partition.path"),
+    *topic_and_partition("partition."),
+    Field("original", TEXT | None, "the directory it was judged by; null without one",
+          lambda one: one.original and one.original.path),
+    Field("first_dirty_offset", INT, "where the cleanings began", "bounds.first_dirty_offset"),
+    Field("cleaner_offset", INT, "up to where the log was compacted", "bounds.cleaner_offset"),
+    Field("cleaner_offset_source", TEXT, "where that comes from", "source"),
+    Field("now", INT, "the clock that was used, milliseconds", "bounds.now_ms"),
+    Field("keys", INT, "distinct keys that were read below the cleaner offset"),
+    Field("findings", INT, "counterexamples, as many as were asked for",
+          lambda one: len(one.findings)),
+    Field("proved", BOOL, "whether there is none", lambda one: not one.findings),
+)  # fmt: skip
+
+
+def finding_view(style: Style) -> View[Finding]:
+    """Return the view with a row per counterexample."""
+    return AUDIT_FINDING.view(
+        style,
+        Column("OFFSET", "offset"),
+        Column("KEY", "key", fold=True),
+        Column("REASON", "reason"),
+        Column("IN", lambda one: file_cell(one.path), below=True),
+        Column("WHY", "detail", fold=True, below=True),
+    )
+
+
+def audit_view(style: Style) -> View[Audit]:
+    """Return the view with a row per partition."""
+    return AUDIT.view(
+        style,
+        Column("PARTITION", lambda one: os.path.basename(one.partition.path), fold=True),
+        Column("JUDGED TO", "cleaner_offset"),
+        Column("KEYS", lambda one: "-" if one.findings else one.keys, right=True),
+        Column("RESULT", _result, fold=True),
+    )
+
+
+def _result(audit: Audit) -> str:
+    if audit.findings:
+        return str(audit.findings[0].reason)
+    return "nothing compacted" if _is_void(audit) else "correctly compacted"
+
+
+def _is_void(audit: Audit) -> bool:
+    return audit.bounds.cleaner_offset <= audit.bounds.first_dirty_offset
+
+
+def print_audit(audit: Audit) -> None:
+    """Print the lines below the table."""
+    bounds, name = audit.bounds, audit.partition.path
+    judged = f"{name}: judged up to offset {bounds.cleaner_offset} ({audit.source})"
+    if audit.original is not None:
+        judged += f", compared with {audit.original.path}"
+    keys = f"{audit.keys} distinct key" + ("" if audit.keys == 1 else "s")
+    verdict = f"correctly compacted, {keys}"
+    if audit.findings:
+        verdict = "not correctly compacted"
+    elif _is_void(audit):
+        verdict = "nothing wrong found, but no part of it counts as compacted"
+    elif audit.original is None:
+        verdict += "; only --original shows whether a record is missing"
+    print_heading([judged, verdict])
+
+
+def print_audits(audits: Sequence[Audit]) -> None:
+    """Print the line below the tables of a log directory."""
+    wrong = sum(bool(audit.findings) for audit in audits)
+    line = f"{counted(len(audits), 'partition')} judged, "
+    line += f"{wrong} not correctly compacted" if wrong else "each is correctly compacted"
+    if not wrong and any(audit.original is None for audit in audits):
+        line += "; only --original shows whether a record is missing"
+    print_heading([line])

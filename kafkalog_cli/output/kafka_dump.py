@@ -1,0 +1,279 @@
+"""What `kafka-dump-log.sh` prints for a list of files, and what it reports at the end.
+
+Follows `DumpLogSegments` of Kafka 4.3. Where that tool dies, this one reports the damage on stderr
+and goes on with the next file; it never writes to the files it reads.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from formats import file_names
+from formats.constants import INT32_MAX
+from kafkalog.columnar import rule
+from kafkalog.columnar.claims import size_to_decode
+from kafkalog.defects import make_defect
+from kafkalog.errors import KafkaLogError, NotFoundError
+from kafkalog.framing import crc_valid, read_batch
+from kafkalog.index_matches import match_offsets, match_times
+from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+from kafkalog.log_dir import open_path
+from kafkalog.model import Batch, Defect
+from kafkalog.names import FileKind, parse_file_name
+from kafkalog.paths.file_system import normalize
+from kafkalog.paths.source import Source
+from kafkalog.paths.uris import is_object
+from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.reader import crc_defects, defect_of
+from kafkalog.records import decode_records
+from kafkalog_cli.outcome import show_note
+from kafkalog_cli.output import kafka_text as text
+from kafkalog_cli.output.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog_cli.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class DumpOptions:
+    """The options of Kafka's tool that change what is printed."""
+
+    deep: bool = False
+    record: text.RecordText = field(default_factory=text.RecordText)
+    max_bytes: int = INT32_MAX
+    max_message_size: int = 5 * 1024 * 1024
+    verify_only: bool = False
+    sanity_check: bool = False
+
+
+class KafkaDump:
+    """A run over some files; `finish` prints the reports of all of them."""
+
+    def __init__(self, options: DumpOptions, outcome: Outcome) -> None:
+        self.options = options
+        self.outcome = outcome
+        self._mismatches: dict[str, dict[int, int]] = {}
+        self._wrong_times: dict[str, list[tuple[int, int]]] = {}
+        self._unordered: dict[str, list[tuple[int, int]]] = {}
+        self._not_found: dict[str, list[tuple[int, int]]] = {}
+        self._gaps: dict[str, dict[int, int]] = {}
+
+    def dump(self, path: str) -> None:
+        """Print one file; damage and missing files are reported, not raised."""
+        path = normalize(path) if is_object(path) else text.java_path(path)
+        text.put_line(f"Dumping {path}")
+        suffix = os.path.basename(path).rpartition(".")[2] if "." in path else ""
+        printers = {
+            "log": self._log,
+            "checkpoint": self._log,
+            "index": self._offset_index,
+            "timeindex": self._time_index,
+            "txnindex": self._transaction_index,
+            "snapshot": self._snapshot,
+        }
+        if suffix not in printers:
+            show_note(f"Ignoring unknown file {path}")
+            return
+        try:
+            if parse_file_name(os.path.basename(path)).kind == FileKind.UNKNOWN:
+                open_path(path)
+            printers[suffix](path)
+        except KafkaLogError as error:
+            self.outcome.error(error)
+
+    def _log(self, path: str) -> None:
+        text.put_line(text.heading(parse_file_name(os.path.basename(path))))
+        with Source(path) as source:
+            limit = min(source.size_bytes, self.options.max_bytes)
+            stored = min(limit, source.stored_bytes)
+            if self._is_fast(size_to_decode(source, 0, limit) if self.options.deep else stored):
+                self._fast_log(source, limit)
+                return
+            previous, position = -1, 0
+            for batch in _frames(source, limit):
+                if isinstance(batch, Defect):
+                    self._tail(batch, source, position)
+                    return
+                position = batch.end_position
+                previous = self._batch(source, batch, previous)
+
+    def _is_fast(self, size_bytes: int) -> bool:
+        """Return whether kernels write the text: plain text of a large log, not for a terminal."""
+        record = self.options.record
+        plain = record.decoder is None and not any(record.numbers)
+        return plain and not sys.stdout.isatty() and rule.is_worth_it(size_bytes)
+
+    def _fast_log(self, source: Source, limit: int) -> None:
+        from kafkalog.columnar.text import dump_lines
+
+        record, deep = self.options.record, self.options.deep
+        gaps = self._gaps.setdefault(source.path, {})
+        previous, _position = -1, 0
+        for found in dump_lines(
+            source, limit, deep=deep, content=record.content, metadata=record.metadata,
+            threads=rule.default_threads(),
+            line_of=lambda one: text.record_line(one, record),
+        ):  # fmt: skip
+            if isinstance(found, Defect):
+                self._tail(found, source, found.position or 0)
+                return
+            if isinstance(found, Batch):
+                previous = self._batch(source, found, previous)
+                continue
+            sys.stdout.buffer.write(found.text)
+            for defect in found.defects:
+                self._defect(defect)
+            if found.ends:
+                if found.ends[0] != previous + 1:
+                    gaps[previous] = found.ends[0]
+                gaps.update(found.gaps)
+                previous = found.ends[1]
+
+    def _batch(self, source: Source, batch: Batch, previous: int) -> int:
+        """Print a batch, with its records if they are wanted; the last offset is returned."""
+        batch = replace(batch, crc_valid=crc_valid(source, batch))
+        text.put_line(text.batch_line(batch))
+        for defect in crc_defects(batch):
+            self._defect(defect)
+        return self._records(source, batch, previous) if self.options.deep else previous
+
+    def _tail(self, defect: Defect, source: Source, position: int) -> None:
+        """Report what follows the last batch that can be framed."""
+        if defect.reference == "torn-tail":
+            if self.options.max_bytes == INT32_MAX:
+                left = source.size_bytes - position
+                name = os.path.basename(source.path)
+                text.put_line(f"Found {left} invalid bytes at the end of {name}")
+                self._defect(defect)
+        elif source.is_zero_from(position):
+            show_note(
+                f"{source.path}: the rest from position {position} on is zero, preallocated or "
+                "never written (Kafka's tool ends with an exception here)"
+            )
+        else:
+            self._defect(defect)
+
+    def _records(self, source: Source, batch: Batch, previous: int) -> int:
+        """Print the records of a batch; the last offset is returned."""
+        gaps = self._gaps.setdefault(source.path, {})
+        try:
+            for record in decode_records(source, batch):
+                if record.offset != previous + 1:
+                    gaps[previous] = record.offset
+                previous = record.offset
+                text.put_line(text.record_line(record, self.options.record))
+        except KafkaLogError as error:
+            self._defect(defect_of(error, batch))
+        return previous
+
+    def _offset_index(self, path: str) -> None:
+        with OffsetIndex(path) as index, Source(_sibling(path, file_names.LOG)) as log:
+            if index.slot_count == 0:
+                text.put_line(f"{path} is empty.")
+                return
+            if self.options.sanity_check:
+                self._sanity(path, index, sound=True)
+                return
+            for found in match_offsets(index, log, self.options.max_message_size):
+                if found.mismatches:
+                    self._mismatches.setdefault(path, {}).update(found.mismatches)
+                if not self.options.verify_only:
+                    text.put_offset_entries(found.entries)
+                if found.defect is not None:
+                    self._defect(found.defect)
+
+    def _time_index(self, path: str) -> None:
+        with ExitStack() as files:
+            index = files.enter_context(TimeIndex(path))
+            log = files.enter_context(Source(_sibling(path, file_names.LOG)))
+            offsets = None
+            with suppress(NotFoundError):  # Kafka's tool would create the file and die
+                offsets = files.enter_context(OffsetIndex(_sibling(path, file_names.OFFSET_INDEX)))
+            if self.options.sanity_check:
+                last = index.entry(index.slot_count - 1) if index.slot_count else None
+                sound = last is None or last.timestamp >= index.entry(0).timestamp
+                self._sanity(path, index, sound=sound)
+                return
+            for found in match_times(index, offsets, log):
+                for noted, new in (
+                    (self._not_found, found.not_found),
+                    (self._wrong_times, found.wrong),
+                    (self._unordered, found.unordered),
+                ):
+                    if new:
+                        noted.setdefault(path, []).extend(new)
+                self.outcome.fail_if(any(log == -1 for _, log in found.not_found))
+                if not self.options.verify_only:
+                    text.put_time_entries(found.entries)
+
+    def _sanity(self, path: str, index: OffsetIndex | TimeIndex, *, sound: bool) -> None:
+        """Print the result of Kafka's `sanityCheck`; zero padding is no damage, unlike in Kafka."""
+        odd = index.size_bytes % index.entry_size
+        if odd:
+            detail = f"The size {index.size_bytes} is not a multiple of {index.entry_size}."
+            self._defect(make_defect("index-size-not-multiple", path, detail))
+        elif sound:
+            text.put_line(f"{path} passed sanity check.")
+        elif index.entry_count < index.slot_count:
+            show_note(f"{path} is zero-padded, which Kafka's own sanity check calls corrupt")
+        else:
+            detail = "The last timestamp is smaller than the first."
+            self._defect(make_defect("time-index-not-monotonic", path, detail))
+
+    def _transaction_index(self, path: str) -> None:
+        with suppress(NotFoundError):  # a segment without aborted transactions has no such file
+            for entry in read_aborted_transactions(path):
+                text.put_line(text.aborted_transaction_line(entry))
+
+    def _snapshot(self, path: str) -> None:
+        for state in read_producer_snapshot(path):
+            text.put_line(text.producer_line(state))
+
+    def _defect(self, defect: Defect) -> None:
+        self.outcome.count(defect)
+        self.outcome.defect(defect)
+
+    def finish(self) -> None:
+        """Print the reports over all files on stderr, as Kafka's tool does."""
+        lines = []
+        for path, offsets in self._mismatches.items():
+            lines.append(f"Mismatches in :{text.absolute_path(path)}")
+            for offset, last in sorted(offsets.items(), reverse=True):
+                lines.append(f"  Index offset: {offset}, log offset: {last}")
+        for path, times in self._wrong_times.items():
+            lines.append(f"Found timestamp mismatch in :{text.absolute_path(path)}")
+            lines += [f"  Index timestamp: {entry}, log timestamp: {log}" for entry, log in times]
+        for path, times in self._unordered.items():
+            lines.append(f"Found out of order timestamp in :{text.absolute_path(path)}")
+            for entry, before in times:
+                lines.append(f"  Index timestamp: {entry}, Previously indexed timestamp: {before}")
+        for path, found in self._not_found.items():
+            absolute = text.absolute_path(path)
+            lines.append(f"The following indexed offsets are not found in :{absolute}")
+            lines += [f"Indexed offset: {entry}, found log offset: {log}" for entry, log in found]
+        for path, gaps in self._gaps.items():
+            if gaps:
+                lines.append(f"Non-consecutive offsets in {text.absolute_path(path)}")
+            lines += [f"  {last} is followed by {offset}" for last, offset in sorted(gaps.items())]
+        sys.stdout.flush()
+        sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
+
+
+def _frames(source: Source, end: int, position: int = 0) -> Iterator[Batch | Defect]:
+    """Yield batches as Kafka's file scanner does: up to the first that it cannot frame."""
+    while position < end:
+        found = read_batch(source, position, end)
+        yield found
+        if isinstance(found, Defect):
+            return
+        position = found.end_position
+
+
+def _sibling(path: str, suffix: str) -> str:
+    return path[: path.rindex(".")] + suffix

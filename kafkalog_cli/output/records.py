@@ -1,0 +1,248 @@
+"""What `dump-segment` shows of logs: batches and records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from formats.constants import COMPRESSION_NAMES
+from kafkalog.errors import CorruptDataError, KafkaLogError
+from kafkalog.model import Batch, Record, TimestampType
+from kafkalog_cli.output.objects import (
+    ABSENT,
+    BOOL,
+    BYTES,
+    INT,
+    SIZE,
+    TEXT,
+    TIME,
+    Column,
+    Field,
+    Kind,
+    ObjectType,
+    time_text,
+)
+from kafkalog_cli.output.text import bytes_cell, bytes_value
+
+if TYPE_CHECKING:
+    from kafkalog_cli.output.objects import Style, View
+
+
+def compression_name(batch: Batch) -> str:
+    """Return the name of the codec, `unknown(5)` for an id that Kafka does not know."""
+    codec = batch.compression
+    return COMPRESSION_NAMES[codec] if codec < len(COMPRESSION_NAMES) else f"unknown({codec})"
+
+
+def control_type(record: Record) -> str | None:
+    """Return what a control record says: `ABORT`, `COMMIT` …, `UNKNOWN(n)`; None for data."""
+    if not record.batch.is_control:
+        return None
+    from kafkalog.control_records import control_record
+
+    try:
+        control = control_record(record)
+    except CorruptDataError:
+        return "MALFORMED"
+    return control.type_name or f"UNKNOWN({control.type_id})"
+
+
+def _headers(record: Record, style: Style) -> object:
+    return [
+        {
+            "key": header.key.decode("utf-8", "replace"),
+            "value": bytes_value(header.value, style.bytes_form),
+        }
+        for header in record.headers
+    ]
+
+
+def _decoded(record: Record, style: Style) -> object:
+    """Return the decoded key and value of an internal topic's record; null if they could not be."""
+    if style.decoder is None or record.batch.is_control:
+        return ABSENT
+    from kafkalog.payloads import decode
+
+    result = decode(style.decoder, record.key, record.value)
+    return {"key": result.key, "value": result.value, "error": result.error}
+
+
+def _state(path: str) -> str:
+    from kafkalog.view import state_of
+
+    return state_of(path)
+
+
+def _of_batch(prefix: str) -> dict[str, Field[Any]]:
+    """Return the fields that batches and records share; `prefix` leads to the batch."""
+    fields: tuple[Field[Any], ...] = (
+        Field("path", TEXT, "the file, as it was given or found", f"{prefix}path"),
+        Field("magic", INT, "version of the format: 0, 1, 2", f"{prefix}magic"),
+        Field("producer_id", INT, "producer id, −1 without one", f"{prefix}producer_id"),
+        Field("producer_epoch", INT, "producer epoch, −1 without one", f"{prefix}producer_epoch"),
+        Field("partition_leader_epoch", INT, "leader epoch of the append, −1 without one",
+              f"{prefix}partition_leader_epoch"),
+        Field("is_transactional", BOOL, "part of a transaction", f"{prefix}is_transactional"),
+        Field("is_control", BOOL, "control records (markers, KRaft), not data",
+              f"{prefix}is_control"),
+    )  # fmt: skip
+    return {one.name: one for one in fields}
+
+
+_STATE_MEANING: Final = (
+    "with `--view all` only: where the log lives: `live`, `swap`, `cleaned`, `deleted`, or "
+    "`delete`, `future` or `stray` by its directory"
+)
+_TIMESTAMP_TYPE: Final[Field[Any]] = Field(
+    "timestamp_type", TEXT, "`CreateTime`, `LogAppendTime` or `NoTimestampType` (magic 0)"
+)
+_CODEC_MEANING: Final = "`none`, `gzip`, `snappy`, `lz4`, `zstd`, or `unknown(N)`"
+_HEAD, _BATCH = _of_batch(""), _of_batch("batch.")
+
+BATCH: Final = ObjectType[Batch](
+    "batch",
+    "`dump-segment --batches`",
+    "A record batch; for magic 0 and 1 a top-level message.",
+    Field("state", TEXT, _STATE_MEANING, lambda batch: _state(batch.path),
+          lambda style: style.states),
+    _HEAD["path"],
+    Field("position", INT, "byte position of the batch in the file"),
+    Field("size", SIZE, "bytes of the batch, header included", "size_bytes"),
+    Field("base_offset", INT, "offset of the first record, kept when compaction removes it"),
+    Field("last_offset", INT, "offset of the last record, kept when compaction removes it"),
+    Field("count", INT, "records the batch holds"),
+    _HEAD["magic"],
+    Field("compression", TEXT, _CODEC_MEANING, compression_name),
+    _TIMESTAMP_TYPE,
+    Field("base_timestamp", TIME, "milliseconds that the records' deltas refer to"),
+    Field("max_timestamp", TIME, "largest timestamp, milliseconds"),
+    Field("delete_horizon_ms", INT | None, "when compaction may drop tombstones and markers"),
+    _HEAD["producer_id"],
+    _HEAD["producer_epoch"],
+    Field("base_sequence", INT, "sequence of the first record, −1 without one"),
+    Field("last_sequence", INT, "sequence of the last record, −1 without one"),
+    _HEAD["partition_leader_epoch"],
+    _HEAD["is_transactional"],
+    _HEAD["is_control"],
+    Field("crc", INT, "stored checksum, unsigned"),
+    Field("crc_valid", BOOL | None, "whether the bytes match it"),
+)  # fmt: skip
+RECORD: Final = ObjectType[Record](
+    "record",
+    "`dump-segment`, `dump-segment --records`, `lookup-offset --show`",
+    "A record with what its batch says about it.",
+    Field("state", TEXT, _STATE_MEANING, lambda record: _state(record.batch.path),
+          lambda style: style.states),
+    _BATCH["path"],
+    Field("offset", INT, "offset"),
+    Field("timestamp", TIME, "milliseconds, −1 without one"),
+    _TIMESTAMP_TYPE,
+    Field("key", BYTES, "key, in the form `--bytes` asks for; null is not empty"),
+    Field("value", BYTES, "value; null is a tombstone"),
+    Field("key_size", INT | None, "bytes of the key; null where it is null",
+          lambda record: None if record.key is None else len(record.key)),
+    Field("value_size", INT | None, "bytes of the value; null where it is null",
+          lambda record: None if record.value is None else len(record.value)),
+    Field("headers", Kind("array", to_json=_headers),
+          "objects with `key` (string) and `value` (as above), in order", lambda record: record),
+    Field("sequence", INT, "sequence of the record, −1 without one"),
+    _BATCH["producer_id"],
+    _BATCH["producer_epoch"],
+    _BATCH["partition_leader_epoch"],
+    _BATCH["is_transactional"],
+    _BATCH["is_control"],
+    Field("control_type", TEXT | None, "`ABORT`, `COMMIT`, `LEADER_CHANGE` …; `UNKNOWN(N)`, "
+          "`MALFORMED`; null for data", control_type),
+    Field("compression", TEXT, _CODEC_MEANING, lambda record: compression_name(record.batch)),
+    _BATCH["magic"],
+    Field("batch_base_offset", INT, "base offset of its batch", "batch.base_offset"),
+    Field("batch_position", INT, "byte position of its batch in the file", "batch.position"),
+    Field("decoded", Kind("object", to_json=_decoded),
+          "records of internal topics only, with `--decode auto`: `key` and `value` as objects or "
+          "null, `error` why one could not be read or null",
+          lambda record: record, lambda style: style.decoder is not None),
+)  # fmt: skip
+
+
+def batch_view(style: Style) -> View[Batch]:
+    """Return the view with a row per batch."""
+
+    def notes(batch: Batch) -> str:
+        words = ["transactional"] if batch.is_transactional else []
+        words += ["control"] if batch.is_control else []
+        words += ["bad crc"] if batch.crc_valid is False else []
+        if batch.delete_horizon_ms is not None:
+            words.append(f"delete horizon {time_text(batch.delete_horizon_ms, style)}")
+        return ", ".join(words)
+
+    def producer(batch: Batch) -> str:
+        if batch.producer_id < 0:
+            return "-"
+        return f"{batch.producer_id}/{batch.producer_epoch}"
+
+    return BATCH.view(
+        style,
+        *((Column("STATE", "state"),) if style.states else ()),
+        Column("OFFSETS", lambda batch: f"{batch.base_offset}-{batch.last_offset}", fold=True),
+        Column("COUNT", "count"),
+        Column("POSITION", "position"),
+        Column("SIZE", "size"),
+        Column("CODEC", "compression"),
+        Column("MAX TIME", "max_timestamp"),
+        Column("PRODUCER", producer, fold=True),
+        Column("EPOCH", "partition_leader_epoch"),
+        Column("NOTES", notes, fold=True),
+    )
+
+
+def record_view(style: Style) -> View[Record]:
+    """Return the view with a row per record."""
+
+    def key(record: Record) -> str:
+        if record.batch.is_control:
+            return str(control_type(record))
+        return bytes_cell(record.key, style.bytes_form)
+
+    def value(record: Record) -> str:
+        return bytes_cell(record.value, style.bytes_form)
+
+    def headers(record: Record) -> str:
+        return ", ".join(
+            f"{header.key.decode('utf-8', 'replace')}={bytes_cell(header.value, style.bytes_form)}"
+            for header in record.headers
+        )
+
+    def content(record: Record) -> str:
+        if record.batch.is_control:
+            return key(record)
+        from kafkalog.payloads import kafka_text
+
+        assert style.decoder is not None, "it is shown by a decoder"
+        try:
+            return kafka_text(style.decoder, record).strip()
+        except KafkaLogError as error:
+            return error.message
+
+    columns: tuple[Column[Record], ...] = (
+        Column("KEY", key, fold=True),
+        Column("VALUE", value, fold=True),
+        Column("HEADERS", headers, fold=True),
+    )
+    if style.decoder is not None:
+        columns = (Column("CONTENT", content, fold=True),)
+    return RECORD.view(
+        style,
+        *((Column("STATE", "state"),) if style.states else ()),
+        Column("OFFSET", "offset"),
+        Column("TIME", "timestamp"),
+        *columns,
+    )
+
+
+def probe(path: str = "") -> Record:
+    """Return a record with nothing in it, to ask `RECORD` and `BATCH` for their fields."""
+    batch = Batch(
+        path=path, position=0, size_bytes=0, base_offset=0, last_offset=0, magic=2, attributes=0,
+        crc=0, partition_leader_epoch=0, base_timestamp=0, max_timestamp=0, producer_id=0,
+        producer_epoch=0, base_sequence=0, count=0,
+    )  # fmt: skip
+    return Record(batch, 0, 0, TimestampType.CREATE_TIME, None, None)

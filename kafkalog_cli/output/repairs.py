@@ -1,0 +1,334 @@
+"""What `recover` and `rebuild-index` show: what a start does, and each index beside the log's."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+from kafkalog.recovery import Verdict
+from kafkalog.repair import Fate
+from kafkalog_cli.output.configs import CONFIGS, print_heading
+from kafkalog_cli.output.objects import (
+    ARRAY,
+    BOOL,
+    INT,
+    SIZE,
+    TEXT,
+    Column,
+    Field,
+    ObjectType,
+    View,
+    size_text,
+    topic_and_partition,
+)
+from kafkalog_cli.output.text import counted, file_cell
+from kafkalog_cli.output.writer import Format, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from kafkalog.configs import ConfigValue
+    from kafkalog.errors import KafkaLogError
+    from kafkalog.model import Defect
+    from kafkalog.repair import FileChange, IndexComparison, RecoveryDone, RecoveryPlan
+    from kafkalog_cli.output.objects import Style
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A partition as `recover` shows it.
+
+    Attributes:
+        plan: what is to be done with it.
+        configs: those that decide.
+        refused: why it must not be recovered; None if it may be.
+        done: what was done; None in a plan.
+    """
+
+    plan: RecoveryPlan
+    configs: Sequence[ConfigValue] = ()
+    refused: KafkaLogError | None = None
+    done: RecoveryDone | None = None
+
+    @property
+    def log_end_offset(self) -> int | None:
+        """Offset the next record gets after the start; None if a broker refuses the log."""
+        loaded = self.plan.predicted.loaded
+        return loaded.log_end_offset if loaded else None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySummary:
+    """What all partitions come to.
+
+    Attributes:
+        plans: one for each.
+        refused: those that must not be recovered.
+        performed: those with changes that were made.
+        scan_rate: bytes a second, an assumption.
+        in_place: whether it was to be done.
+    """
+
+    plans: tuple[RecoveryPlan, ...]
+    refused: int
+    performed: int
+    scan_rate: int
+    in_place: bool
+
+    @property
+    def changed(self) -> int:
+        """Partitions with a file that is changed."""
+        return sum(bool(plan.changes) for plan in self.plans)
+
+    @property
+    def unloadable(self) -> int:
+        """Partitions on which a start would fail, as they are."""
+        return sum(plan.refusal is not None for plan in self.plans)
+
+    @property
+    def untouched(self) -> int:
+        """Partitions that are left to the broker."""
+        return sum(plan.untouched is not None for plan in self.plans)
+
+    @property
+    def removed(self) -> tuple[FileChange, ...]:
+        """The files that go."""
+        return tuple(one for plan in self.plans for one in plan.going if one.fate == Fate.REMOVED)
+
+    @property
+    def records_lost(self) -> int:
+        """Records that go, by the headers of their batches."""
+        return sum(plan.predicted.records_lost for plan in self.plans)
+
+    @property
+    def strays(self) -> int:
+        """Partitions that a start takes away from the broker."""
+        return sum(plan.predicted.verdict == Verdict.STRAY for plan in self.plans)
+
+    @property
+    def bytes_to_scan(self) -> int:
+        """Bytes that a broker scans."""
+        return sum(plan.bytes_to_scan for plan in self.plans)
+
+    @property
+    def scan_ms(self) -> int:
+        """How long that takes."""
+        return self.bytes_to_scan * 1000 // self.scan_rate
+
+
+RECOVERY: Final = ObjectType[Recovered](
+    "recovery",
+    "`recover`",
+    "A partition, and what a start does with it.",
+    Field("path", TEXT, "the directory", "plan.partition.path"),
+    *topic_and_partition("plan.partition."),
+    Field("mode", TEXT, "`unclean` (from the recovery point), `full` (everything) or `clean`",
+          "plan.predicted.mode"),
+    Field("recovery_point", INT, "offset from which on segments are scanned",
+          "plan.predicted.recovery_point"),
+    Field("log_start_checkpoint", INT, "log start offset of the checkpoint, 0 without an entry",
+          "plan.predicted.log_start_checkpoint"),
+    Field("high_watermark", INT | None, "that of the checkpoint; null without an entry",
+          "plan.high_watermark"),
+    Field("configs", CONFIGS, "the configs that decide: `name`, `value`, `source`, `set_as`"),
+    Field("verdict", TEXT, "`nothing` (or what each start writes), `tidy` (leftovers), `rebuild` "
+          "(indexes), `truncate` (the end is cut off), `stray` (the broker is not to have it), "
+          "`refuse` (a broker cannot load the log)", "plan.verdict"),
+    Field("detail", TEXT, "that in words; not for programs", "plan.detail"),
+    Field("log_end_offset", INT | None, "offset the next record gets then; null if refused"),
+    Field("lost_from", INT | None, "first offset that may go; null where no log gets shorter",
+          "plan.lost_from"),
+    Field("committed_lost", ARRAY | None,
+          "first and last offset below the high watermark that may go; null without any",
+          "plan.committed_lost"),
+    Field("records_lost", INT, "records that go, by the headers of their batches",
+          "plan.predicted.records_lost"),
+    Field("bytes_lost", INT, "bytes of logs that go", "plan.predicted.bytes_lost"),
+    Field("rebuilt_segments", ARRAY, "base offsets of the segments with an index that changes",
+          lambda one: sorted(set(one.plan.predicted.rebuilt))),
+    Field("bytes_to_scan", SIZE, "bytes of the segments that are scanned", "plan.bytes_to_scan"),
+    Field("files", ARRAY, "files that change: `name`, `fate` (`removed`, `cut`, `renamed`, "
+          "`written`), `size_bytes` then; of those that go, in part or whole, `bytes_gone`, "
+          "`records_gone` and `why`", "plan.changes"),
+    Field("drops_mark", BOOL, "whether the mark of a clean shutdown has to go", "plan.drops_mark"),
+    Field("untouched", TEXT | None, "why it is left to the broker; null if it is not",
+          lambda one: one.plan.untouched and one.plan.untouched.reason),
+    Field("refused", TEXT | None, "why it must not be recovered; null if it may be",
+          lambda one: one.refused and one.refused.message),
+    Field("assumptions", ARRAY, "what could not be read and was assumed, in words",
+          "plan.predicted.assumptions"),
+    Field("notes", ARRAY, "what a broker does not notice, in words", "plan.predicted.notes"),
+    Field("performed", BOOL, "whether it was done", lambda one: one.done is not None),
+    Field("verdict_after", TEXT | None, "that of the next start then; null if not done",
+          lambda one: one.done and one.done.after.verdict),
+)  # fmt: skip
+RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
+    "recovery_summary",
+    "`recover`",
+    "The last object: totals.",
+    Field("in_place", BOOL, "whether it was to be done"),
+    Field("partitions", INT, "partitions", lambda one: len(one.plans)),
+    Field("partitions_changed", INT, "those with a file that changes", "changed"),
+    Field("partitions_performed", INT, "those of them that were recovered", "performed"),
+    Field("partitions_untouched", INT, "those that are left to the broker", "untouched"),
+    Field("partitions_unloadable", INT, "those on which a start would fail, as they are",
+          "unloadable"),
+    Field("partitions_stray", INT, "those that a start takes away from the broker", "strays"),
+    Field("partitions_refused", INT, "those that must not be recovered: then none is", "refused"),
+    Field("files_removed", INT, "files that go", lambda one: len(one.removed)),
+    Field("records_removed", INT, "records in these files, by the headers of their batches",
+          lambda one: sum(file.records_gone for file in one.removed)),
+    Field("records_lost", INT, "records that go"),
+    Field("bytes_lost", INT, "bytes of logs that go",
+          lambda one: sum(plan.predicted.bytes_lost for plan in one.plans)),
+    Field("bytes_to_scan", INT, "bytes that a broker scans at such a start"),
+    Field("scan_rate", INT, "bytes a second that a broker is assumed to scan (--scan-rate)"),
+    Field("scan_ms", INT, "milliseconds that it takes then"),
+)  # fmt: skip
+
+
+def recovery_view(style: Style) -> View[Recovered]:
+    """Return the view with a row per partition."""
+    return RECOVERY.view(
+        style,
+        Column("PARTITION", lambda one: os.path.basename(one.plan.partition.path), fold=True),
+        Column("START", "mode"),
+        Column("LOG END", "log_end_offset"),
+        Column("FILES", lambda one: len(one.plan.changes), right=True),
+        Column("TO SCAN", "bytes_to_scan"),
+        Column("A START WOULD", "detail", fold=True),
+    )
+
+
+def print_going(
+    plans: Sequence[RecoveryPlan], on_defect: Callable[[Defect], None], style: Style
+) -> None:
+    """Print a table of the files that are removed or cut, if there are any."""
+    going = [_Going(plan, change) for plan in plans for change in plan.going]
+    view = View[_Going](
+        (
+            Column("GOES", lambda one: one.name, fold=True),
+            Column("FATE", lambda one: one.change.fate),
+            Column("SIZE", lambda one: size_text(one.change.bytes_gone, style), right=True),
+            Column("RECORDS", lambda one: one.change.records_gone or "-", right=True),
+            Column("WHY", lambda one: one.change.why, fold=True, below=True),
+        ),
+        lambda one: asdict(one.change),
+    )
+    if going:
+        with Writer(view, Format.TABLE, on_defect) as out:
+            for one in going:
+                out.write(one)
+
+
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """A file of which something goes."""
+
+    plan: RecoveryPlan
+    change: FileChange
+
+    @property
+    def name(self) -> str:
+        return os.path.join(os.path.basename(self.plan.partition.path), self.change.name)
+
+
+def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
+    """Print the lines below the table."""
+    scan = size_text(summary.bytes_to_scan, style)
+    rate = size_text(summary.scan_rate, style)
+    total = f"{counted(len(summary.plans), 'partition')}, {summary.changed} to change"
+    if summary.untouched:
+        total += f", {summary.untouched} left to the broker"
+    if summary.refused:
+        total += f", {summary.refused} must not be recovered"
+    if summary.unloadable:
+        total += f"; a start fails on {summary.unloadable}"
+    if summary.records_lost:
+        total += f"; {counted(summary.records_lost, 'record')} lost"
+    elif not summary.unloadable and not summary.strays:
+        total += "; no record is lost"
+    if summary.strays:
+        total += f"; a start turns {summary.strays} into strays"
+    time = _duration(summary.scan_ms / 1000)
+    lines = [total]
+    if summary.removed:
+        size = size_text(sum(one.bytes_gone for one in summary.removed), style)
+        records = counted(sum(one.records_gone for one in summary.removed), "record")
+        lines.append(f"{counted(len(summary.removed), 'file')} go, {size}, with {records} in them")
+    lines.append(f"a broker scans {scan} when it starts: {time} at an assumed {rate} per second")
+    if summary.in_place and summary.performed == summary.changed:
+        lines.append(f"{summary.performed} recovered")
+    elif summary.in_place:
+        rest = summary.changed - summary.performed
+        lines.append(f"{summary.performed} recovered, {rest} not")
+    elif summary.changed:
+        lines.append("nothing was changed; --in-place applies the plan")
+    print_heading(lines)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "less than a second"
+    if seconds < 90:
+        return f"some {seconds:.0f} s"
+    return f"some {seconds / 60:.0f} min" if seconds < 5400 else f"some {seconds / 3600:.1f} h"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSummary:
+    """What all indexes come to: how many, how many are to be written, how many were."""
+
+    indexes: int
+    to_write: int
+    written: int
+
+
+def index_summary(indexes: Sequence[IndexComparison], done: Collection[str]) -> IndexSummary:
+    """Return the totals; `done` holds the paths of the partitions that were rebuilt."""
+    changed = [index for index in indexes if index.is_changed]
+    written = sum(os.path.dirname(index.path) in done for index in changed)
+    return IndexSummary(len(indexes), len(changed), written)
+
+
+INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(
+    "index_comparison",
+    "`rebuild-index`",
+    "An index beside the one that the log gives.",
+    Field("path", TEXT, "the file"),
+    Field("base_offset", INT, "offset in its name"),
+    Field("result", TEXT, "`same`, `padded` (with zeros), `different` or `missing`"),
+    Field("size", SIZE | None, "bytes of the file as it was; null where it is missing",
+          "size_bytes"),
+    Field("new_size", SIZE, "bytes of the new one", "new_size_bytes"),
+)  # fmt: skip
+INDEX_SUMMARY: Final = ObjectType[IndexSummary](
+    "index_summary",
+    "`rebuild-index`",
+    "The last object: totals.",
+    Field("indexes", INT, "indexes"),
+    Field("to_write", INT, "those that are not `same`"),
+    Field("written", INT, "those that were written"),
+)
+
+
+def index_view(style: Style) -> View[IndexComparison]:
+    """Return the view with a row per index."""
+    return INDEX_COMPARISON.view(
+        style,
+        Column("INDEX", lambda index: file_cell(index.path), fold=True),
+        Column("SIZE", "size"),
+        Column("FROM THE LOG", "new_size"),
+        Column("RESULT", "result"),
+    )
+
+
+def print_index_summary(summary: IndexSummary, *, in_place: bool) -> None:
+    """Print the lines below the table."""
+    lines = [f"{summary.indexes} indexes, {summary.to_write} missing or different"]
+    if summary.written:
+        lines.append(f"{summary.written} written")
+    elif summary.to_write and not in_place:
+        lines.append("nothing was changed; --in-place applies the plan")
+    print_heading(lines)

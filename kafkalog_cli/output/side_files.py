@@ -1,0 +1,231 @@
+"""What `dump-segment` shows of files beside logs: entries of indexes, checkpoints and snapshots."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafkalog.names import FileKind
+from kafkalog_cli.output.objects import ANY, INT, TEXT, TIME, Column, Field, Kind, ObjectType
+from kafkalog_cli.output.text import dumps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kafkalog.log_dir import FileEntry
+    from kafkalog.reader import Selection
+    from kafkalog_cli.output.objects import Style, View
+
+
+class Entry(NamedTuple):
+    """An entry and the file it is in."""
+
+    path: str
+    entry: Any
+
+
+class Fact(NamedTuple):
+    """A name and its value in a small file."""
+
+    path: str
+    file: FileKind
+    name: str
+    value: object
+
+
+_PATH: Final[Field[Any]] = Field("path", TEXT, "the file, as it was given or found")
+
+
+def _of_entry(name: str, kind: Kind, meaning: str) -> Field[Entry]:
+    return Field(name, kind, meaning, f"entry.{name}")
+
+
+def _of_last_batch(name: str, meaning: str) -> Field[Entry]:
+    """Return a field of a producer that is null in objects if no batch of it is known."""
+    kind = Kind(
+        "integer or null",
+        cell=lambda state, _: getattr(state, name),
+        right=True,
+        to_json=lambda state, _: getattr(state, name) if state.last_offset >= 0 else None,
+    )
+    return Field(name, kind, meaning, "entry")
+
+
+_ORDINAL: Final = _of_entry("entry", INT, "ordinal, from 0")
+
+OFFSET_INDEX_ENTRY: Final = ObjectType[Entry](
+    "offset_index_entry",
+    "`dump-segment FILE.index`",
+    "An entry of an offset index.",
+    _PATH,
+    _ORDINAL,
+    _of_entry("offset", INT, "last offset of the batch, absolute"),
+    _of_entry("position", INT, "byte position of the batch in the `.log`"),
+)
+TIME_INDEX_ENTRY: Final = ObjectType[Entry](
+    "time_index_entry",
+    "`dump-segment FILE.timeindex`",
+    "An entry of a time index.",
+    _PATH,
+    _ORDINAL,
+    _of_entry("timestamp", TIME, "largest timestamp so far, milliseconds"),
+    _of_entry("offset", INT, "offset of the record or batch it belongs to, absolute"),
+)
+ABORTED_TRANSACTION: Final = ObjectType[Entry](
+    "aborted_transaction",
+    "`dump-segment FILE.txnindex`",
+    "An entry of a transaction index.",
+    _PATH,
+    _of_entry("version", INT, "version of the entry, 0"),
+    _of_entry("producer_id", INT, "producer of the transaction"),
+    _of_entry("first_offset", INT, "first offset of the transaction"),
+    _of_entry("last_offset", INT, "offset of its marker"),
+    _of_entry("last_stable_offset", INT, "last stable offset after the marker"),
+)
+PRODUCER_STATE: Final = ObjectType[Entry](
+    "producer_state",
+    "`dump-segment FILE.snapshot`",
+    "A producer in a producer snapshot.",
+    _PATH,
+    _of_entry("producer_id", INT, "producer id"),
+    _of_entry("producer_epoch", INT, "producer epoch"),
+    _of_entry("coordinator_epoch", INT, "epoch of the last marker's coordinator, −1 without one"),
+    _of_last_batch("first_sequence", "first sequence of the last batch"),
+    _of_last_batch("last_sequence", "last sequence of the last batch"),
+    _of_last_batch("last_offset", "last offset of the last batch"),
+    _of_entry("offset_delta", INT, "offsets between the last batch's first and last record"),
+    _of_entry("last_timestamp", TIME, "timestamp of the last batch or marker, milliseconds"),
+    _of_entry("current_txn_first_offset", INT | None,
+              "where the open transaction begins; null without one"),
+)  # fmt: skip
+CHECKPOINT_ENTRY: Final = ObjectType[Entry](
+    "checkpoint_entry",
+    "`dump-segment` of an offset checkpoint",
+    "A line of `replication-offset-checkpoint` and the like.",
+    _PATH,
+    _of_entry("topic", TEXT, "topic"),
+    _of_entry("partition", INT, "partition number"),
+    _of_entry("offset", INT, "the offset; the file's name says which"),
+)
+LEADER_EPOCH: Final = ObjectType[Entry](
+    "leader_epoch",
+    "`dump-segment leader-epoch-checkpoint`",
+    "A line of `leader-epoch-checkpoint`.",
+    _PATH,
+    _of_entry("epoch", INT, "leader epoch"),
+    _of_entry("start_offset", INT, "its first offset"),
+)
+PROPERTY: Final = ObjectType[Fact](
+    "property",
+    "`dump-segment` of `meta.properties`, `partition.metadata`, `quorum-state` and other small "
+    "files",
+    "A name and its value in a small file.",
+    _PATH,
+    Field("file", TEXT, "kind of the file"),
+    Field("name", TEXT, "name"),
+    Field("value", ANY, "value, as the file has it"),
+)
+_TYPES: Final = {
+    FileKind.OFFSET_INDEX: (OFFSET_INDEX_ENTRY, "entry offset position"),
+    FileKind.TIME_INDEX: (TIME_INDEX_ENTRY, "entry timestamp offset"),
+    FileKind.TRANSACTION_INDEX: (
+        ABORTED_TRANSACTION,
+        "producer_id first_offset last_offset last_stable_offset",
+    ),
+    FileKind.PRODUCER_SNAPSHOT: (
+        PRODUCER_STATE,
+        (
+            "producer_id producer_epoch last_sequence last_offset last_timestamp "
+            "coordinator_epoch current_txn_first_offset"
+        ),
+    ),
+    FileKind.OFFSET_CHECKPOINT: (CHECKPOINT_ENTRY, "topic partition offset"),
+    FileKind.LEADER_EPOCH_CHECKPOINT: (LEADER_EPOCH, "epoch start_offset"),
+}
+"""What an entry of a file is, and the fields that tables show."""
+
+
+def side_file_view(kind: FileKind, style: Style) -> View[Any]:
+    """Return the view of what an index, a checkpoint or a small file holds."""
+    if kind not in _TYPES:
+        return PROPERTY.view(
+            style,
+            Column("NAME", "name", fold=True),
+            Column("VALUE", _value, fold=True),
+        )
+    entry_type, names = _TYPES[kind]
+    columns = [Column[Entry](name.replace("_", " ").upper(), name) for name in names.split()]
+    return entry_type.view(style, *columns)
+
+
+def side_file_content(entry: FileEntry, selection: Selection) -> Iterable[Entry | Fact]:
+    """Return the wanted entries of an index, a checkpoint or a small file."""
+    path, kind = entry.path, entry.name.kind
+    if kind in _TYPES:
+        found = selected_entries(_entries(path, kind), selection)
+        return (Entry(path, one) for one in found)
+    facts = islice(_facts(path, kind).items(), selection.limit)
+    return [Fact(path, kind, name, value) for name, value in facts]
+
+
+def selected_entries(values: Iterable[Any], selection: Selection) -> Iterator[Any]:
+    """Yield the wanted entries of a side file, up to the limit."""
+    return islice((value for value in values if _in_range(value, selection)), selection.limit)
+
+
+def _in_range(value: Any, selection: Selection) -> bool:
+    """Return whether an entry is wanted; one without an offset always is."""
+    for fact, low, high in (
+        (getattr(value, "offset", None), selection.from_offset, selection.to_offset),
+        (getattr(value, "timestamp", None), selection.from_time, selection.to_time),
+    ):
+        if fact is None:
+            continue
+        if (low is not None and fact < low) or (high is not None and fact >= high):
+            return False
+    return True
+
+
+def index_entries(path: str, kind: FileKind) -> Iterator[Any]:
+    """Yield the entries of an offset, time or transaction index."""
+    from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
+
+    if kind == FileKind.TRANSACTION_INDEX:
+        yield from read_aborted_transactions(path)
+        return
+    with OffsetIndex(path) if kind == FileKind.OFFSET_INDEX else TimeIndex(path) as index:
+        yield from index.entries()
+
+
+def _entries(path: str, kind: FileKind) -> Iterable[Any]:
+    from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
+    from kafkalog.producer_snapshot import read_producer_snapshot
+
+    if kind == FileKind.PRODUCER_SNAPSHOT:
+        return read_producer_snapshot(path)
+    if kind == FileKind.OFFSET_CHECKPOINT:
+        return read_offset_checkpoint(path)
+    if kind == FileKind.LEADER_EPOCH_CHECKPOINT:
+        return read_leader_epochs(path)
+    return index_entries(path, kind)
+
+
+def _facts(path: str, kind: FileKind) -> dict[str, Any]:
+    """Return the names and values in a small file."""
+    from kafkalog import metadata_files as files
+
+    if kind == FileKind.META_PROPERTIES:
+        return dict(files.read_properties(path))
+    if kind == FileKind.PARTITION_METADATA:
+        return {"topic_id": files.read_topic_id(path)}
+    if kind == FileKind.QUORUM_STATE:
+        return files.read_quorum_state(path)
+    if kind == FileKind.CLEAN_SHUTDOWN:
+        return files.read_clean_shutdown(path)
+    if kind == FileKind.LOCK:
+        return {}
+    return files.read_remote_log_file(path, kind)
+
+
+def _value(fact: Fact) -> str:
+    return fact.value if isinstance(fact.value, str) else dumps(fact.value)
