@@ -159,6 +159,30 @@ def java(
     return done.stdout
 
 
+@dataclass(frozen=True)
+class FirstLife:
+    """The log directory that a broker closed at the end of its first life; tests copy it.
+
+    Attributes:
+        log_dir: what it left.
+        seed: what the next life has to be given.
+    """
+
+    log_dir: Path
+    seed: int
+
+
+def run_first_life(root: Path, seed: int) -> FirstLife:
+    """Let a broker have its first life below `root`, unless it had that before."""
+    done = root / "seed"
+    if not done.exists():
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+        run_broker_lives(root, seed, ["closed"])
+        done.write_text(str(seed))
+    return FirstLife(root / "1-closed", int(done.read_text()))
+
+
 def run_live_broker(root: Path, seed: int) -> BrokerData:
     """Let a broker live and die below `root`."""
     data = BrokerData(root)
@@ -170,14 +194,15 @@ def run_live_broker(root: Path, seed: int) -> BrokerData:
     return data
 
 
-def run_broker_lives(root: Path, seed: int, ends: Iterable[str]) -> dict[str, Path]:
+def run_broker_lives(root: Path, seed: int, ends: Iterable[str], first: int = 1) -> dict[str, Path]:
     """A log directory through several lives of a broker, as it was at the end of each.
 
     `ends` holds `closed` or `killed` for each life; the copies are named after number and end.
+    Where `first` is not 1, `root/log` is what the lives before that one left.
     """
     log_dir = root / "log"
     states = {}
-    for life, end in enumerate(ends, 1):
+    for life, end in enumerate(ends, first):
         place = root / f"cwd-{life}"
         place.mkdir(parents=True)
         java("kafkalog.harness.BrokerLife", str(log_dir), str(seed), str(life), end, cwd=place)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.kafka import broker_data
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SEED_VARIABLE = "KAFKALOG_SEED"
 
@@ -26,10 +30,25 @@ def harness() -> None:
 @pytest.fixture(scope="session")
 def broker(harness: None, tmp_path_factory: pytest.TempPathFactory) -> broker_data.BrokerData:  # noqa: ARG001
     """What a real broker left: fresh data, whose seed is printed (KAFKALOG_SEED repeats it)."""
-    base = tmp_path_factory.getbasetemp()
-    if base.name.startswith("popen-"):
-        base = base.parent  # one broker for all workers
-    root = base / "live-broker"
+    base = shared_by_workers(tmp_path_factory)
     with broker_data.locked(base / "live-broker.lock"):
-        seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
-        return broker_data.run_live_broker(root, seed)
+        return broker_data.run_live_broker(base / "live-broker", new_seed())
+
+
+@pytest.fixture(scope="session")
+def first_life(harness: None, tmp_path_factory: pytest.TempPathFactory) -> broker_data.FirstLife:  # noqa: ARG001
+    """What a real broker left that was closed, made of a new seed (KAFKALOG_SEED repeats it)."""
+    base = shared_by_workers(tmp_path_factory)
+    with broker_data.locked(base / "first-life.lock"):
+        return broker_data.run_first_life(base / "first-life", new_seed())
+
+
+def shared_by_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that all workers of pytest-xdist have: one broker will do for them."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if base.name.startswith("popen-") else base
+
+
+def new_seed() -> int:
+    """Another one each time, unless KAFKALOG_SEED says which."""
+    return int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))

@@ -6,8 +6,6 @@ The dirty part and the policy are given by hand, so that logs of every kind are 
 from __future__ import annotations
 
 import json
-import os
-import random
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +27,6 @@ from kafkalog.log_dir import LogDir, open_path
 from kafkalog.model import Level, Severity
 from kafkalog.names import staging_name
 from tests.kafka import broker_data
-from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.test_salvaged_logs import served
 
 if TYPE_CHECKING:
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
 
     from kafkalog.engine import Engine
     from kafkalog.engine.model import Task, Work
-    from tests.kafka.broker_data import BrokerData
+    from tests.kafka.broker_data import BrokerData, FirstLife
 
 pytestmark = pytest.mark.kafka
 
@@ -170,16 +167,21 @@ def leave_staged(log_dir: Path, kept: Path) -> None:
     assert len(list(staging.glob("*/result.json"))) >= 4
 
 
-@pytest.mark.usefixtures("harness")
-def test_a_broker_starts_on_what_a_killed_driver_left(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def before(first_life: FirstLife, tmp_path_factory: pytest.TempPathFactory) -> BrokerData:
+    """What clients see of the log directory that is to be compacted."""
+    place = tmp_path_factory.mktemp("before")
+    shutil.copytree(first_life.log_dir, place / "served")
+    return served(place / "served", place / "seen")
+
+
+def test_a_broker_starts_on_what_a_killed_driver_left(
+    first_life: FirstLife, before: BrokerData, tmp_path: Path
+) -> None:
     """It takes the staging directory for a deleted partition, and serves all others as before."""
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
-    print("seed", seed)
-    [closed] = broker_data.run_broker_lives(tmp_path, seed, ["closed"]).values()
-    shutil.copytree(closed, tmp_path / "served")
-    before = served(tmp_path / "served", tmp_path / "before")
+    print("seed", first_life.seed)
     left = tmp_path / "left"
-    shutil.copytree(closed, left)
+    shutil.copytree(first_life.log_dir, left)
     leave_staged(left, tmp_path / "kept")
     after = served(left, tmp_path / "after")
     assert after.lookups == before.lookups
@@ -190,20 +192,17 @@ def test_a_broker_starts_on_what_a_killed_driver_left(tmp_path: Path) -> None:
     assert not list(left.glob("kafkalog-staging*"))
 
 
-@pytest.mark.usefixtures("harness")
-def test_a_broker_lives_on_with_a_compacted_directory(tmp_path: Path) -> None:
+def test_a_broker_lives_on_with_a_compacted_directory(
+    first_life: FirstLife, before: BrokerData, tmp_path: Path
+) -> None:
     """It serves what survives in both isolation levels, takes new records, and cleans again.
 
     What was compacted elsewhere and taken back, it serves as it was.
     """
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
-    print("seed", seed)
-    states = broker_data.run_broker_lives(tmp_path, seed, ["closed"])
-    [closed] = states.values()
+    print("seed", first_life.seed)
     log_dir = tmp_path / "log"
-    shutil.copytree(closed, tmp_path / "served")
-    before = served(tmp_path / "served", tmp_path / "before")
-    check_undo(closed, before, tmp_path / "undone")
+    shutil.copytree(first_life.log_dir, log_dir)
+    check_undo(first_life.log_dir, before, tmp_path / "undone")
     done = compact_all(log_dir)
     upper = {
         name: one.next_dirty_offset
@@ -217,11 +216,7 @@ def test_a_broker_lives_on_with_a_compacted_directory(tmp_path: Path) -> None:
     assert sum(gone.values()) > 100, gone
     noted = cleaner_offsets(log_dir)
     assert {name: noted[name] for name in upper} == upper
-    place = tmp_path / "cwd-2"
-    place.mkdir()
-    broker_data.java(
-        "kafkalog.harness.BrokerLife", str(log_dir), str(seed), "2", "closed", cwd=place
-    )
+    broker_data.run_broker_lives(tmp_path, first_life.seed, ["closed"], first=2)
     assert cleaner_offsets(log_dir)["compacted-twice-0"] > noted["compacted-twice-0"]
     found = [
         defect

@@ -6,8 +6,7 @@ deleted records, preallocated files; closed, running, killed, recovered, and use
 
 from __future__ import annotations
 
-import os
-import random
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,14 +14,13 @@ import pytest
 from kafkalog.check.verify import Verification
 from kafkalog.model import Level, Severity
 from tests.kafka import broker_data
-from tests.kafka.conftest import SEED_VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.kafka
 
-LIVES = ("closed", "killed", "closed", "killed")
+LATER_LIVES = ("killed", "closed", "killed")
 
 
 def serious(log_dir: Path, level: Level) -> list[str]:
@@ -45,12 +43,13 @@ def test_a_broker_at_rest(broker: broker_data.BrokerData, state: str, level: Lev
     assert serious(broker.log_dir(state), level) == []
 
 
-def test_several_lives(harness: None, tmp_path: Path) -> None:  # noqa: ARG001
+def test_several_lives(first_life: broker_data.FirstLife, tmp_path: Path) -> None:
     """What is left of each life, and what the next one makes of it."""
-    seed = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1 << 31))
-    print("seed", seed)
-    states = broker_data.run_broker_lives(tmp_path, seed, LIVES)
-    assert len(states) == len(LIVES)
+    print("seed", first_life.seed)
+    shutil.copytree(first_life.log_dir, tmp_path / "log")
+    states = {"1-closed": first_life.log_dir}
+    states |= broker_data.run_broker_lives(tmp_path, first_life.seed, LATER_LIVES, first=2)
+    assert len(states) == 1 + len(LATER_LIVES)
     for name, log_dir in states.items():
         bases = sorted(path.name for path in (log_dir / "by-size-0").glob("*.log"))
         assert bases[0] != f"{0:020}.log", "retention has deleted the first segments"

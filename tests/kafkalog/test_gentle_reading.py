@@ -48,9 +48,9 @@ def evict(path: Path) -> None:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(disk_path: Path) -> Path:
     """On the disk, not in memory; a file system that has no disk keeps everything."""
-    path = tmp_path / "file"
+    path = disk_path / "file"
     path.write_bytes(bytes(range(256)) * (SIZE // 256) + b"tail")
     evict(path)
     assert not any(cached(path)), "tests must run on a file system with a disk"

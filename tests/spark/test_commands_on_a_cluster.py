@@ -64,7 +64,7 @@ class Job:
         """Until then; the job is in the middle of its work."""
         while not is_so():
             assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.005)
+            time.sleep(0.02)  # looking takes some of the processors that the job needs
 
     def end(self) -> tuple[int, str]:
         """Exit status and stdout; it may say where configs are not from, and what a start cuts."""
