@@ -1,6 +1,6 @@
 """The entries of a time index against a large log, in one pass over it.
 
-The twin of the plain loop of `kafkalog.index_matches`, which still judges each entry that is odd.
+The twin of the plain loop of `batches.index_matches`, which still judges each entry that is odd.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalog import index_matches
+from kafkalog.batches import index_matches
 from kafkalog.columns import chunks, side_files, time_matches
 from kafkalog.jit import fast_path
 from kafkalog_cli.main import run

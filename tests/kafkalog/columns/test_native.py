@@ -79,7 +79,7 @@ def test_the_source_decides_the_key(monkeypatch: pytest.MonkeyPatch):
     """Another version never runs these kernels."""
     native._cache_path.cache_clear()
     before = native._cache_path()
-    monkeypatch.setattr(native, "MODULES", ("kernels",))
+    monkeypatch.setattr(native, "MODULES", ("columns.kernels",))
     native._cache_path.cache_clear()
     assert native._cache_path() != before
     native._cache_path.cache_clear()
