@@ -12,17 +12,19 @@ from kafkalog.living import about_a_log
 from kafkalog.model import Isolation, LogView
 from kafkalog.paths import file_system
 from kafkalog.sightings import Sighting
-from kafkalog.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.tables.planning import Target
+    from kafkalog.unified_log import UnifiedLog
 
 
 def consumers_log(partition: PartitionDir, request: Request) -> UnifiedLog:
     """Return the log of a partition with the high watermark that a request wants."""
+    from kafkalog.unified_log import END, UnifiedLog  # `--help` needs the names here alone
+
     return UnifiedLog(partition, high_watermark=END if request.end == End.LOG else None)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from kafkalog.living import about_a_log
 from kafkalog.model import Isolation, LogView, Special
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
@@ -150,6 +149,8 @@ def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
 
 def _both_ways(log: UnifiedLog, question: Question) -> tuple[Lookup, Lookup]:
     """Answer with indexes and without; next to a broker only a repeated difference counts."""
+    from kafkalog.living import about_a_log
+
     for _ in range(_COMPARISONS_MAX):
         found, control = map(question, about_a_log(_of_one_moment)(log))
         if _agree(found, control) or not log.may_grow:
