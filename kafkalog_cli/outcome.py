@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
     from kafkalog.model import LogView
-    from kafkalog.tables.model import PartitionEnd
+    from kafkalog.tables.model import LeftOut, PartitionEnd
     from kafkalog.view import Difference, Shown
 
 shows_tracebacks = False
@@ -147,6 +147,34 @@ def failures_shown() -> Iterator[None]:
         on_failure.remove(show_traceback)
 
 
+_NAMES_MAX: Final = 5
+
+
+def left_out_lines(left: LeftOut) -> Iterator[str]:
+    """Say where records begin and end otherwise than the log does, a line per bound."""
+    for what, offsets in (
+        (
+            "records above the high watermark left out (--end log includes them)",
+            left.above_watermark,
+        ),
+        (
+            "records of open transactions and after them left out (--read-committed)",
+            left.above_last_stable,
+        ),
+    ):
+        if offsets:
+            names = [f"{name} from {offset}" for name, offset in offsets.items()]
+            yield f"{what}: {some_of(names)}"
+    if left.below_log_start:
+        names = [f"{name} up to {offset}" for name, offset in left.below_log_start.items()]
+        yield f"records below the log start offset left out: {some_of(names)}"
+
+
+def some_of(names: list[str]) -> str:
+    """Join the first few names."""
+    return ", ".join(names[:_NAMES_MAX]) + (", …" if len(names) > _NAMES_MAX else "")
+
+
 @dataclass
 class Outcome:
     """The exit status so far: the work goes on past a bad input, the gravest status counts.
@@ -213,7 +241,6 @@ class Outcome:
     def leaves_out(self, ends: Iterable[PartitionEnd]) -> None:
         """Say which records of the logs are not in the answer; that is no failure."""
         from kafkalog.tables.model import LeftOut
-        from kafkalog_cli.output.exported import left_out_lines
 
         for line in left_out_lines(LeftOut.by(ends)):
             show_note(line)

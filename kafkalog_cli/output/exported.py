@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafkalog_cli.outcome import left_out_lines, some_of
 from kafkalog_cli.output.configs import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -22,11 +23,10 @@ from kafkalog_cli.output.text import counted
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kafkalog.export import ExportedPart, ExportSummary
     from kafkalog.model import Defect
-    from kafkalog.tables.model import LeftOut
     from kafkalog_cli.output.objects import Style
 
 
@@ -81,7 +81,6 @@ EXPORT_SUMMARY: Final[ObjectType[ExportSummary]] = ObjectType(
     Field("left_overs_removed", INT, "files that killed runs had left and that were removed",
           "swept"),
 )  # fmt: skip
-_NAMES_MAX: Final = 5
 
 
 @dataclass
@@ -213,28 +212,3 @@ def _offsets(total: PartitionTotal) -> str:
     if total.first_offset is None:
         return "-"
     return f"{total.first_offset}-{total.last_offset}"
-
-
-def left_out_lines(left: LeftOut) -> Iterator[str]:
-    """Say where records begin and end otherwise than the log does, a line per bound."""
-    for what, offsets in (
-        (
-            "records above the high watermark left out (--end log includes them)",
-            left.above_watermark,
-        ),
-        (
-            "records of open transactions and after them left out (--read-committed)",
-            left.above_last_stable,
-        ),
-    ):
-        if offsets:
-            names = [f"{name} from {offset}" for name, offset in offsets.items()]
-            yield f"{what}: {some_of(names)}"
-    if left.below_log_start:
-        names = [f"{name} up to {offset}" for name, offset in left.below_log_start.items()]
-        yield f"records below the log start offset left out: {some_of(names)}"
-
-
-def some_of(names: list[str]) -> str:
-    """Join the first few names."""
-    return ", ".join(names[:_NAMES_MAX]) + (", …" if len(names) > _NAMES_MAX else "")
