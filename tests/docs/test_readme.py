@@ -73,10 +73,20 @@ def test_the_picture_shows_what_verify_prints() -> None:
     assert (DOCS / "verify.svg").read_text() == terminal_picture()
 
 
-@pytest.mark.parametrize("name", [*NAMES, "CONTRIBUTING.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("name", [*NAMES, "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_lead_somewhere(name: str) -> None:
     """Links between the pages name files that are there."""
     page = ROOT / name
     for match in LINK.finditer(page.read_text()):
         if "://" not in match[1]:
             assert (page.parent / Path(match[1])).exists(), match[1]
+
+
+def test_the_rooms_are_where_the_architecture_says() -> None:
+    """Each module and room that it names is there, and each room of the library is named."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    modules = re.findall(r"`(kafkalog(?:_cli)?/[a-z_/]+\.py)`", text)
+    assert len(modules) > 15
+    assert [name for name in modules if not (ROOT / name).is_file()] == []
+    rooms = {path.parent.name for path in (ROOT / "kafkalog").glob("*/__init__.py")}
+    assert {room for room in rooms if f"`{room}/`" not in text} == set()
