@@ -1,5 +1,6 @@
-"""The columnar core: numba kernels over log bytes and Arrow record batches; twin of `records`.
+"""Logs as columns: kernels over log bytes, chunks, and Arrow record batches; twin of `batches`.
 
-It knows the formats from `formats.constants` alone and shares no code with the reference decoder,
-so that each of the two can be tested against the other. Nothing here is imported unless it is used.
+The formats are known from `formats.constants` alone, and no code is shared with the reference
+decoder, so that each of the two can be tested against the other. Nothing here is imported unless
+it is used.
 """
