@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from kafkalog.batches.lookup import lookup_offset as lookup_offset
     from kafkalog.batches.lookup import lookup_special as lookup_special
     from kafkalog.batches.lookup import lookup_timestamp as lookup_timestamp
-    from kafkalog.batches.reader import Selection as Selection
     from kafkalog.batches.reader import read_batches as read_batches
     from kafkalog.batches.reader import read_records as read_records
+    from kafkalog.batches.selection import Selection as Selection
     from kafkalog.check.summary import Summary as Summary
     from kafkalog.check.verify import Verification as Verification
     from kafkalog.checkpoints import read_leader_epochs as read_leader_epochs

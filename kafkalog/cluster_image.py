@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from kafkalog.batches.reader import Selection, read_records
+from kafkalog.batches.selection import Selection, plan_files, planned_records
 from kafkalog.errors import KafkaLogError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.model import Defect, Severity
@@ -146,7 +146,7 @@ def read_cluster_image(log_dir: LogDir) -> ClusterImage | None:
 def _apply(image: ClusterImage, target: PartitionDir | FileEntry, selection: Selection) -> None:
     transactions = MetadataTransactions[tuple[str, dict[str, Any]]]()
     try:
-        for record in read_records(target, selection):
+        for record in planned_records(plan_files(target, selection)):
             if isinstance(record, Defect):
                 image.is_whole &= record.severity == Severity.NOTE
             elif not record.batch.is_control and record.value is not None:

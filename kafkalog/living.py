@@ -18,7 +18,7 @@ from kafkalog.errors import FileChangedError, KafkaLogError, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.batches.reader import ReadPlan
+    from kafkalog.batches.selection import ReadPlan
     from kafkalog.log_dir import Segment
     from kafkalog.paths.source import Source
     from kafkalog.unified_log import UnifiedLog

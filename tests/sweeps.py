@@ -11,7 +11,8 @@ from kafkalog import inventory
 from kafkalog.audit import audit_compaction
 from kafkalog.batches import lookup
 from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.reader import Selection, read_batches, read_records
+from kafkalog.batches.reader import read_batches, read_records
+from kafkalog.batches.selection import Selection
 from kafkalog.check.verify import Verification
 from kafkalog.checkpoints import read_leader_epochs, read_number_pairs, read_offset_checkpoint
 from kafkalog.configs import ConfigSources

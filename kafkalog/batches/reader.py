@@ -1,87 +1,33 @@
-"""Batches and records of segments and partitions, selected, with damage reported in place.
-
-Selections are pushed down: offsets and times to the indexes and the batch headers, so that what is
-not asked for is not read.
-"""
+"""Batches and records of segments and partitions, selected, with damage reported in place."""
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkalog.batches.framing import align, scan_batches
-from kafkalog.batches.records import decode_records, resolve_batch
-from kafkalog.batches.segment import OpenSegment
-from kafkalog.defects import REFERENCES, make_defect
-from kafkalog.errors import FileChangedError, KafkaLogError, UsageError
-from kafkalog.living import CHANGES, LivingWalk, answered, is_being_written
-from kafkalog.log_dir import FileEntry, PartitionDir, Segment, list_partition, one_log, open_path
-from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, LogView, Record
-from kafkalog.names import FileKind, FileState
-from kafkalog.paths import file_system
+from kafkalog.batches.selection import (
+    EVERYTHING,
+    ReadPlan,
+    Selection,
+    plan_segments,
+    plan_size,
+    planned_batches,
+    planned_records,
+    segments_of,
+)
+from kafkalog.defects import make_defect
+from kafkalog.errors import UsageError
+from kafkalog.living import answered
+from kafkalog.log_dir import FileEntry, PartitionDir, list_partition, one_log, open_path
+from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, Record
 from kafkalog.unified_log import UnifiedLog
-from kafkalog.view import Difference, Shown, show
+from kafkalog.view import Shown, show
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kafkalog.paths.source import Source
-
     Readable: TypeAlias = "str | Path | PartitionDir | FileEntry | Shown | ReadPlan"
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which batches and records are wanted; None leaves a bound open.
-
-    Attributes:
-        from_offset: first offset, inclusive.
-        to_offset: last offset, exclusive.
-        from_time: earliest record timestamp, inclusive, milliseconds.
-        to_time: latest record timestamp, exclusive, milliseconds.
-        from_position: byte position in the file to start at; reading resumes at the next batch.
-        limit: how many rows.
-        max_bytes: read only that many bytes of each `.log`.
-        producer_id: batches of this producer only.
-        leader_epoch: batches appended in this leader epoch only.
-        key: records with exactly this key.
-        key_regex: records whose key holds a match.
-        value_regex: records whose value holds a match.
-        header: records with a header of this name and, where not None, this value.
-        control: control batches only.
-        data: no control batches; messages of magic 0 and 1 are data.
-        sound: no records of batches with a wrong checksum, whose defects are told all the same.
-        read_committed: what a read_committed consumer is given, from the log start offset up to
-            the last stable offset, which is never above the high watermark.
-        view: what of a partition directory is shown, where its path is given. A `PartitionDir` is
-            read as it is: `kafkalog.show` makes a view of one.
-    """
-
-    from_offset: int | None = None
-    to_offset: int | None = None
-    from_time: int | None = None
-    to_time: int | None = None
-    from_position: int | None = None
-    limit: int | None = None
-    max_bytes: int | None = None
-    producer_id: int | None = None
-    leader_epoch: int | None = None
-    key: bytes | None = None
-    key_regex: re.Pattern[bytes] | None = None
-    value_regex: re.Pattern[bytes] | None = None
-    header: tuple[bytes, bytes | None] | None = None
-    control: bool = False
-    data: bool = False
-    sound: bool = False
-    read_committed: bool = False
-    view: LogView = LogView.STARTED
-
-
-EVERYTHING = Selection()
 
 
 def read_batches(
@@ -99,20 +45,9 @@ def read_batches(
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
     """
-    rows = 0
     plan = plan_reading(path, selection)
     yield from untold_differences(path, plan)
-    for batch, opened in _selected(LivingWalk(plan), progress):
-        if isinstance(batch, Batch):
-            if batch.magic < 2 and batch.compression:
-                batch = _resolved(opened, batch)
-            yield batch
-            yield from crc_defects(batch)
-            rows += 1
-            if rows == plan.selection.limit:
-                return
-        else:
-            yield batch
+    yield from planned_batches(plan, progress)
 
 
 def read_records(
@@ -130,30 +65,9 @@ def read_records(
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
     """
-    rows = 0
     plan = plan_reading(path, selection)
     yield from untold_differences(path, plan)
-    walk = LivingWalk(plan)
-    for batch, opened in _selected(walk, progress):
-        if isinstance(batch, Defect):
-            yield batch
-            continue
-        yield from crc_defects(batch)
-        if plan.selection.sound and batch.crc_valid is False:
-            continue
-        next_offset = batch.base_offset
-        try:
-            for record in decode_records(opened.source, batch):
-                if record_matches(record, walk.plan.selection):
-                    yield record
-                    rows += 1
-                    if rows == plan.selection.limit:
-                        return
-                next_offset = record.offset + 1
-        except FileChangedError as error:
-            walk.interrupt(error, next_offset)
-        except KafkaLogError as error:
-            yield defect_of(error, batch)
+    yield from planned_records(plan, progress)
 
 
 def untold_differences(path: Readable, plan: ReadPlan) -> Iterator[Defect]:
@@ -161,88 +75,6 @@ def untold_differences(path: Readable, plan: ReadPlan) -> Iterator[Defect]:
     difference = plan.difference
     if difference is not None and not isinstance(path, ReadPlan | Shown):
         yield make_defect("view-differs", difference.path, difference.detail)
-
-
-def crc_defects(batch: Batch) -> Iterator[Defect]:
-    """The defect of a batch whose checksum was computed and does not match."""
-    if batch.crc_valid is False:
-        yield make_defect(
-            "batch-crc-mismatch",
-            batch.path,
-            f"Batch at base offset {batch.base_offset} does not match its checksum "
-            f"(stored {batch.crc:#010x}).",
-            position=batch.position,
-            offset=batch.base_offset,
-            size_bytes=batch.size_bytes,
-        )
-
-
-def defect_of(error: KafkaLogError, batch: Batch) -> Defect:
-    """The defect for a batch that could not be decoded."""
-    return make_defect(
-        error.reference if error.reference in REFERENCES else "file-unreadable",
-        batch.path,
-        error.message,
-        position=batch.position,
-        offset=batch.base_offset,
-        size_bytes=batch.size_bytes,
-    )
-
-
-def _resolved(opened: OpenSegment, batch: Batch) -> Batch:
-    try:
-        return resolve_batch(opened.source, batch)
-    except KafkaLogError:
-        return batch  # the offset in the header is the best there is
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPlan:
-    """What a reader has to go through: the rules by which both decoders select.
-
-    Attributes:
-        segments: those that can hold wanted offsets, in order.
-        selection: what is wanted; with `read_committed` within the bounds of such a consumer.
-        aborted: the aborted transactions by producer, empty without `read_committed`.
-        difference: how the view of the partition differs from its files, None where it does not.
-        again: makes the plan of a new listing from an offset on; None where nothing can be listed.
-        reached: is called with the offset after each batch that was used, or some together.
-        is_unchanged: whether positions in the selection are still those of the file; None where
-            nothing was planned by position.
-    """
-
-    segments: tuple[Segment, ...]
-    selection: Selection
-    aborted: dict[int, list[AbortedTransaction]]
-    difference: Difference | None = None
-    again: Callable[[int | None], ReadPlan] | None = None
-    reached: Callable[[int], object] | None = None
-    is_unchanged: Callable[[], bool] | None = None
-
-    def counts(self, defect: Defect, source: Source) -> bool:
-        """Whether the defect is one: what `max_bytes` cuts off is not torn, nor is an append."""
-        if defect.reference != "torn-tail":
-            return True
-        end = self.selection.max_bytes
-        if end is not None and end < source.size_bytes:
-            return False
-        return not is_being_written(source, os.path.dirname(os.path.dirname(source.path)))
-
-    def wanted(self, segments: Iterable[Segment]) -> tuple[Segment, ...]:
-        """Those segments that can hold wanted offsets."""
-        return tuple(segment for segment in segments if not _skips(segment, self.selection))
-
-    def is_behind(self, batch: Batch) -> bool:
-        """Whether the batch, and so all that follow, is behind the last offset wanted."""
-        if self.selection.to_offset is None or batch.base_offset < self.selection.to_offset:
-            return False
-        return batch.magic >= 2 or not batch.compression  # a wrapper's header has its last offset
-
-    def wants(self, batch: Batch) -> bool:
-        """Whether the batch can hold wanted records, by what its header says."""
-        return _batch_matches(batch, self.selection) and not _is_hidden(
-            batch, self.selection, self.aborted
-        )
 
 
 def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
@@ -269,12 +101,13 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
 
 
 def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadPlan:
-    segments, log = _segments(path)
-    difference = path.difference if isinstance(path, Shown) else None
-    if selection.limit == 0:
-        return ReadPlan((), selection, {}, difference)
+    if isinstance(path, Shown):
+        segments, partition, difference = path.segments, path.partition, path.difference
+    else:
+        (segments, partition), difference = segments_of(path), None
     aborted: dict[int, list[AbortedTransaction]] = {}
-    if selection.read_committed:
+    if selection.read_committed and selection.limit != 0:
+        log = UnifiedLog(partition)
         start, end = log.fetch_bounds(Isolation.READ_COMMITTED)
         if selection.from_offset is not None:
             start = max(start, selection.from_offset)
@@ -283,160 +116,9 @@ def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadP
         selection = replace(selection, from_offset=start, to_offset=end)
         for transaction in log.hidden_transactions():
             aborted.setdefault(transaction.producer_id, []).append(transaction)
-    plan = ReadPlan((), selection, aborted, difference)
-    return replace(plan, segments=plan.wanted(segments))
+    return replace(plan_segments(segments, selection), aborted=aborted, difference=difference)
 
 
 def size_to_read(target: Readable, selection: Selection) -> int:
-    """About how many bytes of logs a reader has to go through, by what the indexes say.
-
-    Holes of sparse files do not count, nor does what cannot be opened. Raises as `open_path`.
-    """
-    plan = plan_reading(target, replace(selection, read_committed=False))
-    total = 0
-    for segment in plan.segments:
-        with suppress(KafkaLogError), OpenSegment(segment) as opened:
-            end = opened.source.size_bytes
-            if selection.max_bytes is not None:
-                end = min(end, selection.max_bytes)
-            start = selection.from_position
-            if start is None:
-                start = start_position(opened, selection)
-            if selection.to_offset is not None and opened.offset_index is not None:
-                last = opened.offset_index.lookup(selection.to_offset)
-                if last is not None and last.entry + 1 < opened.offset_index.entry_count:
-                    end = min(end, opened.offset_index.entry(last.entry + 1).position)
-            total += max(min(end - start, opened.source.stored_bytes), 0)
-    return total
-
-
-def _selected(
-    walk: LivingWalk, progress: Callable[[int], None] | None
-) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
-    """Batches that can hold selected records, and all defects met on the way."""
-    while (segment := walk.take()) is not None:
-        try:
-            with OpenSegment(segment) as opened:
-                yield from _selected_of(opened, walk, progress)
-        except CHANGES as error:
-            walk.go_on(error)
-
-
-def _selected_of(
-    opened: OpenSegment, walk: LivingWalk, progress: Callable[[int], None] | None
-) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
-    plan = walk.plan
-    walk.require_unchanged(opened.source)
-    start = start_position(opened, plan.selection)
-    for found in scan_batches(opened.source, start, plan.selection.max_bytes, check_crc=True):
-        if progress is not None:
-            progress(found.size_bytes or 0)
-        if isinstance(found, Defect):
-            if plan.counts(found, opened.source):
-                yield found, opened
-            continue
-        if plan.is_behind(found):
-            walk.stop()
-            return
-        if plan.wants(found):
-            yield found, opened
-        walk.check(found.next_offset)
-
-
-def _segments(target: PartitionDir | FileEntry | Shown) -> tuple[tuple[Segment, ...], UnifiedLog]:
-    """The segments meant, and the log around them."""
-    if isinstance(target, Shown):
-        return target.segments, UnifiedLog(target.partition)
-    if isinstance(target, PartitionDir):
-        return target.segments, UnifiedLog(target)
-    parent = open_path(os.path.dirname(file_system.absolute(target.path)))
-    if not isinstance(parent, PartitionDir):
-        parent = PartitionDir(os.path.dirname(file_system.absolute(target.path)), None, ())
-    if target.name.kind == FileKind.LOG and target.name.state == FileState.LIVE:
-        for segment in parent.segments:
-            if segment.base_offset == target.name.offset:
-                return (replace(segment, log=target),), UnifiedLog(parent)
-    # The offset in the name of a KRaft snapshot is where it ends.
-    base = 0 if target.name.kind == FileKind.KRAFT_SNAPSHOT else target.name.offset or 0
-    segment = Segment(base, target, None, None, None, None)
-    return (segment,), UnifiedLog(parent)
-
-
-def _skips(segment: Segment, selection: Selection) -> bool:
-    """Whether no offset of the segment is wanted."""
-    if selection.to_offset is not None and segment.base_offset >= selection.to_offset:
-        return True
-    return (
-        selection.from_offset is not None
-        and segment.next_base_offset is not None
-        and segment.next_base_offset <= selection.from_offset
-    )
-
-
-def start_position(opened: OpenSegment, selection: Selection) -> int:
-    """Where to start so that no wanted record is missed, by way of the indexes."""
-    if selection.from_position is not None:
-        return align(opened.source, selection.from_position)
-    offset = selection.from_offset
-    if selection.from_time is not None and opened.time_index is not None:
-        # Up to the offset of that entry no record is as late as the time asked for.
-        entry = opened.time_index.lookup(selection.from_time - 1)
-        if entry is not None:
-            offset = max(offset or 0, entry.offset)
-    if offset is None:
-        return 0
-    entry_below = opened.index_entry(offset)
-    return entry_below.position if entry_below else 0
-
-
-def _batch_matches(batch: Batch, selection: Selection) -> bool:
-    if selection.from_offset is not None and batch.last_offset < selection.from_offset:
-        return False
-    if selection.from_time is not None and batch.max_timestamp < selection.from_time:
-        return False
-    if selection.producer_id is not None and batch.producer_id != selection.producer_id:
-        return False
-    if (
-        selection.leader_epoch is not None
-        and batch.partition_leader_epoch != selection.leader_epoch
-    ):
-        return False
-    return batch.is_control if selection.control else not (selection.data and batch.is_control)
-
-
-def _is_hidden(
-    batch: Batch, selection: Selection, aborted: dict[int, list[AbortedTransaction]]
-) -> bool:
-    """Whether a read_committed consumer is not given the batch."""
-    if not selection.read_committed or not batch.is_transactional:
-        return False
-    if batch.is_control:
-        return not selection.control
-    return any(
-        transaction.first_offset <= batch.base_offset <= transaction.last_offset
-        for transaction in aborted.get(batch.producer_id, ())
-    )
-
-
-def record_matches(record: Record, selection: Selection) -> bool:
-    """Whether the record itself is one of those wanted."""
-    if selection.from_offset is not None and record.offset < selection.from_offset:
-        return False
-    if selection.to_offset is not None and record.offset >= selection.to_offset:
-        return False
-    if selection.from_time is not None and record.timestamp < selection.from_time:
-        return False
-    if selection.to_time is not None and record.timestamp >= selection.to_time:
-        return False
-    if selection.key is not None and record.key != selection.key:
-        return False
-    if selection.key_regex and not (record.key and selection.key_regex.search(record.key)):
-        return False
-    if selection.value_regex and not (record.value and selection.value_regex.search(record.value)):
-        return False
-    if selection.header is None:
-        return True
-    name, value = selection.header
-    return any(
-        header.key == name and (value is None or header.value == value) for header in record.headers
-    )
+    """Return about how many bytes of logs a reader goes through. Raises as `open_path`."""
+    return plan_size(plan_reading(target, replace(selection, read_committed=False)))

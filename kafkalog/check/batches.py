@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from formats import constants as c
-from kafkalog.batches.reader import crc_defects, defect_of
+from kafkalog.batches.selection import crc_defects, defect_of
 from kafkalog.columns import header_table as h
 from kafkalog.columns.header_table import batch_at
 from kafkalog.defects import make_defect

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.batches.framing import Frames
-from kafkalog.batches.reader import plan_reading, start_position
 from kafkalog.batches.segment import OpenSegment
+from kafkalog.batches.selection import start_position
 from kafkalog.columns.chunks import ChunkReader
 from kafkalog.columns.ordered_executor import Conveyor, Lanes
 from kafkalog.columns.scan_steps import BatchWork, Event, Part, RecordWork, first_behind
@@ -24,15 +24,14 @@ from kafkalog.model import Defect
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.batches.reader import Readable, ReadPlan, Selection
+    from kafkalog.batches.selection import ReadPlan
     from kafkalog.columns.budget import Turnstile
     from kafkalog.columns.ordered_executor import Task
     from kafkalog.columns.scan_steps import Format, Work
 
 
 def read_contents(
-    target: Readable,
-    selection: Selection,
+    plan: ReadPlan,
     form: Any,
     progress: Callable[[int], None] | None,
     *,
@@ -43,7 +42,6 @@ def read_contents(
     `form` is a `RecordFormat`, or a `BatchFormat` for batches; what it makes is to be used before
     the next piece is asked for. Raises as `read_records`.
     """
-    plan = plan_reading(target, selection)
     work = BatchWork(plan, form) if batches else RecordWork(plan, form)
     yield from contents(scan_parts(plan, work, progress or (lambda _: None)), form)
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.batches.reader import (
-    EVERYTHING,
-    plan_reading,
-    read_batches,
-    read_records,
-    untold_differences,
-)
+from kafkalog.batches.reader import plan_reading, read_batches, read_records, untold_differences
+from kafkalog.batches.selection import EVERYTHING
 from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
 from kafkalog.columns.claims import logs_to_decode
 from kafkalog.errors import UsageError
@@ -20,7 +15,8 @@ from kafkalog.model import Defect, Record
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog.batches.reader import Readable, ReadPlan, Selection
+    from kafkalog.batches.reader import Readable
+    from kafkalog.batches.selection import ReadPlan, Selection
     from kafkalog.columns.budget import Turnstile
     from kafkalog.columns.scan_steps import Part
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from formats import constants as c
 from kafkalog.batches.framing import read_batch
-from kafkalog.batches.reader import EVERYTHING, crc_defects, defect_of, record_matches
 from kafkalog.batches.records import decode_records, resolve_batch
+from kafkalog.batches.selection import EVERYTHING, crc_defects, defect_of, record_matches
 from kafkalog.columns import kernels as k
 from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
 from kafkalog.columns.chunks import Turn
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.batches.reader import ReadPlan, Selection
+    from kafkalog.batches.selection import ReadPlan, Selection
     from kafkalog.columns.chunks import Chunk, Rows
     from kafkalog.model import Record
     from kafkalog.paths.source import Readable

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog.batches.reader import Selection, read_records, size_to_read
+from kafkalog.batches.selection import Selection, plan_files, plan_size, planned_records
 from kafkalog.cluster_image import MetadataTransactions
 from kafkalog.errors import NotAKafkaFileError, NotFoundError
 from kafkalog.jit import fast_path
@@ -117,13 +117,14 @@ def _records(
 
 
 def _items(target: PartitionDir | FileEntry, selection: Selection) -> Iterator[Record | Defect]:
-    if not fast_path.is_worth_it(size_to_read(target, selection)):
-        yield from read_records(target, selection)
+    plan = plan_files(target, selection)
+    if not fast_path.is_worth_it(plan_size(plan)):
+        yield from planned_records(plan)
         return
     from kafkalog.columns.pipeline import read_contents
     from kafkalog.columns.to_objects import Restored
 
-    for content in read_contents(target, selection, Restored(), None, batches=False):
+    for content in read_contents(plan, Restored(), None, batches=False):
         if isinstance(content, Defect):
             yield content
         else:

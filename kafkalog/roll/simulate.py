@@ -11,7 +11,8 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.reader import EVERYTHING, size_to_read
+from kafkalog.batches.reader import size_to_read
+from kafkalog.batches.selection import EVERYTHING
 from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Level
 from kafkalog.paths.source import Source

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from kafkalog.batches.framing import read_batch
 from kafkalog.batches.lookup import lookup_timestamp
-from kafkalog.batches.reader import Selection, start_position
 from kafkalog.batches.segment import OpenSegment, checked_position, cut_positions
+from kafkalog.batches.selection import Selection, start_position
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import about_a_log, answered

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkalog.batches.reader import ReadPlan, Selection
+from kafkalog.batches.selection import ReadPlan, Selection
 from kafkalog.columns.budget import Turnstile
 from kafkalog.columns.scan import scan
 from kafkalog.errors import CorruptDataError

@@ -109,7 +109,7 @@ def dump_segment(
     kafkalog dump-segment orders-0/00000000000000000000.timeindex
     kafkalog dump-segment orders-0 --format parquet --to records.parquet
     """
-    from kafkalog.batches.reader import Selection
+    from kafkalog.batches.selection import Selection
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.dump import Dump, DumpStyle, FileDump, labels_of
     from kafkalog_cli.output.objects import Style

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.batches.reader import size_to_read
+from kafkalog.batches.reader import plan_reading, size_to_read
 from kafkalog.columns.claims import logs_to_decode
 from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
@@ -18,7 +18,7 @@ from kafkalog_cli.output.writer import Format, row_pieces
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog.batches.reader import ReadPlan, Selection
+    from kafkalog.batches.selection import ReadPlan, Selection
     from kafkalog.model import Record
     from kafkalog.text.objects import Template
     from kafkalog.view import Shown
@@ -81,12 +81,12 @@ def read_rows(
     from kafkalog.columns.to_objects import Restored
 
     if style.form == Format.TABLE or not view.names:
-        return read_contents(target, selection, Restored(), progress, batches=batches)
+        return read_contents(plan_reading(target, selection), Restored(), progress, batches=batches)
 
     from kafkalog.text.objects import FIELDS, BatchLines, RecordLines
 
     if not FIELDS.keys() >= set(view.names) - _CONSTANTS:  # a field that no kernel knows yet
-        return read_contents(target, selection, Restored(), progress, batches=batches)
+        return read_contents(plan_reading(target, selection), Restored(), progress, batches=batches)
     form = Format(style.form)
 
     def line(value: Any) -> bytes:
@@ -94,7 +94,7 @@ def read_rows(
 
     lines = BatchLines if batches else RecordLines
     made = lines(partial(_template, form, style.shown, batches=batches), line)
-    return read_contents(target, selection, made, progress, batches=batches)
+    return read_contents(plan_reading(target, selection), made, progress, batches=batches)
 
 
 def read_kafka_text(
@@ -111,7 +111,7 @@ def read_kafka_text(
     if text.decoder is not None and not batches:
         from kafkalog.columns.to_objects import Restored
 
-        return read_contents(plan, plan.selection, Restored(), progress, batches=batches)
+        return read_contents(plan, Restored(), progress, batches=batches)
 
     from kafkalog.text.kafka_text import KafkaText
 
@@ -124,7 +124,7 @@ def read_kafka_text(
         line_of=record_line,
         batch_line_of=kafka_text.batch_line,
     )
-    return read_contents(plan, plan.selection, made, progress, batches=batches)
+    return read_contents(plan, made, progress, batches=batches)
 
 
 def rows_of(found: Iterator[Any]) -> Iterator[Any]:

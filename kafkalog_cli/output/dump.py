@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog.batches.reader import EVERYTHING, plan_reading, read_batches, read_records
+from kafkalog.batches.reader import plan_reading, read_batches, read_records
+from kafkalog.batches.selection import EVERYTHING
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.living import LivingWalk
 from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
@@ -32,7 +33,7 @@ from kafkalog_cli.output.writer import Format, Writer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog.batches.reader import ReadPlan, Selection
+    from kafkalog.batches.selection import ReadPlan, Selection
     from kafkalog.columns.arrow_files import Exporter
     from kafkalog.log_dir import Segment
     from kafkalog.payloads.internal_topics import PayloadKind

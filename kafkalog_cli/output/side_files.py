@@ -12,7 +12,7 @@ from kafkalog_cli.output.text import dumps
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog.batches.reader import Selection
+    from kafkalog.batches.selection import Selection
     from kafkalog.log_dir import FileEntry
     from kafkalog_cli.output.objects import Style, View
 

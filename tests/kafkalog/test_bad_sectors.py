@@ -11,7 +11,8 @@ import pytest
 
 from docgen.pages import ROOT
 from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.reader import EVERYTHING, read_records
+from kafkalog.batches.reader import read_records
+from kafkalog.batches.selection import EVERYTHING
 from kafkalog.check.verify import Verification
 from kafkalog.jit import fast_path
 from kafkalog.log_dir import open_partition

@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog.batches.framing import find_batch, scan_batches
-from kafkalog.batches.reader import Selection, read_batches, read_records
+from kafkalog.batches.reader import read_batches, read_records
 from kafkalog.batches.records import decode_records, resolve_batch
+from kafkalog.batches.selection import Selection
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.model import Batch, Defect, Record

@@ -15,8 +15,9 @@ import pytest
 
 from kafkalog import Verification, lookup_special, read_records, to_table
 from kafkalog.batches import reader
-from kafkalog.batches.reader import Selection, plan_reading
+from kafkalog.batches.reader import plan_reading
 from kafkalog.batches.segment import OpenSegment
+from kafkalog.batches.selection import Selection
 from kafkalog.check import moments
 from kafkalog.errors import NotFoundError
 from kafkalog.indexes import OffsetIndex, TimeIndex

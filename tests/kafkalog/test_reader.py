@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.batches.reader import EVERYTHING, Selection, read_batches, read_records
+from kafkalog.batches.reader import read_batches, read_records
+from kafkalog.batches.selection import EVERYTHING, Selection
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.model import Batch, Defect, Record
 from tests.builders import BASE_TIME, batch, copy_tree, flip, frames, healthy, record, write_log

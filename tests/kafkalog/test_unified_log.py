@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.batches.lookup import lookup_special
-from kafkalog.batches.reader import Selection, read_records
+from kafkalog.batches.reader import read_records
+from kafkalog.batches.selection import Selection
 from kafkalog.errors import NotFoundError, UsageError
 from kafkalog.log_dir import open_partition
 from kafkalog.model import EpochEntry, Isolation, Record, Special

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.batches.lookup import lookup_special
-from kafkalog.batches.reader import Selection, plan_reading, read_records
+from kafkalog.batches.reader import plan_reading, read_records
+from kafkalog.batches.selection import Selection
 from kafkalog.broker_lock import is_broker_running
 from kafkalog.log_dir import LogDir, open_partition, open_path
 from kafkalog.model import Defect, Isolation, LogView, Record, Special

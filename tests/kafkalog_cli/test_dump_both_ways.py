@@ -219,7 +219,7 @@ def test_a_segment_that_cannot_be_read_ends_its_partition(
 
 def test_a_few_rows_of_a_large_log_need_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """They are there before the kernels are loaded; a search may have to read everything."""
-    from kafkalog.batches.reader import Selection
+    from kafkalog.batches.selection import Selection
     from kafkalog.log_dir import open_path
 
     path = write_log(tmp_path, batch(0, [record(0, None, bytes(5000))]))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from kafkalog.batches.framing import align, find_batch, scan_batches
-from kafkalog.batches.reader import Selection, read_batches, read_records
+from kafkalog.batches.reader import read_batches, read_records
 from kafkalog.batches.records import decode_records, resolve_batch
+from kafkalog.batches.selection import Selection
 from kafkalog.columns import chunks, headers, side_files
 from kafkalog.columns import scan as columnar
 from kafkalog.columns.header_table import batch_at

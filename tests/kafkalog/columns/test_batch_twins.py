@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import kafkalog
-from kafkalog.batches.reader import EVERYTHING, Selection, read_batches
+from kafkalog.batches.reader import read_batches
+from kafkalog.batches.selection import EVERYTHING, Selection
 from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Defect
 from tests.builders import batch, flip, record, write_log

@@ -7,7 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from kafkalog.batches.reader import Selection, plan_reading
+from kafkalog.batches.reader import plan_reading
+from kafkalog.batches.selection import Selection
 from kafkalog.columns import chunks, pipeline
 from kafkalog.columns.scan_steps import RecordWork
 from kafkalog.columns.to_objects import Restored

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalog.batches.reader import Selection
+from kafkalog.batches.selection import Selection
 from kafkalog.codecs import compress
 from kafkalog.columns import chunks
 from tests.builders import BASE_TIME, batch, flip, frames, message, record, write_log

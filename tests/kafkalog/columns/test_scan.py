@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import kafkalog
-from kafkalog.batches.reader import Selection
+from kafkalog.batches.selection import Selection
 from kafkalog.errors import NotFoundError, UnreadableError, UnsupportedError, UsageError
 from kafkalog.jit import fast_path
 from kafkalog.paths.source import Source

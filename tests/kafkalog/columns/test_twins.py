@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog.batches.framing import scan_batches
-from kafkalog.batches.reader import Selection
+from kafkalog.batches.selection import Selection
 from kafkalog.codecs import compress
 from kafkalog.model import Batch
 from kafkalog.paths.source import Source

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.batches.reader import EVERYTHING, Selection, read_records
+from kafkalog.batches.reader import read_records
+from kafkalog.batches.selection import EVERYTHING, Selection
 from kafkalog.columns import scan as columnar
 from kafkalog.jit import fast_path
 from kafkalog.model import Defect, Record
