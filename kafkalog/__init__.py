@@ -80,7 +80,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "batches.lookup": ("Lookup", "lookup_offset", "lookup_special", "lookup_timestamp"),
-    "batches.reader": ("Selection", "read_batches", "read_records"),
+    "batches.reader": ("read_batches", "read_records"),
+    "batches.selection": ("Selection",),
     "check.summary": ("Summary",),
     "check.verify": ("Verification",),
     "checkpoints": ("read_leader_epochs", "read_offset_checkpoint"),
