@@ -40,13 +40,13 @@ _PAUSE_S: Final = 0.05
 _LOOK_EVERY_S: Final = 0.5
 _RESTLESS_MS: Final = 2000
 _HELD_MAX: Final = 1000
-"""So many findings are held back at most; where there are more, they are no accident of time."""
+"""Maximum number of findings held back; more than that are no accident of timing."""
 _AROUND: Final = (*OFFSET_CHECKPOINTS, file_names.CLEAN_SHUTDOWN, file_names.META_PROPERTIES)
 
 
 @dataclass(frozen=True)
 class SeenPartition:
-    """A partition's files at one moment, and what tells whether those around it have changed."""
+    """A partition's files at one moment, and the means to detect changes to those around it."""
 
     directory: PartitionDir
     around: tuple[tuple[int, ...], ...]
@@ -127,7 +127,7 @@ def look_at_partition(directory: PartitionDir) -> SeenPartition:
     except NotFoundError:
         directory = PartitionDir(directory.path, directory.name, ())
     except KafkaLogError:
-        pass  # its files tell the same
+        pass  # its files say the same
     log_dir = os.path.dirname(file_system.absolute(directory.path))
     around = tuple(_identity(log_dir, name) for name in _AROUND)
     return SeenPartition(directory, around, bool(_identity(log_dir, file_names.LOCK)))
@@ -157,7 +157,7 @@ def look_at_log_dir(log_dir: LogDir) -> LogDir:
 def judged_together(
     walked: Sequence[CheckedLogDir], checks: Sequence[CheckOfLogDirs]
 ) -> Generator[Defect, None, None]:
-    """Yield what is found in log directories whose partitions were walked over, of one moment."""
+    """Yield the findings of one moment in log directories whose partitions were walked."""
     listed = [one.log_dir for one in walked]
     path = listed[0].path
 

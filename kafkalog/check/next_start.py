@@ -1,4 +1,4 @@
-"""What the next start of a broker would do, from the same reading as the checks."""
+"""Predicts what the next start of a broker would do, from the same reading as the checks."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 class PartitionStart(PartitionCheck):
-    """Feeds a prediction with the batches of a partition; it tells no defects but its own failure.
+    """Feeds a prediction with the batches of a partition; it reports no defect but its own failure.
 
-    What the level does not compare, the prediction takes to be right and says so.
+    The prediction assumes that what the level does not compare is right, and says so.
     """
 
     def __init__(self, partition: CheckedPartition, level: Level) -> None:
@@ -84,7 +84,7 @@ class PartitionStart(PartitionCheck):
         try:
             yield
         except KafkaLogError:
-            self._start = None  # what cannot be read, the walk over the files tells
+            self._start = None  # the walk over the files reports what cannot be read
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 # a bug costs the prediction only
@@ -105,7 +105,7 @@ def _config(partition: CheckedPartition) -> StartConfig | None:
 
 
 def log_dir_starts(log_dir: LogDir) -> list[NextStart]:
-    """What stops the start and belongs to no partition."""
+    """Return what stops the start and belongs to no partition."""
     mode = start_mode(log_dir.path)
     return [NextStart.of_log_dir(log_dir, mode, refusal) for refusal in log_dir_refusals(log_dir)]
 

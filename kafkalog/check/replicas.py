@@ -71,13 +71,13 @@ class Replica:
 
 
 def compare_replicas(replicas: Sequence[Replica]) -> Iterator[Defect]:
-    """Where copies of one partition do not have the same batches.
+    """Yield where copies of one partition do not have the same batches.
 
     Compared are base offset, last offset, leader epoch and checksum of every batch, from the
     largest log start offset to the smallest log end. Below the active segment of a partition that
     the cleaner has been in, batches may lack anywhere and have other records: there, only batches
     that two copies have must agree, in last offset and leader epoch. A copy is left out from its
-    first damage on, which its own checks tell.
+    first damage on, which its own checks report.
 
     Args:
         replicas: of the same partition and topic id.
@@ -204,7 +204,7 @@ def _first_compacted(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: 
         return_indices=True,
     )
     same = (one[_LAST, mine] == other[_LAST, theirs]) & (one[_EPOCH, mine] == other[_EPOCH, theirs])
-    # The cleaner of Kafka 4 writes messages of magic 0 and 1 anew, as batches without an epoch.
+    # The cleaner of Kafka 4 rewrites messages of magic 0 and 1 as batches without an epoch.
     same |= (one[_EPOCH, mine] == -1) | (other[_EPOCH, theirs] == -1)
     wrong = np.flatnonzero(~same)
     return int(one[_BASE, mine[wrong[0]]]) if len(wrong) else None
@@ -244,14 +244,14 @@ class _Camp:
 def _camps(
     cursors: Sequence[_Cursor], rows: Sequence[NDArray[np.int64]], offset: int, cleaned: int
 ) -> list[_Camp]:
-    """The replicas by what they have at an offset, largest camp first."""
+    """Return the replicas grouped by what they have at an offset, largest group first."""
     camps: dict[tuple[int, ...] | None, _Camp] = {}
     for cursor, found in zip(cursors, rows, strict=True):
         at = np.flatnonzero(found[_BASE] == offset)
         batch = None
         if len(at):
             batch = tuple(found[_SAME_BYTES, at[0]].tolist())
-        # A batch that the cleaner wrote anew has another checksum, which says nothing.
+        # A batch that the cleaner rewrote has another checksum, which proves nothing.
         key = (*batch[:_CRC], 0) if batch is not None and offset < cleaned else batch
         camp = camps.setdefault(key, _Camp(batch))
         camp.cursors.append(cursor)
@@ -287,7 +287,7 @@ def _tell(camps: Sequence[_Camp], offset: int, high_watermark: int | None) -> It
 
 
 def _truncation(leader: Replica, follower: Replica, offset: int) -> str:
-    """What a follower does about it that starts to fetch."""
+    """Describe what a follower does about it when it starts to fetch."""
     to = truncation_offset(
         leader.partition.log.leader_epochs,
         leader.partition.end_offset,
@@ -337,7 +337,7 @@ def _epoch_ends(epochs: Sequence[EpochEntry], end: int) -> dict[int, int]:
 def replicas_agree(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """The copies of a partition, by several brokers of a cluster or of one, are the same.
 
-    Copies are of one partition if neither their clusters nor their topic ids tell them apart.
+    Copies are of one partition if neither their clusters nor their topic ids differ.
     """
     named: dict[tuple[str, int | None], list[_Copy]] = defaultdict(list)
     for found in log_dirs:
@@ -362,7 +362,7 @@ class _Copy:
 
 
 def _groups(copies: Sequence[_Copy]) -> Iterator[list[_Copy]]:
-    """Copies of one partition; what a copy does not say is taken to be as in the others."""
+    """Group copies by partition; what a copy does not state is assumed to be as in the others."""
     cluster = _only(copy.cluster_id for copy in copies)
     topic_id = _only(copy.topic_id for copy in copies)
     groups: dict[tuple[str | None, str | None], list[_Copy]] = defaultdict(list)

@@ -53,7 +53,7 @@ class History:
     """What earlier runs checked, by path; paths are absolute, so that it holds from anywhere.
 
     A check at one level counts for those below it, too. Memory and text grow with the number of
-    segments: some 150 bytes each.
+    segments: about 150 bytes each.
     """
 
     def __init__(self) -> None:
@@ -117,11 +117,11 @@ class History:
 
     @classmethod
     def from_json(cls, text: str, path: str) -> History:
-        """What `to_json` wrote.
+        """Read back what `to_json` wrote.
 
         Raises:
             NotAKafkaFileError: it is something else.
-            CorruptDataError: it begins as a state does, and is none.
+            CorruptDataError: it begins like a state, but is not one.
         """
         try:
             is_state = parsed(text).keys() >= {_MARK}
@@ -187,7 +187,7 @@ class Reading:
 
 
 class Schedule:
-    """What a run reads of its targets; without any of the options below: all, at one level.
+    """Which parts of its targets a run reads; without the options below, all, at one level.
 
     Args:
         targets: all that is checked in the run.
@@ -252,7 +252,7 @@ class Schedule:
         return min(ages, default=0)
 
     def readings(self, partition: PartitionDir, *, afresh: bool = False) -> list[Reading]:
-        """How each segment of a partition is read whose turn it is.
+        """Return how to read each segment of a partition whose turn it is.
 
         Where an earlier run stopped in it, the segments which that run read are read once more at
         the level quick: what is checked of a whole partition needs to know of them. With `afresh`

@@ -3,7 +3,7 @@
 Follows `AbstractIndex`, `OffsetIndex` and `TimeIndex` of Kafka 4.3, to the steps of the binary
 search: over the zeros of a preallocated index, or over garbage, its answer depends on them.
 
-Follows `LogSegment.recover` of Kafka 4.3: an entry where more than index.interval.bytes lie behind
+Follows `LogSegment.recover` of Kafka 4.3: an entry where more than index.interval.bytes follow
 the last one.
 """
 
@@ -70,7 +70,7 @@ class IndexSlots:
 
     Args:
         base_offset: of the segment.
-        content: the file; None: a new, empty one.
+        content: the file; None for a new, empty one.
         capacity_bytes: how large the broker makes it.
     """
 
@@ -93,7 +93,7 @@ class IndexSlots:
         return fields[0], fields[1]
 
     def resize(self) -> None:
-        """What becomes of the file of an active segment: it is grown to its capacity.
+        """Grow the file to its capacity, as that of an active segment.
 
         Raises:
             StartRefusedError: it has more entries than that; Kafka does not expect it.

@@ -37,7 +37,7 @@ def readable_markers(stretch: Stretch) -> NDArray[np.bool_]:
 
 
 def rows(stretch: Stretch) -> Iterator[Row]:
-    """The batches of producers in order, without those that leave nothing behind.
+    """Yield the batches of producers in order, without those that leave no trace.
 
     Of neighbours of one producer that are all data, and all or none transactional, only the first
     and the last matter.

@@ -34,7 +34,7 @@ class SegmentState:
         directory: the files.
         base_offset: which segment.
         config: index sizes and density.
-        log: its log; None: what is in the directory under its name.
+        log: its log; if None, the file of that name in the directory.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class SegmentState:
         return 0 <= offset - self.base_offset <= c.INT32_MAX
 
     def find(self, offset: int) -> Found | None:
-        """Where a read of `offset` begins, positions in the log; None behind the last batch."""
+        """Return the position where a read of `offset` begins; None after the last batch."""
         search = Search(offset)
         self.walk(search, max(self.offset_index.position_below(offset), 0))
         found = search.end()
@@ -178,7 +178,7 @@ class SegmentState:
         return True
 
     def set_max_timestamp(self, largest: tuple[int, int]) -> None:
-        """What a scan found: the largest timestamp and its offset."""
+        """Set the largest timestamp and its offset, as a scan found them."""
         self._max_timestamp = largest
 
     def build_indexes(self, why: str) -> None:
@@ -221,7 +221,7 @@ class SegmentState:
                 index.forget()
 
     def count_records(self, start: int) -> int:
-        """Records in the batches that begin at or behind a position, by their headers."""
+        """Count the records in the batches that begin at or after a position, by their headers."""
         if self.log.path is None:
             return 0
         with Source(self.log.path) as source:
@@ -243,10 +243,10 @@ class SegmentState:
         self.directory.contents[self.name(file_names.LOG)] = self.log
 
     def write_indexes(self, aborted: bytes | None, why: str) -> None:
-        """Write all anew.
+        """Rewrite all indexes.
 
-        The transaction index is made for its first entry, and emptied where it is there. With None
-        it is left alone.
+        The transaction index is created with its first entry, and emptied if present. With None it
+        is left alone.
         """
         assert self._offset_index, "made by who calls"
         assert self._time_index, "made by who calls"

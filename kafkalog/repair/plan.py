@@ -58,8 +58,8 @@ def plan_recovery(
     Args:
         partition: the directory.
         mode: as which start of a broker.
-        config: what the outcome depends on; None: Kafka's defaults.
-        hosting: which partitions the broker is to have; None: this one.
+        config: what the outcome depends on; Kafka's defaults if None.
+        hosting: the partitions assigned to the broker; this one if None.
         progress: called with the bytes that scans have read since the last call.
 
     Raises:
