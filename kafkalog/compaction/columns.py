@@ -1,7 +1,7 @@
 """The same pass on columns, by the kernels.
 
-It makes what `cleaning.Pass` makes; messages of magic 0 and 1, and batches above 64 MB, are left to
-that.
+It gives the results of `cleaning.Pass`; messages of magic 0 and 1, and batches above 64 MB, are
+left to that.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class ColumnPass:
     One thread reads chunks and gives the new batches back in order; others decode and rewrite.
 
     Args:
-        superseded: tells which records are not the last of their keys; None: the dirty part is
-            read now to know.
-        transactions: open ones where the first group begins that is cleaned; None: at the log's
+        superseded: reports which records are not the last of their keys; if None, the dirty part
+            is read now to find out.
+        transactions: those open where the first cleaned group begins; if None, at the log's
             beginning.
     """
 
@@ -142,7 +142,7 @@ class ColumnPass:
                 conveyor.stop()
 
     def _work(self, chunk: Chunk) -> Iterator[_Piece | Turn]:
-        """What is done with a chunk; chunks come in order, the work on them need not."""
+        """Return the work on a chunk; chunks come in order, the work need not be done in order."""
         headers = chunk.headers
         discardable = discardable_among(self._transactions, chunk, headers, chunk.path)
         fate = self._fate_of_batches(headers, discardable)

@@ -136,7 +136,7 @@ class KeySink(Protocol):
     rows: int
 
     def keys(self, rows: Rows, wanted: Mask | None = None) -> Keys:
-        """The keys of some rows, of which those wanted count (None: all); in any thread."""
+        """Return the keys of some rows, of which those wanted count (all if None); in any thread."""
 
     def put(self, keys: Keys) -> None:
         """Rows with these keys follow."""
@@ -215,7 +215,7 @@ class DirtyKeys:
             )
 
     def _position_to_begin(self, path: str) -> int:
-        """Where Kafka begins to read: what lies in front does not end transactions for it."""
+        """Return where Kafka begins to read: markers before that do not end transactions for it."""
         segment = self._dirty[self._paths.index(path)]
         if segment.base_offset >= self._first:
             return 0
@@ -266,13 +266,13 @@ class MapBuilding(DirtyKeys):
     Args:
         log: the partition.
         cleanable: which part is dirty.
-        size_max: bytes of memory that the map may take; None: as many as it needs.
+        size_max: bytes of memory that the map may take; None for as many as it needs.
 
     Attributes:
         map: the keys; records are counted from the first of the first dirty segment on.
 
     Raises:
-        MapOutgrownError: while keys are taken: it would need more memory.
+        MapOutgrownError: it would need more memory, raised while keys are taken.
     """
 
     def __init__(self, log: UnifiedLog, cleanable: Cleanable, size_max: int | None = None) -> None:

@@ -73,7 +73,7 @@ class Directory:
         self.producer_snapshots: dict[str, tuple[ProducerState, ...]] = {}
         self._tell = tell
         self._told_count = 0
-        self._snapshots: dict[int, str] | None = None  # as `snapshots`; None if they must be listed again
+        self._snapshots: dict[int, str] | None = None  # as `snapshots`; None: list again
         self.contents = {
             entry.name.name: Content(entry.path, 0, entry.size_bytes)
             for entry in partition.files

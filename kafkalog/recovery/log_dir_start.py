@@ -168,7 +168,7 @@ def log_dir_refusals(log_dir: LogDir) -> tuple[Refusal, ...]:
 def missing_identity(log_dir: LogDir) -> str | None:
     """Describe what `meta.properties` lacks for a start; None if nothing.
 
-    Also None for partitions without any other file next to them, which are no log directory, and for a
+    Also None for partitions without any other file near, which are no log directory, and for a
     directory of ZooKeeper's times that names its broker alone.
     """
     entry = log_dir.file(file_names.META_PROPERTIES)

@@ -76,7 +76,7 @@ class OpenTransactions:
         self._firsts.clear()
 
     def first(self, without: int = -1) -> int | None:
-        """Return the smallest first offset, except those of one producer; None if there is none left."""
+        """Return the smallest first offset, except those of one producer; None if none is left."""
         passed = []
         while self._firsts:
             first_offset = self._firsts[0]
@@ -374,7 +374,7 @@ class ProducerStates:
             self._directory.remove(name, "its segment is deleted", routine=True)
 
     def remove_strays(self, base_offsets: list[int]) -> None:
-        """Keep the snapshots at base offsets of segments, and the newest one after the last of these."""
+        """Keep the snapshots at base offsets of segments, and the newest one after these."""
         self.snapshots = self._directory.snapshots()
         stray: int | None = None
         for offset in sorted(self.snapshots):

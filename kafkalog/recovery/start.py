@@ -284,7 +284,7 @@ def _circumstances(
     recovery_point: int | None,
     log_start: int | None,
 ) -> _Circumstances:
-    """Return what the broker would read around the partition, with the given values in its place."""
+    """Return what the broker would read around the partition, given values taking precedence."""
     assumptions = []
     parent = os.path.dirname(file_system.absolute(partition.path))
     if partition.topic == CLUSTER_METADATA_TOPIC:

@@ -332,7 +332,7 @@ class Search(Walker):
 
 
 class ToTheEnd(Walker):
-    """The end of the last batch, and whether that has a leader epoch."""
+    """The offset and position after the last batch, and whether that has a leader epoch."""
 
     def __init__(self, base_offset: int) -> None:
         self.next_offset = base_offset

@@ -239,7 +239,7 @@ def simulate_retention(
         CorruptDataError: a config is not valid.
 
     Cost:
-        A few index lookups a segment, and the tail of the active one; no log is scanned.
+        A few index lookups per segment, and the tail of the active one; no log is scanned.
     """
     segments, end_offset = read_segments(UnifiedLog(partition))
     marks = Marks(

@@ -260,7 +260,7 @@ class _Run:
         """Read back what was written.
 
         Raises:
-            CorruptDataError: it is not what it should be.
+            CorruptDataError: it differs from what was intended.
         """
         if self._directory is None:
             return
