@@ -171,7 +171,7 @@ def _latest(log: UnifiedLog, bounds: Bounds, transactions: Transactions) -> Late
 
 
 def changed_marks(after: UnifiedLog, original: UnifiedLog) -> Iterator[Finding]:
-    """What is wrong with the log as a whole; nothing that came behind the original counts."""
+    """Yield the findings about the log as a whole; what came after the original does not count."""
     path = after.partition.path
     pairs = (
         (Reason.LOG_START_CHANGED, "log start offset", after.log_start_offset,

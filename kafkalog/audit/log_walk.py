@@ -42,7 +42,7 @@ class Reason(StrEnum):
     RECORD_LOST = "record-lost"
     """A record at or above the cleaner offset is gone."""
     RECORD_CHANGED = "record-changed"
-    """A record is not what it was."""
+    """A record was changed."""
     RECORD_ADDED = "record-added"
     """A record, or a batch, was not there."""
     BATCH_CHANGED = "batch-changed"
@@ -228,7 +228,7 @@ class Transactions:
         self.producers[who] = LastBatches(batch.producer_epoch, data, batch, batch.max_timestamp)
 
     def last_batches(self, bounds: Bounds) -> set[int]:
-        """Base offsets of the batches that tell the state of a producer that is still active."""
+        """Return the base offsets of the batches that hold the state of a producer still active."""
         return {
             last.base_offset
             for producer in self.producers.values()

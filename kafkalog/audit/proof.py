@@ -69,7 +69,7 @@ class Piece(NamedTuple):
     keys: Keys | None
 
     def batches(self, first: int, last: int) -> Piece:
-        """Some of the batches, numbered anew; without the hashes of keys."""
+        """Return some of the batches, renumbered, without the hashes of keys."""
         start, end = np.searchsorted(self.records[BATCH], (first, last)).tolist()
         records = self.records[:, start:end].copy()
         records[BATCH] -= first
@@ -256,7 +256,7 @@ def _aborted(piece: Piece, transactions: Transactions) -> Mask:
 
 
 class _Comparison:
-    """A log beside what it was; `run` raises `NotPlain` where one breaks a rule."""
+    """A log compared with its original; `run` raises `NotPlain` if one breaks a rule."""
 
     def __init__(
         self, columns: Columns, after: UnifiedLog, original: UnifiedLog, bounds: Bounds
@@ -336,7 +336,7 @@ class _Rest:
         self._held: list[Piece] = []
 
     def up_to(self, last_offset: int) -> Piece | None:
-        """The batches that begin at or below an offset, one piece; None where there is none."""
+        """Return the batches that begin at or below an offset, as one piece; None if none does."""
         found = []
         while self.has_more():
             piece = self._held.pop()

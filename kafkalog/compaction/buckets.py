@@ -57,7 +57,7 @@ _MEMORY_MIN: Final = 1 << 20
 def bucket_count(offsets: int, memory: int) -> int:
     """Return the number of buckets with which a task can hold the keys of one, by count of offsets.
 
-    There are never more keys than offsets, and never more than 256 buckets: beyond that a task takes
+    There are never more keys than offsets, and at most 256 buckets: beyond that a task takes
     the memory that it needs.
     """
     wanted = -(-offsets * _KEY_SIZE // max(memory, _MEMORY_MIN))

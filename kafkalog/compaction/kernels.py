@@ -1,6 +1,6 @@
 """Compiled loops of the cleaner: tables of keys by hash, and batches written with fewer records.
 
-A table is flat, three numbers per slot (LOW, HIGH, NUMBER), and its number of slots is a power of 2;
+A table is flat, 3 numbers per slot (LOW, HIGH, NUMBER), and its number of slots is a power of 2;
 a slot with the hash 0 is free. Collisions go to the next slot. The number is that of a record,
 counted from 0 in the order in which they are met; of a record that another with its key followed, a
 bit is set.
@@ -292,7 +292,7 @@ def _body(data, rows, keep, row, at, end, append_time, horizon, out, to, facts):
 
 @inlined
 def _header(data, raw, out, at, size, attributes, base_time, max_time, count):
-    """Write a header like that at `raw`, except what depends on the records; without its checksum."""
+    """Write a header like that at `raw`, except what depends on the records and the checksum."""
     copy_bytes(out, at, data, raw, _OVERHEAD)
     _put(out, at + c.LENGTH_POSITION, size - c.LOG_OVERHEAD, 4)
     _put(out, at + c.ATTRIBUTES_POSITION, attributes, 2)

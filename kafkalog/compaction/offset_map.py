@@ -136,7 +136,7 @@ class KeySink(Protocol):
     rows: int
 
     def keys(self, rows: Rows, wanted: Mask | None = None) -> Keys:
-        """Return the keys of some rows, of which those wanted count (all if None); in any thread."""
+        """Return the keys of some rows; those wanted count (all if None). In any thread."""
 
     def put(self, keys: Keys) -> None:
         """Rows with these keys follow."""

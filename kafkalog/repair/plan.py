@@ -53,7 +53,7 @@ def plan_recovery(
     hosting: Hosting | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RecoveryPlan:
-    """What a recovery would do with a partition directory.
+    """Plan what a recovery would do with a partition directory.
 
     Args:
         partition: the directory.
@@ -191,10 +191,10 @@ def with_clock(config: StartConfig) -> StartConfig:
 
 
 class _Differences:
-    """Takes the files that a prediction tells of, and notes which are not there like that.
+    """Takes the files that a prediction reports, and notes which differ on disk.
 
     Attributes:
-        numbers: the how manieth these were.
+        numbers: their ordinals among the reported files.
     """
 
     def __init__(self, partition: PartitionDir) -> None:
@@ -217,7 +217,7 @@ def is_same(path: str, data: bytes) -> bool:
 
 
 def _fate(name: str, old: Content | None, new: Content, differing: set[int]) -> Fate | None:
-    """What becomes of a file of that name; None: it stays as it is."""
+    """Return the fate of a file of that name; None if it stays as it is."""
     if new.path is None:
         is_changed = old is None or new.told in differing or (new.told is None and old.size_bytes)
         return Fate.WRITTEN if is_changed else None

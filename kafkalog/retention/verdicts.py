@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
-    """What a broker would delete at this moment. Pure: nothing is read, nothing is changed.
+    """Compute what a broker would delete at this moment. Pure: nothing is read or changed.
 
     Args:
         log: the log; its offsets in order, the high watermark within it.
@@ -41,7 +41,7 @@ def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
         now_ms: the broker's clock.
 
     Cost:
-        A few operations a segment.
+        A few operations per segment.
     """
     if policy.inert is not None or not log.segments:
         return Outcome((), log, rolled=False)
@@ -212,7 +212,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class ForecastDay:
-    """What goes within 24 hours: from `from_ms`, exclusive, to `to_ms`, inclusive."""
+    """The deletions within 24 hours: from `from_ms`, exclusive, to `to_ms`, inclusive."""
 
     from_ms: int
     to_ms: int
@@ -284,7 +284,7 @@ def _kept(log: LogFacts, policy: Policy, now_ms: int) -> Iterator[Verdict]:
 
 
 def _blocker(log: LogFacts, policy: Policy, number: int) -> Blocker | None:
-    """What keeps this segment whatever the policies say, earlier segments aside."""
+    """Return what keeps this segment whatever the policies say, earlier segments aside."""
     is_last = number == len(log.segments) - 1
     if is_last and log.segments[number].size_bytes == 0:
         return Blocker.ACTIVE_EMPTY
@@ -320,10 +320,10 @@ def _why_kept(policy: Policy) -> Reason:
 
 
 def forecast(verdicts: Iterable[Verdict], now_ms: int, until_ms: int) -> list[ForecastDay]:
-    """What time alone will free, a row for each 24 hours from now in which anything goes.
+    """Forecast what time alone will free: a row for each 24 hours from now in which anything goes.
 
     Cost:
-        A row a day in which something goes, however far `until_ms` is.
+        A row per day in which something goes, however far `until_ms` is.
     """
     days: dict[int, tuple[int, int]] = {}
     for verdict in verdicts:

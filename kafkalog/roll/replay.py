@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 JITTERS: Final = 4096
-"""So many draws of jitter are made; segments take them in turn."""
+"""Number of draws of jitter; segments take them in turn."""
 
 
 class RollCondition(StrEnum):
@@ -41,7 +41,7 @@ class RollCondition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RollSettings:
-    """What decides when a segment ends.
+    """The settings that decide when a segment ends.
 
     Attributes:
         segment_bytes: largest size.
@@ -117,7 +117,7 @@ class SimulatedSegment:
 
 @dataclass(slots=True)
 class RollReplay:
-    """What a replay came to.
+    """The result of a replay.
 
     Attributes:
         settings: what it was run under.
@@ -172,7 +172,7 @@ class _Active:
             self.last_indexed_timestamp = self.largest_timestamp
 
     def ended(self, rolled_by: RollCondition | None, *, is_active: bool) -> SimulatedSegment:
-        """What it has become."""
+        """Return the finished segment."""
         return SimulatedSegment(
             base_offset=self.base_offset,
             last_offset=self.last_offset,

@@ -108,9 +108,9 @@ class LogCopy:
     Args:
         log: which one.
         bounds: what is known of its batches.
-        end_offset: offset behind its last batch by other evidence; None where there is none.
+        end_offset: offset after its last batch by other evidence; None without any.
         place: where the result goes.
-        directory: the new directory; None: nothing is written.
+        directory: the new directory; if None, nothing is written.
         tell: called with each range, in file order.
         progress: called with the number of bytes done since the last call.
     """
@@ -142,16 +142,16 @@ class LogCopy:
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last batch that was copied; the base offset without one."""
+        """The offset after the last batch that was copied; the base offset without one."""
         return self._next_offset
 
     @property
     def ends_in_loss(self) -> bool:
-        """Whether more than padding is lost behind the last batch that was copied."""
+        """Whether more than padding is lost after the last batch that was copied."""
         return self._ends_in_loss
 
     def run(self, epochs: EpochsInLog) -> SalvagedSegment:
-        """Copy it; `epochs` is told the batches.
+        """Copy it; `epochs` receives the batches.
 
         Raises:
             UnreadableError: the log cannot be read.
@@ -248,7 +248,7 @@ class LogCopy:
         with suppress(BytesUnreadableError):
             has_zeros = source.is_zero_from(lost.position)
         if has_zeros and next_offset is None:
-            is_empty = True  # preallocated: there is no sign of anything behind the last batch
+            is_empty = True  # preallocated: there is no sign of anything after the last batch
         name = f"{self._place.lost}/{self._log.base_offset:020d}-{lost.position}-{lost.size_bytes}"
         lost = replace(
             lost,

@@ -15,12 +15,12 @@ from kafkalog.model import Defect
 
 
 class Fate(StrEnum):
-    """What becomes of a file of the source, or where a file of the result is from."""
+    """The fate of a file of the source, or the origin of a file of the result."""
 
     COPIED = "copied"
     """Byte for byte."""
     REBUILT = "rebuilt"
-    """Made anew from the copied batches, as a broker's recovery makes it."""
+    """Rebuilt from the copied batches, as a broker's recovery does."""
     LOST = "lost"
     """It cannot be used; its bytes are in `lost+found`."""
     SKIPPED = "skipped"

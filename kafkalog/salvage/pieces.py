@@ -140,7 +140,7 @@ class _Chains:
 """Rows of a table of pieces, one column per piece."""
 
 WINDOW: Final = 1 << 16
-"""So many pieces are looked at together; the first half of them is decided."""
+"""Number of pieces examined together; the first half of them is decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,8 @@ class Bounds:
 
     Attributes:
         base_offset: of the segment.
-        next_base_offset: of the segment behind it; None without one.
-        next_epoch: leader epoch of the first sound batch behind it; None where that is not known.
+        next_base_offset: of the next segment; None without one.
+        next_epoch: leader epoch of the first sound batch after it; None if unknown.
     """
 
     base_offset: int

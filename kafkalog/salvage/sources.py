@@ -1,4 +1,4 @@
-"""What there is to salvage: the logs of a partition as a broker would take them, and other files.
+"""The sources of a salvage: the logs of a partition as a broker would take them, and other files.
 
 Follows `LogLoader` of Kafka 4.3 in what an interrupted swap means.
 """
