@@ -61,7 +61,7 @@ class Piece(NamedTuple):
     Attributes:
         headers: int64, one row per field of `header_table`, one column per batch.
         records: int64, one row per field (BATCH, OFFSET, ...), one column per record.
-        keys: hashes of the keys, to ask the map with; None where no map was given.
+        keys: hashes of the keys, to ask the map with; None if no map was given.
     """
 
     headers: Table
@@ -112,7 +112,7 @@ class Columns:
     def pieces(
         self, log: UnifiedLog, keys: KeyMap | None = None, below: int | None = None
     ) -> Iterator[Piece]:
-        """All batches and records of a log, checksums compared; `keys` hashes their keys.
+        """Yield all batches and records of a log, checksums compared; `keys` hashes their keys.
 
         Segments that begin at the offset `below` or above are left out.
 
@@ -166,7 +166,7 @@ class Columns:
 
 
 def _content_ends(rows: Rows) -> Table:
-    """Where the key, value and headers of each record end."""
+    """Return where the key, value and headers of each record end."""
     table = rows.table
     ends: Table = table[k.VALUE_POSITION] + table[k.VALUE_SIZE].clip(0)
     counts = table[k.HEADERS_COUNT]
@@ -201,7 +201,7 @@ _BITS_AT_ONCE: Final = 1 << 20
 def proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) -> int | None:
     """The number of distinct keys below the cleaner offset of a log that is correctly compacted.
 
-    None where the reference has to look: something is suspicious, damaged, of an old format, or a
+    None if the reference has to look: something is suspicious, damaged, of an old format, or a
     batch above 64 MB.
 
     Cost:
@@ -220,7 +220,7 @@ def proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) ->
 
 
 def _distinct(columns: Columns, log: UnifiedLog, bounds: Bounds) -> int:
-    """How many keys there are, none of them twice, none missing."""
+    """Return how many keys there are, none of them twice, none missing."""
     transactions = columns.transactions(log)
     found = KeyMap()
     for piece in columns.pieces(log, found, bounds.cleaner_offset):
@@ -350,14 +350,14 @@ class _Rest:
         return joined(found) if found else None
 
     def has_more(self) -> bool:
-        """Whether there are batches left."""
+        """Return whether there are batches left."""
         if not self._held and (piece := next(self._pieces, None)) is not None:
             self._held.append(piece)
         return bool(self._held)
 
 
 def _places(before: Column, after: Column) -> Column:
-    """Where each offset is among those that were; all are there, and all rise."""
+    """Return where each offset is among those that were; all are there, and all rise."""
     if (np.diff(before) <= 0).any() or (np.diff(after) <= 0).any():
         raise NotPlain
     places = np.searchsorted(before, after)

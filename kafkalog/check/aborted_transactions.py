@@ -255,7 +255,7 @@ def _transactions(passage: Passage, before: NDArray[np.int64]) -> tuple[Column, 
 
 
 def _ended(passage: Passage, firsts: Column, ends: Column) -> _Ended:
-    """The abort markers of some batches, given all transactions around them."""
+    """Return the abort markers of some batches, given all transactions around them."""
     history = passage.history
     assert history is not None, "there are producers"
     which = np.flatnonzero(history.is_marker)

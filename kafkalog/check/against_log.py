@@ -78,7 +78,7 @@ class _Batches:
     is_unsure: NDArray[np.bool_]
 
     def reaching(self, offsets: Column) -> tuple[Column, NDArray[np.bool_]]:
-        """The first batch that reaches each offset; whether another one could be meant."""
+        """Return the first batch that reaches each offset; whether another one could be meant."""
         batch = np.searchsorted(self.highest[1:], offsets)
         return batch, self.is_unsure[batch] & (offsets < _first_offsets(self.stretch)[batch])
 
@@ -104,7 +104,7 @@ class _Walk:
         return shift, self._batches(_columns(both, 0, both.count - 1), follows)
 
     def rest(self) -> _Batches | None:
-        """The last batch."""
+        """Return the last batch."""
         if self._held is None:
             return None
         return self._batches(self._held, np.ones(1, np.bool_))
@@ -163,7 +163,7 @@ class IndexesMatchLog(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Whether the log has all that the check compares."""
+        """Return whether the log has all that the check compares."""
         return log.offset_index is not None or log.time_index is not None
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
@@ -415,7 +415,7 @@ def _first_offsets(stretch: Stretch) -> Column:
 
 
 def _is_inside(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
-    """Whether an offset can be one of a batch, as far as its header says."""
+    """Return whether an offset can be one of a batch, as far as its header says."""
     headers = stretch.headers
     is_wrapper = headers[h.MAGIC] < 2
     is_wrapper &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
@@ -437,7 +437,7 @@ def _largest_left(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[n
 
 
 def _holds_largest(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
-    """Whether each offset is, or could be, that of the largest timestamp of its batch."""
+    """Return whether each offset is, or could be, that of the largest timestamp of its batch."""
     holds: NDArray[np.bool_] = offsets == stretch.headers[h.LAST_OFFSET, batch]
     if stretch.facts is None:
         holds |= _is_inside(stretch, batch, offsets)

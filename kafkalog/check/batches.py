@@ -69,7 +69,7 @@ class CheckedPartition:
     Attributes:
         directory: its files.
         end_offset: the offset after all batches walked so far.
-        configs: those of its topic; None where they cannot be read.
+        configs: those of its topic; None if they cannot be read.
         is_judged: whether its batches were checked, and no check failed; otherwise its end proves
             nothing.
     """
@@ -114,7 +114,7 @@ class SegmentCheck(BatchCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:  # noqa: ARG003 # most hold for any log
-        """Whether the log has all that the check compares."""
+        """Return whether the log has all that the check compares."""
         return True
 
 
@@ -133,7 +133,7 @@ class PartitionCheck(BatchCheck):
 
     @classmethod
     def applies(cls, partition: CheckedPartition) -> bool:  # noqa: ARG003 # most hold for any
-        """Whether the partition has all that the check compares."""
+        """Return whether the partition has all that the check compares."""
         return True
 
     def begin(self, log: CheckedLog) -> None:
@@ -149,7 +149,7 @@ def defects_of_stretch(checks: Sequence[BatchCheck], stretch: Stretch) -> Iterat
 
 
 def unread_range(defect: Defect) -> range | None:
-    """The positions of a log that the disk does not give; None where the damage is another."""
+    """The positions of a log that the disk does not give; None if the damage is another."""
     if defect.reference != BytesUnreadableError.reference:
         return None
     position = defect.position or 0

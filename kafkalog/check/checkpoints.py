@@ -88,7 +88,7 @@ def checkpoints_fit_logs(
 
 
 def _log(partition: CheckedPartition) -> _Log | None:
-    """None where no segment could be listed, or the batches were not judged."""
+    """None if no segment could be listed, or the batches were not judged."""
     segments = partition.directory.segments
     if not segments or not partition.is_judged:
         return None
@@ -202,7 +202,7 @@ class CleanerGetsThrough(PartitionCheck):
 
     @classmethod
     def applies(cls, partition: CheckedPartition) -> bool:
-        """Whether the partition is live, and its topic is known to be compacted."""
+        """Return whether the partition is live, and its topic is known to be compacted."""
         return partition.directory.state == DirectoryState.LIVE and has_compact_policy(partition)
 
     def damage(self, defect: Defect) -> None:

@@ -59,7 +59,7 @@ class CheckedLogDir:
 
     @property
     def broker(self) -> tuple[str | None, int] | None:
-        """Cluster id and node id, None where they are not known."""
+        """Cluster id and node id, None if they are not known."""
         found = self.properties
         return None if found is None or found.node_id is None else (found.cluster_id, found.node_id)
 
@@ -80,14 +80,14 @@ class CheckedLogDir:
         return None if owners - {self.broker[1]} else Hosting(self.broker[1], self.image)
 
     def live(self) -> Iterator[CheckedPartition]:
-        """The partitions a broker would serve, without that of the quorum."""
+        """Yield the partitions a broker would serve, without that of the quorum."""
         for partition in self.partitions:
             directory = partition.directory
             if directory.state == DirectoryState.LIVE and directory.topic != CLUSTER_METADATA_TOPIC:
                 yield partition
 
     def path(self, name: str) -> str:
-        """The path of a file at the top."""
+        """Return the path of a file at the top."""
         return os.path.join(self.log_dir.path, name)
 
 
@@ -103,7 +103,7 @@ def around(partition: CheckedPartition) -> CheckedLogDir:
 
 
 def topic_id_of(partition: CheckedPartition) -> str | None:
-    """The id in partition.metadata, None where it is missing or malformed."""
+    """Return the id in partition.metadata, None if it is missing or malformed."""
     for entry in partition.directory.files:
         if entry.name.name == file_names.PARTITION_METADATA and entry.error is None:
             try:

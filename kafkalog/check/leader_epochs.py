@@ -274,13 +274,13 @@ class EpochsMatchFile(PartitionCheck):
                 )
 
     def _agrees(self, entries: Sequence[EpochEntry], run: _Run, first: int, last: int) -> bool:
-        """Whether the file says the same; before its first entry it only says no more."""
+        """Return whether the file says the same; before its first entry it only says no more."""
         if last < 0:
             return 0 <= run.epoch <= entries[0].epoch
         return max(first, 0) == last and run.epoch == entries[last].epoch
 
     def _is_odd(self, number: int) -> bool:
-        """Whether it is this run that is wrong, rather than the file."""
+        """Return whether it is this run that is wrong, rather than the file."""
         run = self._runs[number]
         before = self._runs[number - 1].epoch if number else None
         after = self._runs[number + 1].epoch if number + 1 < len(self._runs) else None

@@ -137,7 +137,7 @@ def _quorum_state(path: str) -> int | None:
 
 
 def _meta_properties(path: str) -> int | None:
-    """The keys come in any order, below two lines of comment: an empty one and a date."""
+    """Accept keys in any order, below two lines of comment: an empty one and a date."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", read_file(path).decode("iso-8859-1"))
     found = read_meta_properties(path)
     if found.node_id is None:
@@ -174,7 +174,7 @@ def _is_date(line: str) -> bool:
 
 
 def _difference(data: bytes, written: bytes) -> int | None:
-    """Position of the first byte that differs, None where none does."""
+    """Position of the first byte that differs, None if none does."""
     if data == written:
         return None
     pairs = zip(data, written, strict=False)

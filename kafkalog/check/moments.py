@@ -189,7 +189,7 @@ def _walked_again(walked: CheckedLogDir, log_dir: LogDir) -> CheckedLogDir:
 
 
 def _is_restless(seen: object) -> bool:
-    """Whether a broker, if one is running, may be in the middle of something."""
+    """Return whether a broker, if one is running, may be in the middle of something."""
     if not isinstance(seen, SeenPartition) or not seen.has_lock:
         return False
     changed_ms = max((entry.mtime_ms for entry in seen.directory.files), default=0)
@@ -201,7 +201,7 @@ def _is_grave(defect: Defect) -> bool:
 
 
 def _identities(seen: object) -> dict[str, FileEntry]:
-    """The files of what was listed, by path."""
+    """Return the files of what was listed, by path."""
     if isinstance(seen, SeenPartition):
         seen = seen.directory
     if isinstance(seen, list):
@@ -216,7 +216,7 @@ def _identities(seen: object) -> dict[str, FileEntry]:
 
 
 def _place(defect: Defect, files: dict[str, FileEntry]) -> Place:
-    """Where a finding is: in the same file, not only in one of the same name."""
+    """Return where a finding is: in the same file, not only in one of the same name."""
     file = files.get(defect.path)
     identity: tuple[int, ...] = () if file is None else (file.inode,)
     if file is not None and defect.reference == "file-unreadable":

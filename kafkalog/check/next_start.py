@@ -75,7 +75,7 @@ class PartitionStart(PartitionCheck):
             yield self._failure
 
     def predicted(self) -> NextStart | None:
-        """The prediction, after the end; None where files are unreadable."""
+        """Return the prediction, after the end; None if files are unreadable."""
         return self._prediction
 
     @contextmanager
@@ -94,7 +94,7 @@ class PartitionStart(PartitionCheck):
 
 
 def _config(partition: CheckedPartition) -> StartConfig | None:
-    """Return what the sources of configs say; None where they say nothing that matters."""
+    """Return what the sources of configs say; None if they say nothing that matters."""
     if partition.configs is None:
         return None
     try:
@@ -111,7 +111,7 @@ def log_dir_starts(log_dir: LogDir) -> list[NextStart]:
 
 
 def with_strays(starts: Sequence[NextStart], log_dirs: Sequence[CheckedLogDir]) -> list[NextStart]:
-    """The predictions, now that it is known which partitions the brokers are to have."""
+    """Return the predictions, now that it is known which partitions the brokers are to have."""
     strays = {partition.directory.path: (partition, why) for partition, why in strays_of(log_dirs)}
     found = [
         start if start.path not in strays else start.as_stray(strays.pop(start.path)[1])

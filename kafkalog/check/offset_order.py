@@ -31,7 +31,7 @@ _NOWHERE: Final = -c.INT64_MAX - 1
 
 
 def spans_of(stretch: Stretch) -> Table:
-    """The spans of all batches."""
+    """Return the spans of all batches."""
     headers, facts = stretch.headers, stretch.facts
     spans = np.empty((SPAN_FIELDS, stretch.count), np.int64)
     spans[FIRST], spans[LAST] = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
@@ -73,7 +73,7 @@ class OffsetsIncrease(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Whether the log has all that the check compares."""
+        """Return whether the log has all that the check compares."""
         return log.base_offset is not None
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:

@@ -162,7 +162,7 @@ class History:
         return self._latest(self.is_marker | is_known)
 
     def epoch_gap(self) -> Column:
-        """The stamp of the first batch of the epoch, -1 where that was not seen."""
+        """Return the stamp of the first batch of the epoch, -1 where that was not seen."""
         began = self.gap.copy()
         began[1:][self._changes[1:] & (self.gap[1:] != self.gap[:-1])] = -1
         is_state = self.row < 0
@@ -211,7 +211,7 @@ class ProducerStates:
         self.table: Table = np.empty((FIELDS, 0), np.int64)
 
     def find(self, producer_ids: Column) -> Column:
-        """Where the producers are in the table, -1 where they are not."""
+        """Return where the producers are in the table, -1 where they are not."""
         ids = self.table[PRODUCER_ID]
         if not len(ids):
             return np.full(len(producer_ids), -1)

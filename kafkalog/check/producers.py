@@ -101,7 +101,7 @@ def sequences_continue(passage: Passage, history: History) -> Iterator[Found]:
 
 
 def _expected_sequences(history: History, which: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first sequence that some batches should have, -1 where any is legal."""
+    """Return the first sequence that some batches should have, -1 where any is legal."""
     gap, epoch, before = history.gap[which], history.epoch[which], history.epoch[which - 1]
     # The batch up to which the state before goes, in the epoch that it has then.
     batch = history.batch[which - 1]

@@ -54,7 +54,7 @@ class Replica:
 
     @property
     def high_watermark(self) -> int | None:
-        """Up to where it knows all replicas to be, within its log; None where that is not said."""
+        """Up to where it knows all replicas to be, within its log; None if that is not said."""
         offset = self.partition.log.checkpoint(file_names.HIGH_WATERMARKS)
         return None if offset is None else min(offset, self.partition.end_offset)
 
@@ -133,7 +133,7 @@ class _Cursor:
                 self.rows = block
 
     def take(self, edge: int) -> NDArray[np.int64]:
-        """The batches that start at or below an offset."""
+        """Return the batches that start at or below an offset."""
         count = int(np.searchsorted(self.rows[_BASE], edge, "right"))
         taken, self.rows = self.rows[:, :count], self.rows[:, count:]
         return taken
@@ -177,7 +177,7 @@ def _next_rows(cursors: Sequence[_Cursor]) -> dict[int, NDArray[np.int64]]:
 
 
 def _divergence(rows: Sequence[NDArray[np.int64]], cleaned: int) -> int | None:
-    """The smallest base offset at which two replicas do not agree."""
+    """Return the smallest base offset at which two replicas do not agree."""
     first = rows[0]
     if all(
         other.shape == first.shape and np.array_equal(other[_SAME_BYTES], first[_SAME_BYTES])
@@ -196,7 +196,7 @@ def _divergence(rows: Sequence[NDArray[np.int64]], cleaned: int) -> int | None:
 
 
 def _first_compacted(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: int) -> int | None:
-    """The first batch below an offset that both have, and that is not the same batch."""
+    """Return the first batch below an offset that both have, and that is not the same batch."""
     _, mine, theirs = np.intersect1d(
         one[_BASE, one[_BASE] < cleaned],
         other[_BASE, other[_BASE] < cleaned],
@@ -211,7 +211,7 @@ def _first_compacted(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: 
 
 
 def _first(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: int) -> int | None:
-    """The first batch at or above an offset that only one has, or that is not the same."""
+    """Return the first batch at or above an offset that only one has, or that is not the same."""
     one, other = one[:, one[_BASE] >= cleaned], other[:, other[_BASE] >= cleaned]
     count = min(one.shape[1], other.shape[1])
     differs = (one[_SAME_BYTES, :count] != other[_SAME_BYTES, :count]).any(axis=0)
@@ -224,7 +224,7 @@ def _first(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: int) -> in
 
 @dataclass
 class _Camp:
-    """Replicas that agree about an offset: `batch` is None where they have none there."""
+    """Replicas that agree about an offset: `batch` is None if they have none there."""
 
     batch: tuple[int, ...] | None
     cursors: list[_Cursor] = field(default_factory=list)
@@ -308,7 +308,7 @@ def truncation_offset(
     follower: Sequence[EpochEntry],
     follower_end: int,
 ) -> int | None:
-    """The offset to which a follower truncates: the end of the largest epoch both know.
+    """Return the offset to which a follower truncates: the end of the largest epoch both know.
 
     Args:
         leader: the leader's epochs, ascending.
@@ -317,7 +317,7 @@ def truncation_offset(
         follower_end: its log end offset.
 
     Returns:
-        The smaller of the two ends of that epoch, None where they have none in common.
+        The smaller of the two ends of that epoch, None if they have none in common.
 
     Source: `AbstractFetcherThread.getOffsetTruncationState` and KIP-279.
     """
@@ -372,13 +372,13 @@ def _groups(copies: Sequence[_Copy]) -> Iterator[list[_Copy]]:
 
 
 def _only(ids: Iterable[str | None]) -> str | None:
-    """The id that all say who say one; None if there are several."""
+    """Return the id that all say who say one; None if there are several."""
     known = {identity for identity in ids if identity is not None}
     return known.pop() if len(known) == 1 else None
 
 
 def _replicas(copies: Sequence[_Copy]) -> list[Replica]:
-    """The copies under names that differ, each directory once."""
+    """Return the copies under names that differ, each directory once."""
     by_path = {file_system.absolute(copy.partition.directory.path): copy for copy in copies}
     nodes = Counter(copy.broker for copy in by_path.values())
     found = []

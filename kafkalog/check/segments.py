@@ -87,7 +87,7 @@ class OffsetsAreComplete(PartitionCheck):
         super().begin(log)
 
     def _was_emptied(self) -> bool:
-        """Whether the last segment is one that the cleaner took everything from."""
+        """Return whether the last segment is one that the cleaner took everything from."""
         times = self.log.time_index
         return not self._sizes[self.log.path] and times is not None and not times.size_bytes
 
@@ -162,7 +162,7 @@ def has_compact_policy(partition: CheckedPartition) -> bool:
 
 
 def _is_cleaned(stretch: Stretch) -> bool:
-    """Whether the cleaner has rewritten one of the batches of magic 2."""
+    """Return whether the cleaner has rewritten one of the batches of magic 2."""
     headers = stretch.headers
     lost = headers[h.COUNT] < headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET] + 1
     lost |= headers[h.ATTRIBUTES] & c.DELETE_HORIZON_MASK != 0
@@ -178,7 +178,7 @@ class OffsetsFitTheirSegment(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Whether the log has all that the check compares."""
+        """Return whether the log has all that the check compares."""
         return log.base_offset is not None
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:

@@ -156,7 +156,7 @@ def walk_partitions(task: Mapping[str, Any], made: Iterator[bytes]) -> Iterator[
 
 
 def read_piece(piece: Mapping[str, Any]) -> Iterator[bytes]:
-    """The sound batches of some parts of logs, as columns."""
+    """Yield the sound batches of some parts of logs, as columns."""
     from kafkalog.check.walk import read_range
 
     with _reading(piece):

@@ -74,7 +74,7 @@ class Elsewhere(Protocol):
 
 
 class Watch(Protocol):
-    """Whoever has a use for the batches that are read anyway."""
+    """Observer of the batches that are read anyway."""
 
     @property
     def look(self) -> Look | None:
@@ -85,7 +85,7 @@ class Watch(Protocol):
 
 
 def closed_cleanly(directory: PartitionDir) -> bool:
-    """Whether the broker closed the log; one that is being deleted it does not."""
+    """Return whether the broker closed the log; one that is being deleted it does not."""
     is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
     return is_hosted and UnifiedLog(directory).was_closed
 
@@ -94,7 +94,7 @@ _NO_LOG: Final = (1 << 63, "")
 
 
 def read_range(part: Mapping[str, Any], threads: int | None) -> Iterator[bytes]:
-    """The sound batches of a part of a log, in order, up to the first thing that is wrong.
+    """Yield the sound batches of a part of a log, in order, up to the first thing that is wrong.
 
     Args:
         part: `path`, `base_offset`, `start` (the position of a batch), `end` (None for the end of

@@ -53,7 +53,7 @@ def group_name(plan: PassPlan, number: int) -> str:
 
 
 def planned_groups(plan: PassPlan, candidate: Candidate) -> list[list[Segment]]:
-    """The segments as a pass without a limit of keys puts them together."""
+    """Return the segments as a pass without a limit of keys puts them together."""
     upper = plan.cleanable.first_uncleanable_offset
     segments = segments_between(candidate.partition.segments, 0, upper)
     return group_segments(segments, plan.config, upper)
@@ -147,7 +147,7 @@ def passes_from(plan: PassPlan, candidate: Candidate, staging: str, first: Segme
 
 
 def bucketed_passes(plan: PassPlan, candidate: Candidate, place: str, memory: int) -> LocalPasses:
-    """All steps up to the groups in this process, one bucket after the other.
+    """Return all steps up to the groups in this process, one bucket after the other.
 
     Args:
         plan: of the pass.

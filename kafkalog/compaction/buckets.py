@@ -104,11 +104,11 @@ class KeySpill:
         self._waiting_rows = 0
 
     def keys(self, rows: Rows, wanted: Mask | None = None) -> SpilledKeys:
-        """The keys of some rows, of which those wanted count."""
+        """Return the keys of some rows, of which those wanted count."""
         return SpilledKeys(rows, wanted, self._seed)
 
     def put(self, keys: Keys) -> None:
-        """Rows with these keys follow."""
+        """Add rows with these keys."""
         assert isinstance(keys, SpilledKeys), "they were made here"
         numbers = np.arange(self.rows, self.rows + len(keys))
         self.rows += len(keys)
@@ -183,11 +183,11 @@ class SpilledLog(DirtyKeys):
         super().take(path, stretch)
 
     def close(self) -> None:
-        """Close after all was given; only empty logs may be left."""
+        """Begin the logs that are left, which are empty, now that all was given."""
         self._begin(None)
 
     def _begin(self, path: str | None) -> None:
-        """The next log begins, after those that are empty."""
+        """Begin the next log, after those that are empty."""
         while self._coming and path not in self.firsts:
             segment = self._coming.pop(0)
             here = segment.log.path
@@ -257,7 +257,7 @@ class Superseded(Protocol):
         """How many keys the dirty part has."""
 
     def begin(self, path: str) -> int:
-        """The records of this log come; the number of the first."""
+        """Begin the records of this log; return the number of the first."""
 
     def among(self, part: Opened, starts: Table) -> Mask:
         """Of each record of some batches whether one with its key follows; in any thread.
@@ -341,7 +341,7 @@ class SupersededByNumbers:
         return self._first
 
     def among(self, part: Opened, starts: Table) -> Mask:
-        """The bits of the records of a part."""
+        """Return the bits of the records of a part."""
         total = int(part.headers[k.COUNT].sum())
         start = int(starts[0]) - self._first
         bits = self._bits[start : start + total]

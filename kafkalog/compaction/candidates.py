@@ -35,7 +35,7 @@ def find_cleanable(
     checkpoint: int | None,
     up_to_offset: int | None = None,
 ) -> Cleanable:
-    """The dirty part of a log below its last stable offset.
+    """Return the dirty part of a log below its last stable offset.
 
     Args:
         log: with the high watermark that counts; nothing above it is cleaned.
@@ -110,7 +110,7 @@ def segments_between(segments: Sequence[Segment], start: int, end: int) -> list[
 
 
 def largest_timestamp(log: UnifiedLog, segment: Segment) -> int:
-    """The last one of the time index, the file's time of modification without one, in ms."""
+    """Return the last one of the time index, the file's time of modification without one, in ms."""
     with log.open_segment(segment) as opened:
         if log.was_closed:
             timestamp = -1 if opened.time_index is None else opened.time_index.last_slot_timestamp()
@@ -196,7 +196,7 @@ def find_candidate(
 
 
 def filthiest_first(candidates: Iterable[Candidate], *, take_all: bool) -> list[Candidate]:
-    """The partitions of a log directory in the order a cleaner takes them.
+    """Return the partitions of a log directory in the order a cleaner takes them.
 
     Args:
         candidates: of all partitions.

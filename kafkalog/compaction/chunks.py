@@ -126,7 +126,7 @@ class Rule(NamedTuple):
 
 
 def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened | Turn]:
-    """The batches of a chunk in pieces of bounded size; those not wanted have no records.
+    """Yield the batches of a chunk in pieces of bounded size; those not wanted have no records.
 
     Raises:
         CorruptDataError, LimitExceededError: a wanted batch cannot be decoded.
@@ -234,7 +234,7 @@ def _refusal(part: Opened, rebuilt: Mask, keep: Mask) -> str | None:
 
 
 def _packed(out: NDArray[np.uint8], plan: Table, headers: Table, packed: Mask) -> bytes:
-    """The same with these batches compressed."""
+    """Return the same with these batches compressed."""
     pieces: list[bytes | memoryview] = []
     view = out.data
     starts, sizes = plan[r.NEW_START].tolist(), plan[r.NEW_SIZE].tolist()

@@ -188,7 +188,7 @@ class Pass:
         )
 
     def groups(self) -> list[list[Segment]]:
-        """The segments from the first one on, as they are put together."""
+        """Return the segments from the first one on, as they are put together."""
         segments = segments_between(self._log.segments, 0, self.end_offset)
         return group_segments(segments, self.config, self._upper)
 
@@ -283,7 +283,7 @@ class Pass:
     def _why_dropped(
         self, batch: Batch, record: Record, *, drop_all: bool, keep_legacy: bool
     ) -> Dropped | None:
-        """Why a record goes, None where it is kept."""
+        """Return why a record goes, None if it is kept."""
         if drop_all:
             return Dropped.MARKER if batch.is_control else Dropped.ABORTED
         if batch.is_control or record.offset > self.map.latest_offset:

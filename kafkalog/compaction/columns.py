@@ -104,12 +104,12 @@ class ColumnPass:
         self._passed = 0  # records of this segment in front of the chunk that comes
 
     def groups(self) -> list[list[Segment]]:
-        """The segments from the first one on, as they are put together."""
+        """Return the segments from the first one on, as they are put together."""
         segments = segments_between(self._log.segments, 0, self.end_offset)
         return group_segments(segments, self.config, self._upper)
 
     def clean(self, group: Sequence[Segment]) -> Iterator[memoryview]:
-        """The bytes of the new segment of a group, piece by piece; groups come in order."""
+        """Yield the bytes of the new segment of a group, piece by piece; groups come in order."""
         self._transactions.kept = []
         threads = default_threads()
         with Crew(threads, "kafkalog-cleaner") as pool:
@@ -150,7 +150,7 @@ class ColumnPass:
         return self._pieces(chunk, fate, start)
 
     def _pieces(self, chunk: Chunk, fate: Fate, start: int) -> Iterator[_Piece | Turn]:
-        """The new batches of a chunk, whose first record has this number; in any thread."""
+        """Yield the new batches of a chunk, whose first record has this number; in any thread."""
         starts = np.cumsum(chunk.headers[k.COUNT]) - chunk.headers[k.COUNT] + start
         for part in opened(chunk, ~fate.drop_all | fate.stays):
             if isinstance(part, Turn):
@@ -169,7 +169,7 @@ class ColumnPass:
             yield _Piece(made.data, part.headers.copy(), dropped, counters, made.refusal)
 
     def _told(self, piece: _Piece) -> memoryview:
-        """The bytes of a piece that is counted."""
+        """Return the bytes of a piece that is counted."""
         tally, counters, headers = self.tally, piece.counters, piece.headers
         is_control = headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0
         for why, count in (

@@ -43,7 +43,7 @@ class WrittenPass:
         self._cleaning = cleaning
 
     def groups(self) -> list[list[Segment]]:
-        """The segments as they are put together."""
+        """Return the segments as they are put together."""
         return self._cleaning.groups()
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:
@@ -53,6 +53,8 @@ class WrittenPass:
 
     def put(self, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
         """Write the group's new segment as `.cleaned` and verify it by reading it back.
+
+        With `changes=None`, only compute what would be written.
 
         Raises:
             CorruptDataError, UnwritableError: it does not read back, or cannot be written; then
@@ -114,7 +116,7 @@ class LocalPasses:
         self._transactions = transactions
 
     def begin(self, partition: PartitionDir, cleanable: Cleanable) -> WrittenPass:
-        """The next pass; `partition` is listed after the one before."""
+        """Return the next pass; `partition` is listed after the one before."""
         log = UnifiedLog(partition, high_watermark=self._high_watermark)
         producers = self.sound.producers
         common = (log, self._config, self._now_ms, cleanable, producers, self._progress)
@@ -169,7 +171,7 @@ class CleaningPass(Protocol):
         """Where the pass ends."""
 
     def groups(self) -> list[list[Segment]]:
-        """The segments as they are put together."""
+        """Return the segments as they are put together."""
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:
         """Raise `UnwritableError` where there is too little for the new segments.
@@ -190,7 +192,7 @@ class Passes(Protocol):
     """Makes the passes over a partition."""
 
     def begin(self, partition: PartitionDir, cleanable: Cleanable) -> CleaningPass:
-        """The next pass over the partition as it is listed."""
+        """Return the next pass over the partition as it is listed."""
 
 
 class PartitionWork:
@@ -292,7 +294,7 @@ class PartitionWork:
         self._cleanable = find_cleanable(log, self._candidate.config, now_ms, self._end, up_to)
 
     def _cleaner_offset(self) -> int:
-        """Where the next cleaning begins; a right one that is noted never falls."""
+        """Return where the next cleaning begins; a right one that is noted never falls."""
         log = UnifiedLog(self._partition, high_watermark=self._candidate.high_watermark)
         noted = log.checkpoint(file_names.CLEANER_OFFSETS)
         if noted is None or not log.log_start_offset <= noted <= log.log_end_offset:

@@ -95,7 +95,7 @@ def compact_partitions(
 
 
 def clock_of_stopped_run(target: LogDir | PartitionDir, now_ms: int) -> int | None:
-    """The clock of a run that was killed and can be gone on with, None without one.
+    """Return the clock of a run that was killed and can be gone on with, None without one.
 
     One that is a day old, or of the future, is none.
     """
@@ -109,7 +109,7 @@ def clock_of_stopped_run(target: LogDir | PartitionDir, now_ms: int) -> int | No
 
 
 def _around(target: LogDir | PartitionDir) -> str:
-    """The directory in which new segments are staged: the one that holds the partitions."""
+    """Return the directory in which new segments are staged: the one that holds the partitions."""
     if isinstance(target, LogDir):
         return target.path
     return os.path.dirname(os.path.abspath(target.path))
@@ -270,7 +270,7 @@ class _StagedPasses:
         self._first: StagedPass | None = first
 
     def begin(self, partition: PartitionDir, cleanable: Cleanable) -> StagedPass:
-        """The next pass over the partition as it is listed."""
+        """Return the next pass over the partition as it is listed."""
         first, self._first = self._first, None
         if first is not None:
             return first

@@ -91,7 +91,7 @@ class KeyMap:
         self._under_way: Future[None] | None = None
 
     def __len__(self) -> int:
-        """How many keys there are; all that were put are settled."""
+        """Return how many keys there are; all that were put are settled."""
         return sum(self._counts)
 
     @property

@@ -94,7 +94,7 @@ class NewSegment:
         return at
 
     def _append(self, data: bytes | memoryview, at: int) -> int:
-        """The batch at a position of some bytes follows; its size."""
+        """Take the batch at a position of some bytes; return its size."""
         base_offset = _INT64.unpack_from(data, at)[0]
         size: int = c.LOG_OVERHEAD + _INT32.unpack_from(data, at + c.LENGTH_POSITION)[0]
         last_offset = base_offset + _INT32.unpack_from(data, at + c.LAST_OFFSET_DELTA_POSITION)[0]
@@ -105,7 +105,7 @@ class NewSegment:
         return size
 
     def close(self) -> None:
-        """No batch follows: the time index gets its last entry."""
+        """Add the last entry of the time index: no batch follows."""
         self._build.end()
 
 
@@ -125,10 +125,10 @@ class Cleaning(Protocol):
         """The entries of the transaction index of the group that was cleaned last."""
 
     def groups(self) -> list[list[Segment]]:
-        """The segments as they are put together."""
+        """Return the segments as they are put together."""
 
     def clean(self, group: Sequence[Segment]) -> Iterator[bytes | memoryview]:
-        """The bytes of the new segment of a group, whole batches at a time."""
+        """Yield the bytes of the new segment of a group, whole batches at a time."""
 
 
 SUFFIXES: Final = (file_names.LOG, *file_names.INDEXES)

@@ -64,12 +64,12 @@ class OffsetMap:
         return self._keys_max is not None and len(self._offsets) >= self._keys_max
 
     def put(self, key: bytes, offset: int) -> None:
-        """A record with the key was met."""
+        """Note a record with the key."""
         self._offsets[key] = offset
         self.latest_offset = offset
 
     def get(self, key: bytes) -> int:
-        """The latest offset of the key, -1 without one."""
+        """Return the latest offset of the key, -1 without one."""
         return self._offsets.get(key, -1)
 
 
@@ -81,7 +81,7 @@ def build_map(
     keys_max: int | None,
     progress: Callable[[int], None] | None = None,
 ) -> OffsetMap:
-    """The map of the dirty part, up to where it is full.
+    """Return the map of the dirty part, up to where it is full.
 
     Args:
         log: the partition.
@@ -139,7 +139,7 @@ class KeySink(Protocol):
         """Return the keys of some rows; those wanted count (all if None). In any thread."""
 
     def put(self, keys: Keys) -> None:
-        """Rows with these keys follow."""
+        """Add rows with these keys."""
 
 
 class DirtyKeys:

@@ -61,7 +61,7 @@ class PassPlan:
         cleanable: Cleanable,
         sound: SoundLog | None = None,
     ) -> Self:
-        """The next pass over a partition, as it is listed now.
+        """Return the next pass over a partition, as it is listed now.
 
         Raises:
             UnreadableError: a file is not there any more.
@@ -80,7 +80,7 @@ class PassPlan:
         )
 
     def candidate(self) -> Candidate:
-        """The partition it is for.
+        """Return the partition it is for.
 
         Raises:
             RefusedError: it is not as it was when the plan was made.
@@ -154,7 +154,7 @@ def sound_from_json(given: Mapping[str, Any]) -> SoundLog:
 
 
 def _files_of(partition: PartitionDir) -> tuple[tuple[str, int, int], ...]:
-    """All files but those that go anyway."""
+    """Return all files but those that go anyway."""
     left_overs = {entry.name.name for entry in partition.left_overs}
     found = []
     for entry in partition.files:

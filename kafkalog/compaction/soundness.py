@@ -170,7 +170,7 @@ class _Watch:
         self._paths = {one.log.path for one in segments if one.base_offset < upper}
 
     def is_cleaned(self, path: str) -> bool:
-        """Whether a cleaner comes to this log."""
+        """Return whether a cleaner comes to this log."""
         return path in self._paths
 
     def take(self, path: str, stretch: Stretch) -> None:

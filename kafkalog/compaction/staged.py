@@ -186,7 +186,7 @@ class StagedPass:
             require_whole(path)
 
     def groups(self) -> list[list[Segment]]:
-        """The segments as they were put together."""
+        """Return the segments as they were put together."""
         return [[self._segments[base] for base in one["sources"]] for one in self._made.values()]
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:
@@ -222,7 +222,7 @@ class StagedPass:
 
 
 def plan_of_result(path: str) -> PassPlan:
-    """The plan that a result was made by.
+    """Return the plan that a result was made by.
 
     Raises:
         KafkaLogError: it cannot be read.

@@ -215,7 +215,7 @@ class Staging:
             yield from self._in_buckets(large)
 
     def _in_buckets(self, plans: Sequence[PassPlan]) -> Iterator[tuple[PassPlan, Staged]]:
-        """The steps for those whose keys no task can hold, all of them at the same step."""
+        """Yield the steps for those whose keys no task can hold, all of them at the same step."""
         failed: dict[str, KafkaLogError] = {}
         spilled = [(plan, bucketed.keys_name(plan), 0) for plan in plans]
         self._finish(spill_keys, spilled, failed)
@@ -257,7 +257,7 @@ class Staging:
     def _run(
         self, work: Work, steps: Iterable[Step], memory: int | None
     ) -> Iterator[tuple[Step, Mapping[str, Any]]]:
-        """The steps with their answers; those whose results are there are not done again."""
+        """Yield the steps with their answers; those whose results are present are not repeated."""
         wanted = []
         for step in steps:
             if self._is_there(step[0], step[1]):

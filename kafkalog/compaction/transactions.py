@@ -72,7 +72,7 @@ class TransactionState:
             heapq.heappush(self._pending, (entry.first_offset, self._count, entry))
 
     def is_discardable(self, source: Readable, batch: Batch) -> bool:
-        """Whether the batch was aborted, or is a marker of which no data are left.
+        """Return whether the batch was aborted, or is a marker of which no data are left.
 
         Raises:
             CorruptDataError: a control record cannot be read.

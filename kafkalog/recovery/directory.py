@@ -90,7 +90,7 @@ class Directory:
         )
 
     def snapshots(self) -> dict[int, str]:
-        """The producer snapshots by offset, sorted by name; of equal offsets the last name.
+        """Return the producer snapshots by offset, sorted by name; of equal offsets the last name.
 
         Kept up to date: a start asks for them at each segment, of which there may be thousands.
 
@@ -121,7 +121,7 @@ class Directory:
             self._snapshots = None
 
     def remove(self, name: str, why: str, *, routine: bool = False) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file, if present."""
         if self.contents.pop(name, None) is not None:
             self.producer_snapshots.pop(name, None)
             self._forget_snapshot(name)

@@ -84,7 +84,7 @@ class IndexSlots:
         self.entry_count = content.size_bytes // self.entry.size if content else 0
 
     def slot(self, number: int) -> tuple[int, int]:
-        """The two fields of an entry."""
+        """Return the two fields of an entry."""
         position = number * self.entry.size
         if self._content is not None:
             fields = self.entry.unpack(self._content.read(position, self.entry.size))
@@ -105,7 +105,7 @@ class IndexSlots:
             )
 
     def data(self) -> bytes:
-        """The entries as they are in a trimmed file."""
+        """Return the entries as they are in a trimmed file."""
         size = self.entry_count * self.entry.size
         if self._content is not None:
             return self._content.read(0, size)
@@ -155,7 +155,7 @@ class IndexSlots:
         return low
 
     def _count_below(self, offset: int, key: Callable[[int], int]) -> int:
-        """How many entries `truncateTo` leaves."""
+        """Return how many entries `truncateTo` leaves."""
         slot = self._floor(offset, key)
         return slot if slot >= 0 and key(slot) == offset else slot + 1
 
@@ -167,7 +167,7 @@ class IndexSlots:
         return offset - self.base_offset
 
     def fits(self, offset: int) -> bool:
-        """Whether the segment can hold the offset."""
+        """Return whether the segment can hold the offset."""
         return 0 <= offset - self.base_offset <= c.INT32_MAX
 
 
@@ -185,7 +185,7 @@ class OffsetSlots(IndexSlots):
         return self.base_offset + self.slot(number)[0]
 
     def position_below(self, offset: int) -> int:
-        """Where a search for the offset starts."""
+        """Return where a search for the offset starts."""
         slot = self._floor(offset, self.offset)
         return self.slot(slot)[1] if slot >= 0 else 0
 

@@ -59,7 +59,7 @@ class Hosting:
     def stray_reason(self, partition: PartitionDir) -> str | None:
         """Return why the start makes a stray of the directory; None if it does not.
 
-        As for Kafka, the topic id counts and not the name. Also None where the metadata could not
+        As for Kafka, the topic id counts and not the name. Also None if the metadata could not
         be read to the end: what is missing in it proves nothing.
         """
         is_judged = partition.state in _LOADED and partition.topic != CLUSTER_METADATA_TOPIC
@@ -305,7 +305,7 @@ class NextStart:
         )
 
     def as_stray(self, reason: str) -> NextStart:
-        """The same, of a directory that becomes a stray once it is loaded."""
+        """Return the same, of a directory that becomes a stray once it is loaded."""
         if self.verdict in (Verdict.REFUSE, Verdict.STRAY):
             return self
         notes = tuple(note for note in self.notes if note != NO_TOPIC_ID)

@@ -36,7 +36,7 @@ _CAPACITY_MIN = 16
 
 
 def hash_order(keys: Iterable[int], count_max: int) -> list[int]:
-    """The keys in the order in which Java goes through them.
+    """Return the keys in the order in which Java goes through them.
 
     Args:
         keys: of 64 bits, in the order of insertion.
@@ -137,7 +137,7 @@ class AppendInfo:
         self._txn_first_offset = before.current_txn_first_offset
 
     def state(self) -> ProducerState:
-        """The state after all of them, where each was merged before the next came."""
+        """Return the state after all of them, where each was merged before the next came."""
         return ProducerState(
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
@@ -150,7 +150,7 @@ class AppendInfo:
         )
 
     def merged_state(self) -> ProducerState:
-        """The state after all of them, where they are merged together.
+        """Return the state after all of them, where they are merged together.
 
         The batches that the current state remembers stay where the epoch is the same in the end.
         """
@@ -390,7 +390,7 @@ class ProducerStates:
 
 
 def _snapshot(states: tuple[ProducerState, ...]) -> bytes:
-    """The bytes of a snapshot file; `PidSnapshotMap` version 1."""
+    """Return the bytes of a snapshot file; `PidSnapshotMap` version 1."""
     entries = b"".join(
         PRODUCER_SNAPSHOT_ENTRY.struct.pack(
             state.producer_id,

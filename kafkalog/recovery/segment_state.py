@@ -108,7 +108,7 @@ class SegmentState:
         return self._max_timestamp
 
     def fits(self, offset: int) -> bool:
-        """Whether the segment can hold the offset."""
+        """Return whether the segment can hold the offset."""
         return 0 <= offset - self.base_offset <= c.INT32_MAX
 
     def find(self, offset: int) -> Found | None:
@@ -119,7 +119,7 @@ class SegmentState:
         return Found(found.position - self.log.start, found.base_offset) if found else None
 
     def frames(self) -> Iterator[Frame]:
-        """The batches one by one."""
+        """Yield the batches one by one."""
         if self.log.path is None:
             return  # a new log has none
         with Source(self.log.path) as source:
@@ -151,7 +151,7 @@ class SegmentState:
         return last.next_offset
 
     def check_transaction_index(self) -> bool:
-        """Whether no entry is below the base; the only check of an index at a start.
+        """Return whether no entry is below the base; the only check of an index at a start.
 
         Raises:
             StartRefusedError: an entry has a version that is unknown.

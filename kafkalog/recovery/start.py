@@ -177,7 +177,7 @@ class StartInProgress:
             self._scan.feed(stretch)
 
     def end(self) -> PredictedStart:
-        """The prediction, now that no more batches come.
+        """Return the prediction, now that no more batches come.
 
         Raises:
             UnreadableError: a file cannot be read.

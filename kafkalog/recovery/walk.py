@@ -112,7 +112,7 @@ class Frame:
             )
 
     def _int32(self, at: int, what: str) -> int:
-        """The size of a key or value, which must lie within the message."""
+        """Return the size of a key or value, which must lie within the message."""
         if at + _INT32.size > self.size_bytes:
             raise StartRefusedError("IndexOutOfBoundsException", f"The {what}'s size is missing.")
         return int(_INT32.unpack(self._source.read_exactly(self.position + at, _INT32.size))[0])
@@ -176,7 +176,7 @@ class Frame:
 
 
 def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
-    """The batches from `position` up to `end`, positions in the file.
+    """Yield the batches from `position` up to `end`, positions in the file.
 
     Raises:
         CorruptRecordError: a length field is smaller than any message.
@@ -200,7 +200,7 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
 
 
 def wrap_int64(number: int) -> int:
-    """The number as a Java long, which damaged offsets can exceed."""
+    """Return the number as a Java long, which damaged offsets can exceed."""
     return (number + 2**63) % 2**64 - 2**63
 
 

@@ -103,7 +103,7 @@ class RecoveryPlan:
 
     @property
     def lost_from(self) -> int | None:
-        """Offset of the first record that may go, None where no byte of a log goes."""
+        """Offset of the first record that may go, None if no byte of a log goes."""
         offsets = (
             cut.offset if isinstance(cut, TruncateLog) else cut.base_offset
             for cut in self.predicted.cuts
@@ -192,7 +192,7 @@ def is_left_over(name: str) -> bool:
 
 
 def contents_of(partition: PartitionDir) -> dict[str, Content]:
-    """The files as they are on disk."""
+    """Return the files as they are on disk."""
     return {
         entry.name.name: Content(entry.path, 0, entry.size_bytes)
         for entry in partition.files
@@ -251,7 +251,7 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
 def index_data(
     source: Source, start: int, end: int, base_offset: int, config: StartConfig
 ) -> dict[str, bytes]:
-    """The bytes of both, by suffix, for a segment that begins at position `start` of a log.
+    """Return the bytes of both, by suffix, for a segment that begins at position `start` of a log.
 
     Raises:
         StartRefusedError: offsets go back, or do not fit into the segment.

@@ -184,7 +184,7 @@ def _records(content: Content, name: str) -> int:
 
 
 def with_clock(config: StartConfig) -> StartConfig:
-    """The same, with a clock that stands still: all looks at a partition shall agree."""
+    """Return the same, with a clock that stands still: all looks at a partition shall agree."""
     if config.now_ms is not None:
         return config
     return dataclasses.replace(config, now_ms=time.time_ns() // 1_000_000)
@@ -209,7 +209,7 @@ class _Differences:
 
 
 def is_same(path: str, data: bytes) -> bool:
-    """Whether a file has exactly these bytes."""
+    """Return whether a file has exactly these bytes."""
     if not os.path.lexists(path):
         return False
     with Source(path) as source:

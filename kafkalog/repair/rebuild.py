@@ -164,7 +164,7 @@ class _Comparing:
             self._tell(name, data)
 
     def result(self) -> tuple[IndexComparison, ...]:
-        """The findings, by segment."""
+        """Return the findings, by segment."""
         return tuple(sorted(self._found.values(), key=lambda it: (it.base_offset, it.path)))
 
 

@@ -195,7 +195,7 @@ class Settlement:
         self._put(last)
 
     def _is_trigger(self, name: str) -> bool:
-        """Whether a start builds indexes because of this one as it is."""
+        """Return whether a start builds indexes because of this one as it is."""
         offset_index = segment_file(offset_from_name(name), file_names.OFFSET_INDEX)
         if offset_index not in self._before:
             return name == offset_index
@@ -282,7 +282,7 @@ def _start(
     tell: Staging | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> StartInProgress:
-    """The start that was planned, on the directory as it is now."""
+    """Return the start that was planned, on the directory as it is now."""
     return recovery_start(
         partition,
         plan.predicted.mode,

@@ -192,7 +192,7 @@ def plan_trim(
 
 
 def leader_epochs_of(partition: PartitionDir) -> tuple[EpochEntry, ...]:
-    """The entries of a partition's `leader-epoch-checkpoint`, none without the file."""
+    """Return the entries of a partition's `leader-epoch-checkpoint`, none without the file."""
     path = os.path.join(partition.path, file_names.LEADER_EPOCHS)
     return tuple(read_leader_epochs(path)) if os.path.exists(path) else ()
 
@@ -213,7 +213,7 @@ def _left_overs(partition: PartitionDir) -> tuple[str, ...]:
 
 
 def _files_of(partition: PartitionDir, base_offset: int) -> tuple[str, ...]:
-    """The files of a segment in the order they go.
+    """Return the files of a segment in the order they go.
 
     The log goes first: a start removes indexes without a log, but rebuilds those of a log.
     """

@@ -91,7 +91,7 @@ class LogFacts:
         return sum(segment.size_bytes for segment in self.segments)
 
     def upper_bound(self, number: int) -> int:
-        """Where a segment ends: the next one's base offset, or the log end."""
+        """Return where a segment ends: the next one's base offset, or the log end."""
         following = number + 1
         if following < len(self.segments):
             return self.segments[following].base_offset
@@ -166,7 +166,7 @@ class Verdict:
         is_deleted: whether it goes now.
         reason: the policy that takes it, or why it stays.
         deletable_at: since when it may go, or when time alone lets it go, the segments before it
-            included; None where time alone never does.
+            included; None if time alone never does.
         blocked_by: what is in the way of a policy that would take it.
         blocking_segment: base offset of the earlier segment that time takes later than this one,
             and so keeps it.

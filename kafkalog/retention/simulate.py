@@ -52,7 +52,7 @@ class _Tail:
 
 
 def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
-    """The facts of every live segment, and the log end offset.
+    """Return the facts of every live segment, and the log end offset.
 
     After a clean shutdown a broker believes the last slot of each time index, zeros included. Else
     it recovers the segments from the recovery point on, and what their batches say counts; so does
@@ -88,7 +88,7 @@ def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
 
 
 def _first_recovered(log: UnifiedLog) -> int:
-    """Return the ordinal of the first segment that the next start recovers; if none, after the last."""
+    """Return the ordinal of the first segment that the next start recovers, or their number."""
     if log.was_closed:
         return len(log.segments)
     recovery_point = log.checkpoint(file_names.RECOVERY_POINTS) or 0
@@ -316,7 +316,7 @@ def _has_remote_storage(partition: PartitionDir, configs: TopicConfigs) -> bool:
 
 
 def _local(configs: TopicConfigs, name: str, names: list[str]) -> str:
-    """The name of the config that limits what stays on this disk."""
+    """Return the name of the config that limits what stays on this disk."""
     local = f"local.{name}"
     names.append(local)
     return name if configs.number(local) == -2 else local
@@ -329,7 +329,7 @@ def _explained(
     log: LogFacts,
     now_ms: int,
 ) -> list[Verdict]:
-    """The verdicts in words, with the record that keeps a segment where one record does."""
+    """Return the verdicts in words, with the record that keeps a segment where one record does."""
     in_the_way = {verdict.blocking_segment for verdict in verdicts}
     found = []
     for segment, verdict in zip(segments, verdicts, strict=True):

@@ -63,7 +63,7 @@ def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
 
 
 def _deletable(log: LogFacts, policy: Policy, predicate: Predicate) -> int:
-    """How many segments from the front the policy takes."""
+    """Return how many segments from the front the policy takes."""
     count = 0
     for number, segment in enumerate(log.segments):
         is_last = number == len(log.segments) - 1
@@ -78,7 +78,7 @@ def _deletable(log: LogFacts, policy: Policy, predicate: Predicate) -> int:
 
 
 def _without(log: LogFacts, count: int, now_ms: int) -> LogFacts:
-    """The log without its first segments; one that would have none gets an empty one."""
+    """Return the log without its first segments; one that would have none gets an empty one."""
     if not count:
         return log
     left = log.segments[count:] or (SegmentFacts(log.log_end_offset, 0, now_ms),)
@@ -229,7 +229,7 @@ def judge_segments(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int)
 
 
 def _deleted(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> Iterator[Verdict]:
-    """The segments that go: those that time takes may have been ripe for long."""
+    """Yield the segments that go: those that time takes may have been ripe for long."""
     ripe_at: int | None = None
     for number, deletion in enumerate(outcome.deleted):
         own = _expires_at(deletion.segment, policy)
@@ -246,12 +246,12 @@ def _deleted(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> It
 
 
 def _expires_at(segment: SegmentFacts, policy: Policy) -> int:
-    """The first millisecond at which `retention.ms` takes it."""
+    """Return the first millisecond at which `retention.ms` takes it."""
     return segment.largest_timestamp + policy.retention_ms + 1
 
 
 def _kept(log: LogFacts, policy: Policy, now_ms: int) -> Iterator[Verdict]:
-    """The segments that are left, each seen with those before it."""
+    """Yield the segments that are left, each seen with those before it."""
     is_timed = policy.deletes and policy.retention_ms >= 0 and policy.inert is None
     is_sized = policy.deletes and policy.retention_bytes >= 0 and policy.inert is None
     ripe_at, longest, size = 0, 0, 0
@@ -296,7 +296,7 @@ def _blocker(log: LogFacts, policy: Policy, number: int) -> Blocker | None:
 
 
 def _is_wanted(log: LogFacts, policy: Policy, number: int, size: int, now_ms: int) -> bool:
-    """Whether a policy would take the segment if nothing were in the way."""
+    """Return whether a policy would take the segment if nothing were in the way."""
     if policy.inert is not None:
         return False
     is_last = number == len(log.segments) - 1

@@ -194,7 +194,7 @@ class Replay:
         settings: when segments end.
         base_offset: of the first segment.
         jitters: what each segment's time is shortened by, one a segment; None: nothing.
-        now_ms: the clock at the start, None where it is not known.
+        now_ms: the clock at the start, None if it is not known.
     """
 
     def __init__(
@@ -212,13 +212,13 @@ class Replay:
         self._active = self._new(base_offset, now_ms)
 
     def segments(self) -> list[SimulatedSegment]:
-        """All segments so far, the active one as it is."""
+        """Return all segments so far, the active one as it is."""
         return [*self._done, self._active.ended(None, is_active=True)]
 
     def append(self, batches: Sequence[Batch], now_ms: int | None = None) -> RollCondition | None:
         """One append: a batch of a producer, or what a follower fetched at once.
 
-        Returns why a new segment was begun for it, None where none was. Batches that no broker
+        Returns why a new segment was begun for it, None if none was. Batches that no broker
         takes are counted in `refused`.
         """
         size = sum(batch.size_bytes for batch in batches)

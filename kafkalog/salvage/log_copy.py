@@ -66,7 +66,7 @@ class EpochsInLog:
                 self._last[-1] = last
 
     def entries(self, known: Sequence[EpochEntry]) -> list[EpochEntry]:
-        """The entries of the new file: those of the old one that no batch contradicts stay.
+        """Return the entries of the new file: those of the old one that no batch contradicts stay.
 
         An epoch may begin before its first batch, or have none. If the old entries do not increase,
         none of them counts.
@@ -268,7 +268,7 @@ class LogCopy:
         return not lost.is_padding
 
     def _around(self, source: Source, position: int, size_bytes: int) -> Iterator[bytes]:
-        """The bytes of a range, zeros in place of those that the disk does not give."""
+        """Yield the bytes of a range, zeros in place of those that the disk does not give."""
         end, step = position + size_bytes, _CHUNK
         while position < end:
             size, rest = min(step, end - position), _BLOCK - position % _BLOCK
@@ -308,7 +308,7 @@ def copy_file(path: str, directory: NewDirectory, name: str) -> None:
 
 
 def _chunks(source: Source, position: int, size_bytes: int) -> Iterator[memoryview]:
-    """The bytes of a range; each chunk is to be used before the next is asked for."""
+    """Yield the bytes of a range; each chunk is to be used before the next is asked for."""
     buffer = memoryview(bytearray(min(_CHUNK, size_bytes)))
     end = position + size_bytes
     while position < end:

@@ -138,7 +138,7 @@ class PartitionCopy:
         )
 
     def wrote(self, name: str) -> bool:
-        """Whether a file of the result is one of its logs."""
+        """Return whether a file of the result is one of its logs."""
         return name.startswith(f"{self._place.log}/")
 
     def discard(self) -> None:

@@ -162,7 +162,7 @@ def salvage(
 
 
 def _home_of(target: Target) -> str:
-    """The directory whose owner and permissions the result gets."""
+    """Return the directory whose owner and permissions the result gets."""
     return target.path if os.path.isdir(target.path) else os.path.dirname(target.path) or "."
 
 
