@@ -53,7 +53,7 @@ class LatestOffsets:
         return before
 
     def get(self, key: bytes) -> int:
-        """The latest offset of the key, -1 without one."""
+        """Return the latest offset of the key, -1 without one."""
         return self._offsets.get(self._digest(key), -1)
 
     def _digest(self, key: bytes) -> bytes:
@@ -159,7 +159,7 @@ def _ends(log: UnifiedLog) -> Iterator[int]:
 
 
 def _latest(log: UnifiedLog, bounds: Bounds, transactions: Transactions) -> LatestOffsets:
-    """The latest committed record of each key below the cleaner offset."""
+    """Return the latest committed record of each key below the cleaner offset."""
     found = LatestOffsets()
     for walked in walk(log, bounds.cleaner_offset):
         if walked.batch.is_control or transactions.is_aborted(walked.batch):
@@ -171,7 +171,7 @@ def _latest(log: UnifiedLog, bounds: Bounds, transactions: Transactions) -> Late
 
 
 def changed_marks(after: UnifiedLog, original: UnifiedLog) -> Iterator[Finding]:
-    """What is wrong with the log as a whole; nothing that came behind the original counts."""
+    """Yield the findings about the log as a whole; what came after the original does not count."""
     path = after.partition.path
     pairs = (
         (Reason.LOG_START_CHANGED, "log start offset", after.log_start_offset,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit comes to.
+    """The result of an audit.
 
     Attributes:
         partition: the directory that was judged.

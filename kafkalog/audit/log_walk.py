@@ -42,7 +42,7 @@ class Reason(StrEnum):
     RECORD_LOST = "record-lost"
     """A record at or above the cleaner offset is gone."""
     RECORD_CHANGED = "record-changed"
-    """A record is not what it was."""
+    """A record was changed."""
     RECORD_ADDED = "record-added"
     """A record, or a batch, was not there."""
     BATCH_CHANGED = "batch-changed"
@@ -115,7 +115,7 @@ class Walked:
 
 
 def walk(log: UnifiedLog, below: int | None = None) -> Iterator[Walked]:
-    """The batches of a log in order; base offsets of magic 0 and 1 are resolved.
+    """Yield the batches of a log in order; base offsets of magic 0 and 1 are resolved.
 
     Args:
         log: the log.
@@ -154,7 +154,7 @@ def segments_below(log: UnifiedLog, offset: int | None) -> list[Segment]:
 
 
 def record_at(log: UnifiedLog, offset: int) -> Record | None:
-    """The record of that offset, None without one; raises as `walk`."""
+    """Return the record of that offset, None without one; raises as `walk`."""
     segments = [segment for segment in log.segments if segment.base_offset <= offset]
     for segment in segments[-1:]:
         with log.open_segment(segment) as opened:
@@ -167,7 +167,7 @@ def record_at(log: UnifiedLog, offset: int) -> Record | None:
 
 @dataclass(slots=True)
 class LastBatches:
-    """The last batches of a producer; `data` is None where it began anew with a marker."""
+    """The last batches of a producer; `data` is None if it began anew with a marker."""
 
     epoch: int
     data: Batch | None
@@ -228,7 +228,7 @@ class Transactions:
         self.producers[who] = LastBatches(batch.producer_epoch, data, batch, batch.max_timestamp)
 
     def last_batches(self, bounds: Bounds) -> set[int]:
-        """Base offsets of the batches that tell the state of a producer that is still active."""
+        """Return the base offsets of the batches that hold the state of a producer still active."""
         return {
             last.base_offset
             for producer in self.producers.values()
@@ -237,7 +237,7 @@ class Transactions:
         }
 
     def is_aborted(self, batch: Batch) -> bool:
-        """Whether a batch of data belongs to an aborted transaction."""
+        """Return whether a batch of data belongs to an aborted transaction."""
         if not batch.is_transactional or batch.is_control:
             return False
         starts = self._starts.get(batch.producer_id)

@@ -61,7 +61,7 @@ class Piece(NamedTuple):
     Attributes:
         headers: int64, one row per field of `header_table`, one column per batch.
         records: int64, one row per field (BATCH, OFFSET, ...), one column per record.
-        keys: hashes of the keys, to ask the map with; None where no map was given.
+        keys: hashes of the keys, to ask the map with; None if no map was given.
     """
 
     headers: Table
@@ -69,7 +69,7 @@ class Piece(NamedTuple):
     keys: Keys | None
 
     def batches(self, first: int, last: int) -> Piece:
-        """Some of the batches, numbered anew; without the hashes of keys."""
+        """Return some of the batches, renumbered, without the hashes of keys."""
         start, end = np.searchsorted(self.records[BATCH], (first, last)).tolist()
         records = self.records[:, start:end].copy()
         records[BATCH] -= first
@@ -112,7 +112,7 @@ class Columns:
     def pieces(
         self, log: UnifiedLog, keys: KeyMap | None = None, below: int | None = None
     ) -> Iterator[Piece]:
-        """All batches and records of a log, checksums compared; `keys` hashes their keys.
+        """Yield all batches and records of a log, checksums compared; `keys` hashes their keys.
 
         Segments that begin at the offset `below` or above are left out.
 
@@ -166,7 +166,7 @@ class Columns:
 
 
 def _content_ends(rows: Rows) -> Table:
-    """Where the key, value and headers of each record end."""
+    """Return where the key, value and headers of each record end."""
     table = rows.table
     ends: Table = table[k.VALUE_POSITION] + table[k.VALUE_SIZE].clip(0)
     counts = table[k.HEADERS_COUNT]
@@ -201,7 +201,7 @@ _BITS_AT_ONCE: Final = 1 << 20
 def proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) -> int | None:
     """The number of distinct keys below the cleaner offset of a log that is correctly compacted.
 
-    None where the reference has to look: something is suspicious, damaged, of an old format, or a
+    None if the reference has to look: something is suspicious, damaged, of an old format, or a
     batch above 64 MB.
 
     Cost:
@@ -220,7 +220,7 @@ def proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) ->
 
 
 def _distinct(columns: Columns, log: UnifiedLog, bounds: Bounds) -> int:
-    """How many keys there are, none of them twice, none missing."""
+    """Return how many keys there are, none of them twice, none missing."""
     transactions = columns.transactions(log)
     found = KeyMap()
     for piece in columns.pieces(log, found, bounds.cleaner_offset):
@@ -256,7 +256,7 @@ def _aborted(piece: Piece, transactions: Transactions) -> Mask:
 
 
 class _Comparison:
-    """A log beside what it was; `run` raises `NotPlain` where one breaks a rule."""
+    """A log compared with its original; `run` raises `NotPlain` if one breaks a rule."""
 
     def __init__(
         self, columns: Columns, after: UnifiedLog, original: UnifiedLog, bounds: Bounds
@@ -336,7 +336,7 @@ class _Rest:
         self._held: list[Piece] = []
 
     def up_to(self, last_offset: int) -> Piece | None:
-        """The batches that begin at or below an offset, one piece; None where there is none."""
+        """Return the batches that begin at or below an offset, as one piece; None if none does."""
         found = []
         while self.has_more():
             piece = self._held.pop()
@@ -350,14 +350,14 @@ class _Rest:
         return joined(found) if found else None
 
     def has_more(self) -> bool:
-        """Whether there are batches left."""
+        """Return whether there are batches left."""
         if not self._held and (piece := next(self._pieces, None)) is not None:
             self._held.append(piece)
         return bool(self._held)
 
 
 def _places(before: Column, after: Column) -> Column:
-    """Where each offset is among those that were; all are there, and all rise."""
+    """Return where each offset is among those that were; all are there, and all rise."""
     if (np.diff(before) <= 0).any() or (np.diff(after) <= 0).any():
         raise NotPlain
     places = np.searchsorted(before, after)

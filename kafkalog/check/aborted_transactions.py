@@ -46,8 +46,8 @@ class _Ended:
         first: first offset of the transaction, -1 where the log shows none.
         is_known: whether a broker must have known the transaction.
         is_stale: whether something unknown lies inside the transaction.
-        stable: the last stable offset behind the marker.
-        blind: how many things up to the marker say nothing.
+        stable: the last stable offset after the marker.
+        blind: number of blind spots up to the marker.
     """
 
     number: Column
@@ -97,7 +97,7 @@ class AbortedTransactions:
             self._entries = _read(index.path, segment.base_offset)
 
     def close(self, limit: int) -> Iterator[Defect]:
-        """What is wrong now that a segment has ended; its offsets are below the limit."""
+        """Yield the defects that show once a segment has ended; its offsets are below the limit."""
         if self._missing:
             (producer_id, offset), count = self._missing[0], len(self._missing)
             rest = f", and {count - 1} more are not" if count > 1 else ""
@@ -172,7 +172,7 @@ class AbortedTransactions:
                 yield number, self._wrong(entry, "last stable offset", found, wanted)
 
     def _unexplained(self, passage: Passage, entries: Column) -> Iterator[Found]:
-        """Entries that point to no abort marker; compaction may have left them behind."""
+        """Yield the entries that point to no abort marker, unless compaction may have left them."""
         assert self._entries is not None, "passage() looked"
         last = self._entries[_LAST, entries]
         odd = ~self._timeline.removed.hold(last)
@@ -215,7 +215,7 @@ class AbortedTransactions:
 
 
 def _read(path: str, base_offset: int) -> NDArray[np.int64] | None:
-    """The entries as four rows; None where they are not in order, which is told elsewhere."""
+    """Return the entries as four rows; None if out of order, which another check reports."""
     names = ("producer_id", "first_offset", "last_offset", "last_stable_offset", "version")
     try:
         with Source(path) as source:
@@ -255,7 +255,7 @@ def _transactions(passage: Passage, before: NDArray[np.int64]) -> tuple[Column, 
 
 
 def _ended(passage: Passage, firsts: Column, ends: Column) -> _Ended:
-    """The abort markers of some batches, given all transactions around them."""
+    """Return the abort markers of some batches, given all transactions around them."""
     history = passage.history
     assert history is not None, "there are producers"
     which = np.flatnonzero(history.is_marker)
@@ -267,7 +267,7 @@ def _ended(passage: Passage, firsts: Column, ends: Column) -> _Ended:
     # Of a transaction that only a snapshot knows compaction may have removed everything.
     is_seen = (started >= 0) & ~passage.timeline.removed.hold(first)
     is_stale = (started >= 0) & (history.blind(started) != rows[r.BLIND])
-    # The first transaction that is open behind the marker is the first whose end lies behind it.
+    # The first transaction open after the marker is the first one that ends after it.
     at = np.searchsorted(np.maximum.accumulate(ends), offset, "right")
     open_first = np.append(firsts, INT64_MAX)[at]
     return _Ended(

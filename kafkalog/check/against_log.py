@@ -2,8 +2,8 @@
 
 Follows `LogSegment.append`, `OffsetIndex`, `TimeIndex` and, for what they wrote before 3.9.1, the
 same classes of older releases. What a batch with a wrong checksum says is no evidence, nor is the
-last offset of one that the next batch does not follow. Of one index, a few wrong entries are told
-one by one, the others by their number.
+last offset of one that the next batch does not follow. Per index, a few wrong entries are reported
+individually, the others as a count.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class _Batches:
 
     Attributes:
         stretch: the batches.
-        highest: the largest last offset in front of each, and behind the last.
-        is_whole: bool, whether nothing in front of each is damaged, and behind the last.
+        highest: the largest last offset before each, and after the last.
+        is_whole: bool, whether nothing before each is damaged, and after the last.
         starts: where the one before each ends.
-        is_unsure: bool, whether what is right in front of each is no evidence.
+        is_unsure: bool, whether what comes right before each is no evidence.
     """
 
     stretch: Stretch
@@ -78,13 +78,13 @@ class _Batches:
     is_unsure: NDArray[np.bool_]
 
     def reaching(self, offsets: Column) -> tuple[Column, NDArray[np.bool_]]:
-        """The first batch that reaches each offset; whether another one could be meant."""
+        """Return the first batch that reaches each offset; whether another one could be meant."""
         batch = np.searchsorted(self.highest[1:], offsets)
         return batch, self.is_unsure[batch] & (offsets < _first_offsets(self.stretch)[batch])
 
 
 class _Walk:
-    """Hands on each batch when the one behind it is known."""
+    """Hands on each batch when the next one is known."""
 
     def __init__(self, highest: int) -> None:
         self.highest = highest
@@ -104,7 +104,7 @@ class _Walk:
         return shift, self._batches(_columns(both, 0, both.count - 1), follows)
 
     def rest(self) -> _Batches | None:
-        """The last batch."""
+        """Return the last batch."""
         if self._held is None:
             return None
         return self._batches(self._held, np.ones(1, np.bool_))
@@ -147,7 +147,7 @@ def _copy_of_last(stretch: Stretch) -> Stretch:
 
 
 class IndexesMatchLog(SegmentCheck):
-    """Offset index and time index say of the log what is there."""
+    """The offset index and the time index agree with the log."""
 
     def __init__(self, log: CheckedLog) -> None:
         super().__init__(log)
@@ -163,11 +163,11 @@ class IndexesMatchLog(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Whether the log has all that the check compares."""
+        """Return whether the log has all that the check compares."""
         return log.offset_index is not None or log.time_index is not None
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         self._unread = None
         shift, batches = self._walk.take(stretch)
         if batches is not None:
@@ -180,7 +180,7 @@ class IndexesMatchLog(SegmentCheck):
         self._unread = unread_range(defect)
 
     def end(self) -> Iterator[Defect]:
-        """The last batch, and what the log does not reach."""
+        """Yield the defects of the last batch, and of entries beyond the log's end."""
         batches = self._walk.rest()
         if batches is not None:
             for index in self._indexes:
@@ -191,7 +191,7 @@ class IndexesMatchLog(SegmentCheck):
 
 
 class _IndexCheck(ABC):
-    """A check of an index; how many of its entries have been told."""
+    """A check of an index, and the number of its entries reported."""
 
     def __init__(self, index: OffsetIndex | TimeIndex) -> None:
         self.index = index
@@ -199,11 +199,11 @@ class _IndexCheck(ABC):
 
     @abstractmethod
     def judge(self, batches: _Batches) -> Iterator[Found]:
-        """What is wrong with entries about some batches; by rising numbers."""
+        """Yield the defects of the entries for some batches, by rising number."""
 
     @abstractmethod
     def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
-        """What is wrong now that all batches have been seen, up to the offset `highest`.
+        """Yield the defects that show once all batches up to the offset `highest` have been seen.
 
         Args:
             highest: the last offset that was seen.
@@ -224,7 +224,7 @@ class _IndexCheck(ABC):
             )
 
     def _others(self, reference: str) -> Iterator[Defect]:
-        """The defect of all entries that were not told one by one."""
+        """Yield one defect for all entries that were not reported individually."""
         if self._told > _TOLD_ONE_BY_ONE:
             detail = f"{self._told - _TOLD_ONE_BY_ONE} more entries are wrong."
             yield make_defect(reference, self.index.path, detail)
@@ -232,7 +232,7 @@ class _IndexCheck(ABC):
     def _beyond(
         self, reference: str, left: Iterator[tuple[int, Column]], problem: str
     ) -> Iterator[Defect]:
-        """One defect of all entries that are left behind the last batch: numbers and offsets."""
+        """Yield one defect for all entries left after the last batch: numbers and offsets."""
         count, first, offset = 0, 0, 0
         for number, offsets in left:
             if not count:
@@ -254,7 +254,7 @@ class _Positions(_IndexCheck):
 
     Entries made for a whole append by Kafka up to 3.9.0, and 4.0.0, hold the last offset of the
     append at the position of its first batch: they are legal. The append ends before the next
-    entry's position. An entry that points into damage is not told.
+    entry's position. An entry that points into damage is not reported.
     """
 
     def __init__(self, index: OffsetIndex) -> None:
@@ -263,7 +263,7 @@ class _Positions(_IndexCheck):
         self._offset_before = -1
 
     def judge(self, batches: _Batches) -> Iterator[Found]:
-        """What is wrong with entries about some batches; by rising numbers."""
+        """Yield the defects of the entries for some batches, by rising number."""
         positions = batches.stretch.headers[h.POSITION]
         for number, offsets, places in self._entries.up_to(int(positions[-1])):
             batch = np.searchsorted(positions, places)
@@ -310,7 +310,7 @@ class _LastOffsets(_IndexCheck):
         self._first_count = self._last_count = 0
 
     def judge(self, batches: _Batches) -> Iterator[Found]:
-        """What is wrong with entries about some batches; by rising numbers."""
+        """Yield the defects of the entries for some batches, by rising number."""
         stretch = batches.stretch
         headers = stretch.headers
         for number, _, offsets in self._entries.up_to(int(batches.highest[-1])):
@@ -361,7 +361,7 @@ class _Timestamps(_IndexCheck):
         self._knows_times = True
 
     def judge(self, batches: _Batches) -> Iterator[Found]:
-        """What is wrong with entries about some batches; by rising numbers."""
+        """Yield the defects of the entries for some batches, by rising number."""
         stretch = batches.stretch
         headers = stretch.headers
         times = np.where(stretch.crc_valid, headers[h.MAX_TIMESTAMP], -1)
@@ -415,7 +415,7 @@ def _first_offsets(stretch: Stretch) -> Column:
 
 
 def _is_inside(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
-    """Whether an offset can be one of a batch, as far as its header says."""
+    """Return whether an offset can be one of a batch, as far as its header says."""
     headers = stretch.headers
     is_wrapper = headers[h.MAGIC] < 2
     is_wrapper &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
@@ -437,7 +437,7 @@ def _largest_left(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[n
 
 
 def _holds_largest(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
-    """Whether each offset is, or could be, that of the largest timestamp of its batch."""
+    """Return whether each offset is, or could be, that of the largest timestamp of its batch."""
     holds: NDArray[np.bool_] = offsets == stretch.headers[h.LAST_OFFSET, batch]
     if stretch.facts is None:
         holds |= _is_inside(stretch, batch, offsets)

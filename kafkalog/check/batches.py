@@ -42,7 +42,7 @@ Found = tuple[int, "Defect"]
 
 @dataclass(frozen=True, slots=True)
 class CheckedLog:
-    """A log and what lies beside it; None stands for what is missing or no base for a check.
+    """A log and the files that belong to it; None for one that is missing or no base for a check.
 
     Attributes:
         path: the log file.
@@ -68,8 +68,8 @@ class CheckedPartition:
 
     Attributes:
         directory: its files.
-        end_offset: the offset behind all batches that were walked over so far.
-        configs: those of its topic; None where they cannot be read.
+        end_offset: the offset after all batches walked so far.
+        configs: those of its topic; None if they cannot be read.
         is_judged: whether its batches were checked, and no check failed; otherwise its end proves
             nothing.
     """
@@ -96,13 +96,13 @@ class BatchCheck(ABC):
 
     @abstractmethod
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
 
     def damage(self, defect: Defect) -> None:  # noqa: B027 # most need not know
         """Something that is no batch comes between those of the log, or after them."""
 
     def end(self) -> Iterator[Defect]:
-        """What is wrong now that all batches have been seen."""
+        """Yield the defects that show once all batches have been seen."""
         return iter(())
 
 
@@ -114,7 +114,7 @@ class SegmentCheck(BatchCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:  # noqa: ARG003 # most hold for any log
-        """Whether the log has all that the check compares."""
+        """Return whether the log has all that the check compares."""
         return True
 
 
@@ -133,7 +133,7 @@ class PartitionCheck(BatchCheck):
 
     @classmethod
     def applies(cls, partition: CheckedPartition) -> bool:  # noqa: ARG003 # most hold for any
-        """Whether the partition has all that the check compares."""
+        """Return whether the partition has all that the check compares."""
         return True
 
     def begin(self, log: CheckedLog) -> None:
@@ -142,14 +142,14 @@ class PartitionCheck(BatchCheck):
 
 
 def defects_of_stretch(checks: Sequence[BatchCheck], stretch: Stretch) -> Iterator[Defect]:
-    """What all checks have to say: batch after batch, of one batch in the order of the checks."""
+    """Yield the defects of all checks by batch, and for each batch in the order of the checks."""
     found = [check.stretch(stretch) for check in checks]
     for _, defect in heapq.merge(*found, key=itemgetter(0)):
         yield defect
 
 
 def unread_range(defect: Defect) -> range | None:
-    """The positions of a log that the disk does not give; None where the damage is another."""
+    """The positions of a log that the disk does not give; None if the damage is another."""
     if defect.reference != BytesUnreadableError.reference:
         return None
     position = defect.position or 0
@@ -157,7 +157,7 @@ def unread_range(defect: Defect) -> range | None:
 
 
 def running_max(before: int, column: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The largest value in front of each batch, and behind the last; `before`: of the past."""
+    """Return the largest value before each batch and after the last, starting from `before`."""
     return np.maximum.accumulate(np.concatenate(([before], column)))
 
 
@@ -173,7 +173,7 @@ class ChecksumsMatch(SegmentCheck):
     level = Level.STANDARD
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         for i in np.flatnonzero(~stretch.crc_valid).tolist():
             batch = h.batch_at(stretch.headers, i, self.log.path, crc_valid=False)
             for defect in crc_defects(batch):
@@ -184,7 +184,7 @@ class MagicIsKnown(SegmentCheck):
     """No batch that is framed as magic 2 says it is of a later one."""
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         headers = stretch.headers
         for i in np.flatnonzero(headers[h.MAGIC] > 2).tolist():
             detail = f"Magic {headers[h.MAGIC, i]} is unknown."
@@ -195,7 +195,7 @@ class AttributesAreKnown(SegmentCheck):
     """Every batch names a codec that its version has, and no attribute that no version has."""
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         headers = stretch.headers
         attributes = headers[h.ATTRIBUTES]
         codec = attributes & c.COMPRESSION_MASK
@@ -218,7 +218,7 @@ class HeaderFieldsAgree(SegmentCheck):
     """
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         found = [(wrong & _judged(stretch), detail) for wrong, detail in _contradictions(stretch)]
         for i in np.flatnonzero(np.any([wrong for wrong, _ in found], axis=0)).tolist():
             details = [detail for wrong, detail in found if wrong[i]]
@@ -258,10 +258,10 @@ def _contradictions(stretch: Stretch) -> Iterator[tuple[NDArray[np.bool_], str]]
 
 
 class ControlRecordsAreReadable(SegmentCheck):
-    """The first record of every control batch has a key that says what it is."""
+    """The first record of every control batch has a key that states its type."""
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         unreadable = (stretch.markers[h.MARKER_TYPE] == h.UNREADABLE) & _judged(stretch)
         refused = {ordinal for ordinal, _ in stretch.refusals}
         for i in np.flatnonzero(unreadable).tolist():
@@ -292,9 +292,9 @@ class RecordsDecode(SegmentCheck):
     level = Level.DEEP
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         for i, error in stretch.refusals:
-            # The headers have told of a codec that does not exist.
+            # The header check has already reported a codec that does not exist.
             if error.reference != "unknown-codec":
                 yield i, defect_of(error, batch_at(stretch.headers, i, self.log.path))
 
@@ -308,7 +308,7 @@ class RecordOffsetsFitBatches(SegmentCheck):
     level = Level.DEEP
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         headers, facts = stretch.headers, stretch.facts
         if facts is None:
             return
@@ -339,7 +339,7 @@ class MaxTimestampsAreRight(SegmentCheck):
     level = Level.DEEP
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         headers, facts = stretch.headers, stretch.facts
         if facts is None:
             return

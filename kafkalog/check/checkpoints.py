@@ -44,7 +44,7 @@ _Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """What a checkpoint is held against.
+    """The offsets that a checkpoint is compared with.
 
     Attributes:
         start: base offset of the first segment.
@@ -81,14 +81,14 @@ def checkpoints_fit_logs(
         try:
             entries = read_offset_checkpoint(file.path)
         except KafkaLogError:
-            continue  # told where the file was read
+            continue  # reported where the file was read
         yield from _entries(file, entries, logs)
         if name in _OF_EVERY_LOG:
             yield from _missing(file, {(e.topic, e.partition) for e in entries}, by_key)
 
 
 def _log(partition: CheckedPartition) -> _Log | None:
-    """None where no segment could be listed, or the batches were not judged."""
+    """None if no segment could be listed, or the batches were not judged."""
     segments = partition.directory.segments
     if not segments or not partition.is_judged:
         return None
@@ -193,7 +193,7 @@ _WORDS = "A broker's cleaner fails on this partition"
 class CleanerGetsThrough(PartitionCheck):
     """No closed segment of a compacted topic has a batch on which a broker's cleaner fails.
 
-    The first one is told: the cleaner comes no further. What is in records is seen at level deep.
+    Only the first is reported: the cleaner gets no further. Records are read at level deep only.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
@@ -202,7 +202,7 @@ class CleanerGetsThrough(PartitionCheck):
 
     @classmethod
     def applies(cls, partition: CheckedPartition) -> bool:
-        """Whether the partition is live, and its topic is known to be compacted."""
+        """Return whether the partition is live, and its topic is known to be compacted."""
         return partition.directory.state == DirectoryState.LIVE and has_compact_policy(partition)
 
     def damage(self, defect: Defect) -> None:
@@ -210,7 +210,7 @@ class CleanerGetsThrough(PartitionCheck):
         self._unreadable(defect.reference, defect.position, defect.offset)
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Nothing is told here; at the end the first batch on which the cleaner fails is."""
+        """Report nothing here: `end` reports the first batch on which the cleaner fails."""
         headers = stretch.headers
         for i in np.flatnonzero(headers[h.MAGIC] > 2)[:1].tolist():
             self._unreadable("magic-unknown", *_place(stretch, i))

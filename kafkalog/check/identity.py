@@ -48,7 +48,7 @@ class CheckedLogDir:
 
     @cached_property
     def properties(self) -> MetaProperties | None:
-        """What meta.properties says, None where it is missing or malformed."""
+        """Return the contents of meta.properties; None if missing or malformed."""
         entry = self.log_dir.file(file_names.META_PROPERTIES)
         if entry is None or entry.error is not None:
             return None
@@ -59,7 +59,7 @@ class CheckedLogDir:
 
     @property
     def broker(self) -> tuple[str | None, int] | None:
-        """Cluster id and node id, None where they are not known."""
+        """Cluster id and node id, None if they are not known."""
         found = self.properties
         return None if found is None or found.node_id is None else (found.cluster_id, found.node_id)
 
@@ -70,9 +70,9 @@ class CheckedLogDir:
 
     @property
     def hosting(self) -> Hosting | None:
-        """What the broker of the directory is to have.
+        """Return the partitions that the directory's broker is assigned.
 
-        None where that is not known, or where the directory is another node's by its id.
+        None if unknown, or if the directory's id says that it is another node's.
         """
         if self.broker is None or self.image is None:
             return None
@@ -80,14 +80,14 @@ class CheckedLogDir:
         return None if owners - {self.broker[1]} else Hosting(self.broker[1], self.image)
 
     def live(self) -> Iterator[CheckedPartition]:
-        """The partitions a broker would serve, without that of the quorum."""
+        """Yield the partitions a broker would serve, without that of the quorum."""
         for partition in self.partitions:
             directory = partition.directory
             if directory.state == DirectoryState.LIVE and directory.topic != CLUSTER_METADATA_TOPIC:
                 yield partition
 
     def path(self, name: str) -> str:
-        """The path of a file at the top."""
+        """Return the path of a file at the top."""
         return os.path.join(self.log_dir.path, name)
 
 
@@ -103,7 +103,7 @@ def around(partition: CheckedPartition) -> CheckedLogDir:
 
 
 def topic_id_of(partition: CheckedPartition) -> str | None:
-    """The id in partition.metadata, None where it is missing or malformed."""
+    """Return the id in partition.metadata, None if it is missing or malformed."""
     for entry in partition.directory.files:
         if entry.name.name == file_names.PARTITION_METADATA and entry.error is None:
             try:
@@ -117,7 +117,7 @@ def log_dir_is_formatted(
     log_dir: LogDir, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
     """A log directory says of which node it is."""
-    del partitions  # it is about the file beside them
+    del partitions  # it is about the file next to them
     missing = missing_identity(log_dir)
     if missing is not None:
         path = os.path.join(log_dir.path, file_names.META_PROPERTIES)
@@ -220,9 +220,9 @@ def _topic_id(
 
 
 def strays_of(log_dirs: Sequence[CheckedLogDir]) -> Iterator[tuple[CheckedPartition, str]]:
-    """The partitions that a start takes away from their broker, and why.
+    """Yield the partitions that a start takes away from their broker, and why.
 
-    What the broker is to have stands in one of its log directories: each is asked for all of them.
+    The broker's assignments are in one of its log directories, so each is asked for all of them.
     """
     hostings = {found.broker: found.hosting for found in log_dirs if found.hosting is not None}
     for found in log_dirs:
@@ -264,7 +264,7 @@ def partitions_are_assigned(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defec
 def _is_told_by_topic(
     partition: CheckedPartition, topic_id: str, log_dirs: Sequence[CheckedLogDir]
 ) -> bool:
-    """Whether `topic_ids_fit` tells of the partition, as its topic is another one or deleted."""
+    """Return whether `topic_ids_fit` reports the partition: its topic is another one or deleted."""
     images = [found.image for found in log_dirs if found.image is not None]
     is_live = partition.directory.state == DirectoryState.LIVE
     return is_live and any(
@@ -275,7 +275,7 @@ def _is_told_by_topic(
 
 
 def shutdown_fits_metadata(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
-    """What a clean shutdown left is what the cluster's metadata says of the broker then."""
+    """What a clean shutdown left agrees with the cluster's metadata of that time."""
     images = {found.broker: found.image for found in log_dirs if found.image is not None}
     for found in log_dirs:
         image = images.get(found.broker)
@@ -317,7 +317,7 @@ def _latest_epoch(partition: CheckedPartition, known: int | None) -> Iterator[De
 
 
 def _only_replica(found: CheckedLogDir, partition: CheckedPartition) -> Iterator[Defect]:
-    """What the only replica has is replicated: its high watermark is its log's end."""
+    """Check that a sole replica's high watermark is its log end: all that it has is replicated."""
     name = file_names.HIGH_WATERMARKS
     offset = partition.log.checkpoint(name)
     if offset is not None and partition.is_judged and offset < partition.end_offset:

@@ -43,11 +43,11 @@ def size_is_multiple(entry: FileEntry) -> Iterator[Defect]:
 def index_alone(
     entry: FileEntry, log: CheckedLog, files: ExitStack
 ) -> Generator[Defect, None, CheckedLog]:
-    """An index alone; where its entries are in order, they will be compared with the log.
+    """Check an index alone; entries that are in order will be compared with the log.
 
     Args:
         entry: the index.
-        log: the log beside it.
+        log: the log it belongs to.
         files: keeps the index open.
 
     Returns:
@@ -74,7 +74,7 @@ def index_alone(
 
 
 def _tell(defects: Iterator[Defect]) -> Generator[Defect, None, bool]:
-    """All of them; whether there were any."""
+    """Yield all of them; return whether there were any."""
     told = False
     for defect in defects:
         told = True

@@ -79,7 +79,7 @@ def padding_is_sound(index: OffsetIndex | TimeIndex, *, is_active: bool) -> Iter
 
 
 def _shifted(before: int, column: Column) -> Column:
-    """The value in front of each."""
+    """Return the value in front of each."""
     return np.concatenate(([before], column[:-1]))
 
 

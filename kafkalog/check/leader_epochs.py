@@ -46,7 +46,7 @@ class _Run:
         epoch: what they say.
         first: base offset of the first one.
         last: base offset of the last one.
-        count: how many they are.
+        count: number of batches.
         path: the log with the first one.
         position: of the first one.
     """
@@ -67,7 +67,7 @@ class EpochsMatchFile(PartitionCheck):
 
     Cost:
         Memory for the epochs of the file, and for as many changes of epoch among the batches, up
-        to 10,000; those behind are not compared.
+        to 10,000; later ones are not compared.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
@@ -88,7 +88,7 @@ class EpochsMatchFile(PartitionCheck):
 
     @cached_property
     def _entries(self) -> Sequence[EpochEntry] | None:
-        """The entries of the file, None where it is malformed, which is told elsewhere."""
+        """Return the file's entries; None if malformed, which another check reports."""
         if not file_system.exists(self._path):
             return ()
         try:
@@ -123,7 +123,7 @@ class EpochsMatchFile(PartitionCheck):
         return iter(())
 
     def _release(self, limit: int) -> None:
-        """Take the batch that was held back until it is known what follows it."""
+        """Take the batch that was held back until the next one was known."""
         if self._held is not None:
             headers, valid = self._held
             self._held = None
@@ -177,7 +177,7 @@ class EpochsMatchFile(PartitionCheck):
             self._cut_batches[i] = int(base[batch[i]])
 
     def end(self) -> Iterator[Defect]:
-        """What file and batches say against each other."""
+        """Yield the contradictions between the file and the batches."""
         self._release(INT64_MAX)
         entries = self._entries
         if entries is None or not self._is_ascending:
@@ -213,9 +213,9 @@ class EpochsMatchFile(PartitionCheck):
             before = entry
 
     def _falling_epochs(self) -> Iterator[Defect]:
-        """Without a file to tell, epochs must not fall.
+        """Check, without a file, that epochs do not decrease.
 
-        Where the batch before is the only one with its epoch, it is the one that is told.
+        If the batch before is the only one with its epoch, that batch is reported.
         """
         for number in range(1, len(self._runs)):
             before, run = self._runs[number - 1 : number + 1]
@@ -274,13 +274,13 @@ class EpochsMatchFile(PartitionCheck):
                 )
 
     def _agrees(self, entries: Sequence[EpochEntry], run: _Run, first: int, last: int) -> bool:
-        """Whether the file says the same; before its first entry it only says no more."""
+        """Return whether the file says the same; before its first entry it only says no more."""
         if last < 0:
             return 0 <= run.epoch <= entries[0].epoch
         return max(first, 0) == last and run.epoch == entries[last].epoch
 
     def _is_odd(self, number: int) -> bool:
-        """Whether it is this run that is wrong, rather than the file."""
+        """Return whether it is this run that is wrong, rather than the file."""
         run = self._runs[number]
         before = self._runs[number - 1].epoch if number else None
         after = self._runs[number + 1].epoch if number + 1 < len(self._runs) else None
@@ -295,7 +295,7 @@ class EpochsMatchFile(PartitionCheck):
         return falls and run.count < max(neighbours)
 
     def _ends(self, entries: Sequence[EpochEntry]) -> Iterator[Defect]:
-        """Entries behind the log's end, and a first one that is not at the log's start."""
+        """Yield entries beyond the log's end, and a first entry that is not at the log's start."""
         end = self.partition.end_offset
         for entry in entries:
             if entry.start_offset > end:

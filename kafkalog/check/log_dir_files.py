@@ -46,7 +46,7 @@ READERS: Final[dict[FileKind, Callable[[str], object]]] = {
     FileKind.QUORUM_STATE: read_quorum_state,
     FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
 }
-"""What reads a file of each kind, or raises."""
+"""The reader for each kind of file; raises if it cannot read one."""
 
 _PROPERTIES: Final = {
     0: {"version", "cluster.id", "broker.id", "directory.id"},
@@ -83,7 +83,7 @@ def _as_written(files: Sequence[FileEntry]) -> Iterator[Defect]:
         try:
             position = judge(entry.path)
         except (KafkaLogError, UnicodeDecodeError):
-            continue  # told where the file was read
+            continue  # reported where the file was read
         if position is not None:
             yield make_defect(
                 "file-not-as-written",
@@ -137,11 +137,11 @@ def _quorum_state(path: str) -> int | None:
 
 
 def _meta_properties(path: str) -> int | None:
-    """The keys come in any order, below two lines of comment: an empty one and a date."""
+    """Accept keys in any order, below two lines of comment: an empty one and a date."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", read_file(path).decode("iso-8859-1"))
     found = read_meta_properties(path)
     if found.node_id is None:
-        return None  # a broker does not start with it, as another check tells
+        return None  # a broker does not start with it, as another check reports
     keys = _PROPERTIES[found.version]
     wanted = {f"{key}={value}" for key, value in read_properties(path).items() if key in keys}
     position = 0
@@ -161,7 +161,7 @@ def _meta_properties(path: str) -> int | None:
 
 
 def _is_date(line: str) -> bool:
-    """`Date.toString` behind the sign of a comment; day and date go together."""
+    """Return whether a comment holds `Date.toString` with a weekday that matches its date."""
     match = _DATE.fullmatch(line)
     if match is None:
         return False
@@ -174,7 +174,7 @@ def _is_date(line: str) -> bool:
 
 
 def _difference(data: bytes, written: bytes) -> int | None:
-    """Position of the first byte that differs, None where none does."""
+    """Position of the first byte that differs, None if none does."""
     if data == written:
         return None
     pairs = zip(data, written, strict=False)

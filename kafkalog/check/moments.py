@@ -40,13 +40,13 @@ _PAUSE_S: Final = 0.05
 _LOOK_EVERY_S: Final = 0.5
 _RESTLESS_MS: Final = 2000
 _HELD_MAX: Final = 1000
-"""So many findings are held back at most; where there are more, they are no accident of time."""
+"""Maximum number of findings held back; more than that are no accident of timing."""
 _AROUND: Final = (*OFFSET_CHECKPOINTS, file_names.CLEAN_SHUTDOWN, file_names.META_PROPERTIES)
 
 
 @dataclass(frozen=True)
 class SeenPartition:
-    """A partition's files at one moment, and what tells whether those around it have changed."""
+    """A partition's files at one moment, and the means to detect changes to those around it."""
 
     directory: PartitionDir
     around: tuple[tuple[int, ...], ...]
@@ -127,7 +127,7 @@ def look_at_partition(directory: PartitionDir) -> SeenPartition:
     except NotFoundError:
         directory = PartitionDir(directory.path, directory.name, ())
     except KafkaLogError:
-        pass  # its files tell the same
+        pass  # its files say the same
     log_dir = os.path.dirname(file_system.absolute(directory.path))
     around = tuple(_identity(log_dir, name) for name in _AROUND)
     return SeenPartition(directory, around, bool(_identity(log_dir, file_names.LOCK)))
@@ -157,7 +157,7 @@ def look_at_log_dir(log_dir: LogDir) -> LogDir:
 def judged_together(
     walked: Sequence[CheckedLogDir], checks: Sequence[CheckOfLogDirs]
 ) -> Generator[Defect, None, None]:
-    """Yield what is found in log directories whose partitions were walked over, of one moment."""
+    """Yield the findings of one moment in log directories whose partitions were walked."""
     listed = [one.log_dir for one in walked]
     path = listed[0].path
 
@@ -189,7 +189,7 @@ def _walked_again(walked: CheckedLogDir, log_dir: LogDir) -> CheckedLogDir:
 
 
 def _is_restless(seen: object) -> bool:
-    """Whether a broker, if one is running, may be in the middle of something."""
+    """Return whether a broker, if one is running, may be in the middle of something."""
     if not isinstance(seen, SeenPartition) or not seen.has_lock:
         return False
     changed_ms = max((entry.mtime_ms for entry in seen.directory.files), default=0)
@@ -201,7 +201,7 @@ def _is_grave(defect: Defect) -> bool:
 
 
 def _identities(seen: object) -> dict[str, FileEntry]:
-    """The files of what was listed, by path."""
+    """Return the files of what was listed, by path."""
     if isinstance(seen, SeenPartition):
         seen = seen.directory
     if isinstance(seen, list):
@@ -216,7 +216,7 @@ def _identities(seen: object) -> dict[str, FileEntry]:
 
 
 def _place(defect: Defect, files: dict[str, FileEntry]) -> Place:
-    """Where a finding is: in the same file, not only in one of the same name."""
+    """Return where a finding is: in the same file, not only in one of the same name."""
     file = files.get(defect.path)
     identity: tuple[int, ...] = () if file is None else (file.inode,)
     if file is not None and defect.reference == "file-unreadable":

@@ -1,4 +1,4 @@
-"""What the next start of a broker would do, from the same reading as the checks."""
+"""Predicts what the next start of a broker would do, from the same reading as the checks."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 class PartitionStart(PartitionCheck):
-    """Feeds a prediction with the batches of a partition; it tells no defects but its own failure.
+    """Feeds a prediction with the batches of a partition; it reports no defect but its own failure.
 
-    What the level does not compare, the prediction takes to be right and says so.
+    The prediction assumes that what the level does not compare is right, and says so.
     """
 
     def __init__(self, partition: CheckedPartition, level: Level) -> None:
@@ -75,7 +75,7 @@ class PartitionStart(PartitionCheck):
             yield self._failure
 
     def predicted(self) -> NextStart | None:
-        """The prediction, after the end; None where files are unreadable."""
+        """Return the prediction, after the end; None if files are unreadable."""
         return self._prediction
 
     @contextmanager
@@ -84,7 +84,7 @@ class PartitionStart(PartitionCheck):
         try:
             yield
         except KafkaLogError:
-            self._start = None  # what cannot be read, the walk over the files tells
+            self._start = None  # the walk over the files reports what cannot be read
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 # a bug costs the prediction only
@@ -94,7 +94,7 @@ class PartitionStart(PartitionCheck):
 
 
 def _config(partition: CheckedPartition) -> StartConfig | None:
-    """Return what the sources of configs say; None where they say nothing that matters."""
+    """Return what the sources of configs say; None if they say nothing that matters."""
     if partition.configs is None:
         return None
     try:
@@ -105,13 +105,13 @@ def _config(partition: CheckedPartition) -> StartConfig | None:
 
 
 def log_dir_starts(log_dir: LogDir) -> list[NextStart]:
-    """What stops the start and belongs to no partition."""
+    """Return what stops the start and belongs to no partition."""
     mode = start_mode(log_dir.path)
     return [NextStart.of_log_dir(log_dir, mode, refusal) for refusal in log_dir_refusals(log_dir)]
 
 
 def with_strays(starts: Sequence[NextStart], log_dirs: Sequence[CheckedLogDir]) -> list[NextStart]:
-    """The predictions, now that it is known which partitions the brokers are to have."""
+    """Return the predictions, now that it is known which partitions the brokers are to have."""
     strays = {partition.directory.path: (partition, why) for partition, why in strays_of(log_dirs)}
     found = [
         start if start.path not in strays else start.as_stray(strays.pop(start.path)[1])

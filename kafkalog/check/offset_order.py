@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Table = NDArray[np.int64]
 
 (FIRST, LAST, PLACE, END_PLACE, IS_SOUND, IS_KNOWN, SPAN_FIELDS) = range(7)
-"""Rows of a table of spans: first and last offset of a batch, its position and the one behind it, 1
+"""Rows of a table of spans: first and last offset of a batch, its position and the next one, 1
 where the checksum is right, and 1 where the first offset is known: that of a compressed message of
 magic 0 or 1 is so only where it was decoded."""
 
@@ -31,7 +31,7 @@ _NOWHERE: Final = -c.INT64_MAX - 1
 
 
 def spans_of(stretch: Stretch) -> Table:
-    """The spans of all batches."""
+    """Return the spans of all batches."""
     headers, facts = stretch.headers, stretch.facts
     spans = np.empty((SPAN_FIELDS, stretch.count), np.int64)
     spans[FIRST], spans[LAST] = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
@@ -59,7 +59,7 @@ class OffsetsIncrease(SegmentCheck):
     """Every batch starts after the one before it, in its segment, and ends before the next segment.
 
     Where another base offset would fit exactly between the batch before and the batch after, only
-    that batch is told. Each batch is judged when the next one is known.
+    that batch is reported. Each batch is judged once the next one is known.
     """
 
     def __init__(self, log: CheckedLog) -> None:
@@ -73,11 +73,11 @@ class OffsetsIncrease(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Whether the log has all that the check compares."""
+        """Return whether the log has all that the check compares."""
         return log.base_offset is not None
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         shift = 1 - self._held.shape[1]
         spans = np.concatenate([self._held, spans_of(stretch)], axis=1)
         self._held = spans[:, -1:]
@@ -102,7 +102,7 @@ class OffsetsIncrease(SegmentCheck):
             )
 
     def _judge(self, spans: Table, following: NDArray[np.int64]) -> Iterator[tuple[int, Defect]]:
-        """What is wrong with some batches, given the first offsets of those after them."""
+        """Yield the defects of some batches, given the first offsets of those after them."""
         numbers = np.flatnonzero(spans[IS_SOUND] == 1)
         if not len(numbers):
             return

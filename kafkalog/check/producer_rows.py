@@ -41,7 +41,7 @@ _RANGES_MAX: Final = 1 << 20
 
 
 class RemovedOffsets:
-    """Ranges of offsets without a batch, told in rising order.
+    """Ranges of offsets without a batch, added in rising order.
 
     Memory is bounded: of more than a million ranges the oldest half is forgotten, and every offset
     up to its end counts as removed.
@@ -57,7 +57,7 @@ class RemovedOffsets:
         self._count = 0
 
     def add(self, first: NDArray[np.int64], end: NDArray[np.int64]) -> None:
-        """More ranges, `end` exclusive, behind those that are known."""
+        """Add ranges, `end` exclusive, after those already known."""
         needed = self._count + len(first)
         if needed > _RANGES_MAX:
             self._forget()
@@ -95,7 +95,7 @@ PLAIN: Final = 0
 TRANSACTIONAL: Final = 1
 """KIND of a data batch of a transaction."""
 MARKER: Final = 2
-"""KIND of a control batch with a record; TYPE tells which."""
+"""KIND of a control batch with a record; TYPE gives the marker's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ class Timeline:
 
     Attributes:
         removed: the offsets that have no batch.
-        next_offset: behind what has been read.
+        next_offset: the offset after what has been read.
         gap: counts the places where offsets are missing or unknown.
-        blind: counts those of them where something is that says nothing.
+        blind: counts those of them that hold something unreadable.
 
     Two batches with the same `gap` have nothing removed between them. Both are 0 while everything
     from offset 0 on has been seen.
@@ -156,7 +156,7 @@ class Timeline:
         self._position = 0
 
     def begin(self, previous_size_bytes: int) -> None:
-        """A segment ends, another may follow; the size of what ends, 0 where there is none."""
+        """End a segment of the given size, 0 if there was none; another may follow."""
         self._unknown += previous_size_bytes != self._position
         self._position = 0
 
@@ -188,7 +188,7 @@ class Timeline:
             self.blind = unknown + self._sights_lost
 
     def lose_sight(self) -> None:
-        """From here on a broker need not know what lies before."""
+        """Note that from here on a broker need not know what came before."""
         self._sights_lost += 1
         self.blind += 1
         self.gap += 1

@@ -52,7 +52,7 @@ class History:
     """Batches of producers with what came before them, by producer, then offset.
 
     The first column of a producer may be its state from before; `row` is negative there. Indexes
-    into these columns are -1 where there is none.
+    into these columns are -1 if missing.
 
     Args:
         states: of the producers that are known, as far as they are among the rows.
@@ -104,7 +104,7 @@ class History:
         return found
 
     def before(self, index: Column) -> Column:
-        """What such an index was in front of each column; -1 for the first of a producer."""
+        """Return the value of such an index before each column; -1 for the first of a producer."""
         shifted = np.empty_like(index)
         shifted[0], shifted[1:] = -1, index[:-1]
         shifted[self.is_first] = -1
@@ -144,7 +144,7 @@ class History:
         )
 
     def origin(self, index: Column, field: int = ORIGIN) -> Column:
-        """The snapshots that columns, or what they know, are from, -1: the log."""
+        """Return the snapshots that columns, or what they know, come from; -1 for the log."""
         row = self.row[index]
         is_state = (index >= 0) & (row < 0)
         found = np.full(len(index), -1)
@@ -162,7 +162,7 @@ class History:
         return self._latest(self.is_marker | is_known)
 
     def epoch_gap(self) -> Column:
-        """The stamp of the first batch of the epoch, -1 where that was not seen."""
+        """Return the stamp of the first batch of the epoch, -1 where that was not seen."""
         began = self.gap.copy()
         began[1:][self._changes[1:] & (self.gap[1:] != self.gap[:-1])] = -1
         is_state = self.row < 0
@@ -171,7 +171,7 @@ class History:
         return began[self._latest(self._changes | self.is_first)]
 
     def after(self) -> Table:
-        """The states behind the rows, by producer id."""
+        """Return the states after the rows, by producer id."""
         end = np.flatnonzero(np.append(self.is_first[1:], True))
         batch, started = self.batch[end], self.started[end]
         states = np.full((FIELDS, len(end)), -1, np.int64)
@@ -202,16 +202,16 @@ class History:
 
 
 class ProducerStates:
-    """The state of each producer as the batches and snapshots so far tell it.
+    """The state of each producer according to the batches and snapshots so far.
 
-    Memory: 185 bytes a producer; a broker keeps several times as much.
+    Memory: 185 bytes per producer; a broker needs several times that.
     """
 
     def __init__(self) -> None:
         self.table: Table = np.empty((FIELDS, 0), np.int64)
 
     def find(self, producer_ids: Column) -> Column:
-        """Where the producers are in the table, -1 where they are not."""
+        """Return where the producers are in the table, -1 where they are not."""
         ids = self.table[PRODUCER_ID]
         if not len(ids):
             return np.full(len(producer_ids), -1)

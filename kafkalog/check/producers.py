@@ -3,8 +3,8 @@
 Follows `ProducerAppendInfo` of Kafka 4.3: what a leader lets pass. It lets any sequence pass of a
 producer that it has forgotten, which clients do not make use of.
 
-Time is told by clocks of brokers alone: the markers' timestamps, and those of LogAppendTime. What
-producers say may be of any year.
+Only brokers' clocks count as time: the timestamps of markers, and those of LogAppendTime. Those of
+producers may be of any year.
 
 One replay of all batches of producers serves them all. Follows `ProducerStateManager` of Kafka 4.3.
 """
@@ -101,7 +101,7 @@ def sequences_continue(passage: Passage, history: History) -> Iterator[Found]:
 
 
 def _expected_sequences(history: History, which: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The first sequence that some batches should have, -1 where any is legal."""
+    """Return the first sequence that some batches should have, -1 where any is legal."""
     gap, epoch, before = history.gap[which], history.epoch[which], history.epoch[which - 1]
     # The batch up to which the state before goes, in the epoch that it has then.
     batch = history.batch[which - 1]
@@ -137,14 +137,14 @@ is raised to hours for applications with long transactions."""
 
 
 class OpenTransactions:
-    """Watches the clocks, and tells what is open at the end."""
+    """Watches the clocks, and reports what is open at the end."""
 
     def __init__(self, states: ProducerStates) -> None:
         self._states = states
         self._newest = -1
 
     def passage(self, passage: Passage) -> None:
-        """Look at the clocks of some batches; the states are those behind them."""
+        """Read the clocks of some batches; the states are those after them."""
         headers = passage.part.headers
         tells = (headers[h.ATTRIBUTES] & c.TIMESTAMP_TYPE_MASK != 0) & (headers[h.MAGIC] == 2)
         tells |= passage.part.markers[MARKER_TYPE] >= 0
@@ -241,7 +241,7 @@ class ProducerHistory(PartitionCheck):
         self._limit = INT64_MAX if segment.next_base_offset is None else segment.next_base_offset
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         found = [(0, defect) for defect in self._late]
         self._late, self._is_end_known = [], True
         believed = self._timeline.believed(stretch, self._limit)
@@ -292,7 +292,7 @@ class ProducerHistory(PartitionCheck):
             yield from self._snapshots.compare_next(ahead)
 
     def end(self) -> Iterator[Defect]:
-        """What is wrong now that all batches have been seen."""
+        """Yield the defects that show once all batches have been seen."""
         yield from self._late
         self._timeline.begin(self._size_bytes)
         end_offset = max(self.partition.end_offset, self._timeline.next_offset)

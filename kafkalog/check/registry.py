@@ -1,6 +1,6 @@
 """The checks, in the order in which they report, each contained.
 
-A check that fails costs only itself: what it was about is not judged, everything else is.
+A check that fails costs only itself: its subject is not judged, everything else is.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def contained(
     Args:
         checks: they return a value at their end.
         path: what they are about.
-        what: what they are, in words.
+        what: their subject, in words.
         failed: the value where they fail.
 
     Raises:
@@ -146,7 +146,7 @@ class ContainedCheck(PartitionCheck):
                 self._give_up(error)
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         if self._check is None:
             return
         try:
@@ -157,7 +157,7 @@ class ContainedCheck(PartitionCheck):
             self._give_up(error)
 
     def end(self) -> Iterator[Defect]:
-        """What is wrong now that all batches have been seen, or that this is not known."""
+        """Yield the defects that show at the end, or the finding that this is not known."""
         if self._check is not None:
             yield from contained_all(self._path, self._what, self._check.end)
         if self._failure is not None:

@@ -54,7 +54,7 @@ class Replica:
 
     @property
     def high_watermark(self) -> int | None:
-        """Up to where it knows all replicas to be, within its log; None where that is not said."""
+        """Up to where it knows all replicas to be, within its log; None if that is not said."""
         offset = self.partition.log.checkpoint(file_names.HIGH_WATERMARKS)
         return None if offset is None else min(offset, self.partition.end_offset)
 
@@ -71,13 +71,13 @@ class Replica:
 
 
 def compare_replicas(replicas: Sequence[Replica]) -> Iterator[Defect]:
-    """Where copies of one partition do not have the same batches.
+    """Yield where copies of one partition do not have the same batches.
 
     Compared are base offset, last offset, leader epoch and checksum of every batch, from the
     largest log start offset to the smallest log end. Below the active segment of a partition that
     the cleaner has been in, batches may lack anywhere and have other records: there, only batches
     that two copies have must agree, in last offset and leader epoch. A copy is left out from its
-    first damage on, which its own checks tell.
+    first damage on, which its own checks report.
 
     Args:
         replicas: of the same partition and topic id.
@@ -133,7 +133,7 @@ class _Cursor:
                 self.rows = block
 
     def take(self, edge: int) -> NDArray[np.int64]:
-        """The batches that start at or below an offset."""
+        """Return the batches that start at or below an offset."""
         count = int(np.searchsorted(self.rows[_BASE], edge, "right"))
         taken, self.rows = self.rows[:, :count], self.rows[:, count:]
         return taken
@@ -177,7 +177,7 @@ def _next_rows(cursors: Sequence[_Cursor]) -> dict[int, NDArray[np.int64]]:
 
 
 def _divergence(rows: Sequence[NDArray[np.int64]], cleaned: int) -> int | None:
-    """The smallest base offset at which two replicas do not agree."""
+    """Return the smallest base offset at which two replicas do not agree."""
     first = rows[0]
     if all(
         other.shape == first.shape and np.array_equal(other[_SAME_BYTES], first[_SAME_BYTES])
@@ -196,7 +196,7 @@ def _divergence(rows: Sequence[NDArray[np.int64]], cleaned: int) -> int | None:
 
 
 def _first_compacted(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: int) -> int | None:
-    """The first batch below an offset that both have, and that is not the same batch."""
+    """Return the first batch below an offset that both have, and that is not the same batch."""
     _, mine, theirs = np.intersect1d(
         one[_BASE, one[_BASE] < cleaned],
         other[_BASE, other[_BASE] < cleaned],
@@ -204,14 +204,14 @@ def _first_compacted(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: 
         return_indices=True,
     )
     same = (one[_LAST, mine] == other[_LAST, theirs]) & (one[_EPOCH, mine] == other[_EPOCH, theirs])
-    # The cleaner of Kafka 4 writes messages of magic 0 and 1 anew, as batches without an epoch.
+    # The cleaner of Kafka 4 rewrites messages of magic 0 and 1 as batches without an epoch.
     same |= (one[_EPOCH, mine] == -1) | (other[_EPOCH, theirs] == -1)
     wrong = np.flatnonzero(~same)
     return int(one[_BASE, mine[wrong[0]]]) if len(wrong) else None
 
 
 def _first(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: int) -> int | None:
-    """The first batch at or above an offset that only one has, or that is not the same."""
+    """Return the first batch at or above an offset that only one has, or that is not the same."""
     one, other = one[:, one[_BASE] >= cleaned], other[:, other[_BASE] >= cleaned]
     count = min(one.shape[1], other.shape[1])
     differs = (one[_SAME_BYTES, :count] != other[_SAME_BYTES, :count]).any(axis=0)
@@ -224,7 +224,7 @@ def _first(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: int) -> in
 
 @dataclass
 class _Camp:
-    """Replicas that agree about an offset: `batch` is None where they have none there."""
+    """Replicas that agree about an offset: `batch` is None if they have none there."""
 
     batch: tuple[int, ...] | None
     cursors: list[_Cursor] = field(default_factory=list)
@@ -244,14 +244,14 @@ class _Camp:
 def _camps(
     cursors: Sequence[_Cursor], rows: Sequence[NDArray[np.int64]], offset: int, cleaned: int
 ) -> list[_Camp]:
-    """The replicas by what they have at an offset, largest camp first."""
+    """Return the replicas grouped by what they have at an offset, largest group first."""
     camps: dict[tuple[int, ...] | None, _Camp] = {}
     for cursor, found in zip(cursors, rows, strict=True):
         at = np.flatnonzero(found[_BASE] == offset)
         batch = None
         if len(at):
             batch = tuple(found[_SAME_BYTES, at[0]].tolist())
-        # A batch that the cleaner wrote anew has another checksum, which says nothing.
+        # A batch that the cleaner rewrote has another checksum, which proves nothing.
         key = (*batch[:_CRC], 0) if batch is not None and offset < cleaned else batch
         camp = camps.setdefault(key, _Camp(batch))
         camp.cursors.append(cursor)
@@ -287,7 +287,7 @@ def _tell(camps: Sequence[_Camp], offset: int, high_watermark: int | None) -> It
 
 
 def _truncation(leader: Replica, follower: Replica, offset: int) -> str:
-    """What a follower does about it that starts to fetch."""
+    """Describe what a follower does about it when it starts to fetch."""
     to = truncation_offset(
         leader.partition.log.leader_epochs,
         leader.partition.end_offset,
@@ -308,7 +308,7 @@ def truncation_offset(
     follower: Sequence[EpochEntry],
     follower_end: int,
 ) -> int | None:
-    """The offset to which a follower truncates: the end of the largest epoch both know.
+    """Return the offset to which a follower truncates: the end of the largest epoch both know.
 
     Args:
         leader: the leader's epochs, ascending.
@@ -317,7 +317,7 @@ def truncation_offset(
         follower_end: its log end offset.
 
     Returns:
-        The smaller of the two ends of that epoch, None where they have none in common.
+        The smaller of the two ends of that epoch, None if they have none in common.
 
     Source: `AbstractFetcherThread.getOffsetTruncationState` and KIP-279.
     """
@@ -337,7 +337,7 @@ def _epoch_ends(epochs: Sequence[EpochEntry], end: int) -> dict[int, int]:
 def replicas_agree(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
     """The copies of a partition, by several brokers of a cluster or of one, are the same.
 
-    Copies are of one partition if neither their clusters nor their topic ids tell them apart.
+    Copies are of one partition if neither their clusters nor their topic ids differ.
     """
     named: dict[tuple[str, int | None], list[_Copy]] = defaultdict(list)
     for found in log_dirs:
@@ -362,7 +362,7 @@ class _Copy:
 
 
 def _groups(copies: Sequence[_Copy]) -> Iterator[list[_Copy]]:
-    """Copies of one partition; what a copy does not say is taken to be as in the others."""
+    """Group copies by partition; what a copy does not state is assumed to be as in the others."""
     cluster = _only(copy.cluster_id for copy in copies)
     topic_id = _only(copy.topic_id for copy in copies)
     groups: dict[tuple[str | None, str | None], list[_Copy]] = defaultdict(list)
@@ -372,13 +372,13 @@ def _groups(copies: Sequence[_Copy]) -> Iterator[list[_Copy]]:
 
 
 def _only(ids: Iterable[str | None]) -> str | None:
-    """The id that all say who say one; None if there are several."""
+    """Return the id that all say who say one; None if there are several."""
     known = {identity for identity in ids if identity is not None}
     return known.pop() if len(known) == 1 else None
 
 
 def _replicas(copies: Sequence[_Copy]) -> list[Replica]:
-    """The copies under names that differ, each directory once."""
+    """Return the copies under names that differ, each directory once."""
     by_path = {file_system.absolute(copy.partition.directory.path): copy for copy in copies}
     nodes = Counter(copy.broker for copy in by_path.values())
     found = []

@@ -53,7 +53,7 @@ class History:
     """What earlier runs checked, by path; paths are absolute, so that it holds from anywhere.
 
     A check at one level counts for those below it, too. Memory and text grow with the number of
-    segments: some 150 bytes each.
+    segments: about 150 bytes each.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class History:
         return max((known.when.get(deeper, 0) for deeper in deep_enough), default=0)
 
     def is_checked(self, log: FileEntry, level: Level, since_ms: int) -> bool:
-        """Whether the file, as it is now, was checked at the level since then."""
+        """Return whether the file, as it is now, was checked at the level since then."""
         known = self._files.get(_key(log.path))
         if known is None or (known.size_bytes, known.mtime_ms) != (log.size_bytes, log.mtime_ms):
             return False
@@ -117,11 +117,11 @@ class History:
 
     @classmethod
     def from_json(cls, text: str, path: str) -> History:
-        """What `to_json` wrote.
+        """Read back what `to_json` wrote.
 
         Raises:
             NotAKafkaFileError: it is something else.
-            CorruptDataError: it begins as a state does, and is none.
+            CorruptDataError: it begins like a state, but is not one.
         """
         try:
             is_state = parsed(text).keys() >= {_MARK}
@@ -159,7 +159,7 @@ class Sample:
     seed: int
 
     def choose(self, paths: Iterable[str]) -> list[str]:
-        """The share of the log files, rounded up; by the names of directory and file alone.
+        """Return the share of the log files, rounded up; by the names of directory and file alone.
 
         So a copy elsewhere gives the same choice, and a new segment changes it little.
         """
@@ -187,7 +187,7 @@ class Reading:
 
 
 class Schedule:
-    """What a run reads of its targets; without any of the options below: all, at one level.
+    """Which parts of its targets a run reads; without the options below, all, at one level.
 
     Args:
         targets: all that is checked in the run.
@@ -232,7 +232,7 @@ class Schedule:
         self.targets = sorted(targets, key=self._age) if history is not None else list(targets)
 
     def level_of(self, segment: Segment) -> Level:
-        """The level at which a segment is read, whatever earlier runs did."""
+        """Return the level at which a segment is read, whatever earlier runs did."""
         is_left_out = file_system.absolute(segment.log.path) in self._left_out
         return Level.QUICK if is_left_out else self.level
 
@@ -252,7 +252,7 @@ class Schedule:
         return min(ages, default=0)
 
     def readings(self, partition: PartitionDir, *, afresh: bool = False) -> list[Reading]:
-        """How each segment of a partition is read whose turn it is.
+        """Return how to read each segment of a partition whose turn it is.
 
         Where an earlier run stopped in it, the segments which that run read are read once more at
         the level quick: what is checked of a whole partition needs to know of them. With `afresh`
@@ -281,7 +281,7 @@ class Schedule:
         return elapsed < self._duration_s and elapsed + needed <= self._duration_s
 
     def is_over(self) -> bool:
-        """Whether no further segment may be begun; one that is due is read in any run."""
+        """Return whether no further segment may be begun; one that is due is read in any run."""
         if self._duration_s is None or not self._has_read:
             return False
         return self._clock() - self._started >= self._duration_s
@@ -301,7 +301,7 @@ class Schedule:
 
 
 def _logs_of(target: Target) -> Iterator[str]:
-    """The paths of the live segments."""
+    """Yield the paths of the live segments."""
     if isinstance(target, LogDir):
         for partition in target.partitions:
             yield from _logs_of(partition)
@@ -313,5 +313,5 @@ def _logs_of(target: Target) -> Iterator[str]:
 
 
 def lowest_level(readings: Sequence[Reading], asked: Level) -> Level:
-    """The level that all segments of a partition are read at, or above it."""
+    """Return the level that all segments of a partition are read at, or above it."""
     return min((reading.level for reading in readings), key=list(Level).index, default=asked)

@@ -1,4 +1,4 @@
-"""What a partition's segments say together: no offset is missing, every file has its neighbours.
+"""Checks of a partition's segments together: no offset is missing, every file has its neighbours.
 
 Follows `UnifiedLog.append`, which gives out offsets without a gap, and `LogLoader.loadSegmentFiles`
 of Kafka 4.3. Only the cleaner makes gaps; a replica that copies a compacted log has them too.
@@ -53,8 +53,8 @@ class OffsetsAreComplete(PartitionCheck):
     batch that lost records or has a delete horizon, a segment that lost all of them, more gaps than
     one; where there is a gap, also the topic's cleanup.policy, if the log directory has a metadata
     log to look it up in. A batch that is out of order or has a wrong checksum is no evidence of a
-    gap, nor is damage between batches or behind them: they are told by other checks. The first gap
-    is kept, of the others only their number.
+    gap, nor is damage between or after batches: other checks report them. The first gap is kept, of
+    the others only their number.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
@@ -87,12 +87,12 @@ class OffsetsAreComplete(PartitionCheck):
         super().begin(log)
 
     def _was_emptied(self) -> bool:
-        """Whether the last segment is one that the cleaner took everything from."""
+        """Return whether the last segment is one that the cleaner took everything from."""
         times = self.log.time_index
         return not self._sizes[self.log.path] and times is not None and not times.size_bytes
 
     def _is_damaged_at_its_end(self) -> bool:
-        """Whether more lies behind the last batch of the last segment than zeros."""
+        """Return whether anything but zeros follows the last batch of the last segment."""
         if self._end_position == self._sizes[self.log.path]:
             return False
         with suppress(KafkaLogError), Source(self.log.path) as source:
@@ -100,7 +100,7 @@ class OffsetsAreComplete(PartitionCheck):
         return True
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         self._is_compacted = self._is_compacted or _is_cleaned(stretch)
         if not self._is_compacted:
             spans = spans_of(stretch)
@@ -152,17 +152,17 @@ class OffsetsAreComplete(PartitionCheck):
 
 
 def has_compact_policy(partition: CheckedPartition) -> bool:
-    """Whether the metadata log beside a partition says that its topic is compacted."""
+    """Return whether the metadata log of its log directory says that the topic is compacted."""
     if partition.configs is None:
         return False
     try:
         return "compact" in partition.configs.words("cleanup.policy")
     except KafkaLogError:
-        return False  # what is wrong with it is told elsewhere
+        return False  # its defects are reported by another check
 
 
 def _is_cleaned(stretch: Stretch) -> bool:
-    """Whether the cleaner has rewritten one of the batches of magic 2."""
+    """Return whether the cleaner has rewritten one of the batches of magic 2."""
     headers = stretch.headers
     lost = headers[h.COUNT] < headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET] + 1
     lost |= headers[h.ATTRIBUTES] & c.DELETE_HORIZON_MASK != 0
@@ -178,11 +178,11 @@ class OffsetsFitTheirSegment(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Whether the log has all that the check compares."""
+        """Return whether the log has all that the check compares."""
         return log.base_offset is not None
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """What is wrong with these batches, given those before them; by rising numbers."""
+        """Yield the defects of these batches, given those before them, by rising number."""
         last = stretch.headers[h.LAST_OFFSET]
         too_far = (last - self.log.base_offset > c.INT32_MAX) & stretch.crc_valid
         for i in np.flatnonzero(too_far).tolist():
@@ -208,7 +208,7 @@ class IndexesAreThere(PartitionCheck):
         return iter(())
 
     def end(self) -> Iterator[Defect]:
-        """What is wrong now that all batches have been seen."""
+        """Yield the defects that show once all batches have been seen."""
         for segment in self.partition.directory.segments:
             missing = []
             if segment.offset_index is None:

@@ -1,4 +1,4 @@
-"""Producer snapshots against the states of producers that the log tells.
+"""Producer snapshots against the producer states derived from the log.
 
 A snapshot may lack producers that had expired. It may know what the log has lost: batches that
 were removed by compaction or retention. Follows `ProducerStateManager` of Kafka 4.3.
@@ -53,7 +53,7 @@ class SnapshotCheck:
 
     @property
     def next_offset(self) -> int | None:
-        """Offset of the next one, None behind the last."""
+        """Return the offset of the next one, None after the last."""
         return self.offsets[self._next] if self._next < len(self.offsets) else None
 
     def compare_next(self, ahead: Believed | None) -> Iterator[Defect]:
@@ -85,7 +85,7 @@ class SnapshotCheck:
             yield make_defect("producer-snapshot-misplaced", path, detail, offset=offset)
 
     def _differences(self, found: Table, offset: int) -> list[tuple[int, str]]:
-        """Producer ids and what is wrong with them."""
+        """Return producer ids and their defects."""
         at = self._states.find(found[p.PRODUCER_ID])
         known = at >= 0
         if known.any():
@@ -143,7 +143,7 @@ class SnapshotCheck:
     def _adopt(
         self, found: Table, differences: list[tuple[int, str]], offset: int, number: int
     ) -> None:
-        """Take over what the log does not know better."""
+        """Adopt what the log does not know better."""
         at = self._states.find(found[p.PRODUCER_ID])
         table = self._states.table
         wrong = np.isin(found[p.PRODUCER_ID], [producer_id for producer_id, _ in differences])
@@ -176,7 +176,7 @@ class SnapshotCheck:
 def _wrong_fields(
     found: Table, states: Table, gap: int, has_batch: Callable[[NDArray[np.int64]], Flags]
 ) -> dict[int, Flags]:
-    """Which fields of which producers neither the log nor what it may have lost explains.
+    """Return the fields, by producer, that neither the log nor what it may have lost explains.
 
     Args:
         found: the producers in the snapshot.

@@ -1,4 +1,4 @@
-"""What a run of the checks looked at and found, in numbers."""
+"""The counts of what a run of the checks read and found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass
 class Summary:
-    """What a run looked at and found; complete when the walk has ended.
+    """Counts of what a run read and found; complete when the walk has ended.
 
     `bytes_deferred` and `segments_deferred` were put off because the time was up: they are not
     among `bytes_expected`. `bytes_unreadable` are those that the disk did not give: expected, and
@@ -47,7 +47,7 @@ class Summary:
         return self.bytes_checked + self.bytes_unreadable >= self.bytes_expected
 
     def give_up(self) -> None:
-        """Expect nothing more: what was listed is not there any more."""
+        """Expect nothing more: what was listed no longer exists."""
         self.bytes_expected = min(self.bytes_expected, self.bytes_checked + self.bytes_unreadable)
 
     def counting(self, defects: Generator[Defect, None, T]) -> Generator[Defect, None, T]:
@@ -62,7 +62,7 @@ class Summary:
             yield defect
 
     def add_looked_at(self, other: Summary) -> None:
-        """What another run looked at belongs to this one; its defects are counted as they come."""
+        """Add what another run read; its defects are counted as they arrive."""
         self.files += other.files
         self.batches += other.batches
         self.records += other.records

@@ -1,11 +1,11 @@
 """The walk over partitions as tasks of an engine, on this machine or on others.
 
-A task walks over some partitions with `Verification` itself. A partition that is large beside the
-others has its logs read in pieces, which are tasks of their own; the one that walks over it takes
+A task walks over some partitions with `Verification` itself. A partition larger than most has its
+logs read in pieces, which are tasks of their own; the one that walks over it takes
 their columns in place of a reading.
 
 The tasks run the checks of partitions, which are most of the work; this process checks the files
-around them and the log directories against each other, and tells all in the order of the walk.
+around them and the log directories against each other, and reports all in walk order.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Manner:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """A partition directory that is not there for a task, or is that of another log directory.
+    """A partition directory that a task does not find, or finds in another log directory.
 
     Attributes:
         host: where the task ran.
@@ -79,7 +79,7 @@ class Unseen:
 
 
 Told = list[Defect] | Walked | Unseen
-"""What tasks tell of a partition: its defects, and at the end one of the others."""
+"""What tasks report of a partition: its defects, and at the end one of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Plan:
 
     Attributes:
         tasks: each with `partitions` and, where its partition is read in pieces, with `pieces`.
-        partitions: those of the targets, as they are numbered in what tasks tell.
+        partitions: those of the targets, as they are numbered in what tasks report.
     """
 
     tasks: tuple[Mapping[str, Any], ...]
@@ -98,10 +98,10 @@ class Plan:
 def plan_tasks(
     schedule: Schedule, workers: int, manner: Manner, split_bytes: int = SPLIT_BYTES
 ) -> Plan:
-    """The tasks for the partitions of a schedule's targets, in the order of the walk.
+    """Return the tasks for the partitions of a schedule's targets, in walk order.
 
     Args:
-        schedule: says what is read at which level; without a history.
+        schedule: the level at which each part is read; without a history.
         workers: how many tasks run at the same time.
         manner: how they read.
         split_bytes: how large a partition is at least that is read in pieces, and a piece; one
@@ -148,7 +148,7 @@ def plan_tasks(
 
 
 def walk_partitions(task: Mapping[str, Any], made: Iterator[bytes]) -> Iterator[bytes]:
-    """What a task tells, as `told_of` reads it; `made`: what its pieces made, in their order."""
+    """Yield what a task reports, as `told_of` reads it; `made`: results of its pieces, in order."""
     with _reading(task):
         for described in task["partitions"]:
             for told in _walk(task, described, made if "pieces" in task else None):
@@ -156,7 +156,7 @@ def walk_partitions(task: Mapping[str, Any], made: Iterator[bytes]) -> Iterator[
 
 
 def read_piece(piece: Mapping[str, Any]) -> Iterator[bytes]:
-    """The sound batches of some parts of logs, as columns."""
+    """Yield the sound batches of some parts of logs, as columns."""
     from kafkalog.check.walk import read_range
 
     with _reading(piece):
@@ -167,7 +167,7 @@ def read_piece(piece: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def told_of(row: bytes) -> tuple[int, Told]:
-    """The number of a partition, and what a task tells of it."""
+    """Return the number of a partition, and what a task reports of it."""
     number, told = pickle.loads(row)  # noqa: S301 # made by `walk_partitions`
     return number, told
 
@@ -196,7 +196,7 @@ def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict
 def _pieces(
     partition: PartitionDir, schedule: Schedule, split_bytes: int
 ) -> Iterator[list[dict[str, Any]]]:
-    """Parts of logs that follow one another, so many together that a task has enough to do."""
+    """Yield consecutive parts of logs, grouped so that each task has enough to do."""
     piece: list[dict[str, Any]] = []
     size_bytes = 0
     for segment in partition.segments:
@@ -287,7 +287,7 @@ class WalkedByTasks:
         split_bytes: as that of `plan_tasks`.
 
     Cost:
-        Memory for what is told of one task, as the engine streams it; the defects are passed on.
+        Memory for what one task reports, as the engine streams it; the defects are passed on.
     """
 
     def __init__(
@@ -305,10 +305,10 @@ class WalkedByTasks:
         self._rows.close()
 
     def walk(self, directory: PartitionDir) -> Generator[Defect, None, Walked | None]:
-        """The defects of a partition; to be asked for in the order of the walk.
+        """Yield the defects of a partition; to be called in walk order.
 
         Returns:
-            None where the directory is there no more, for the tasks as for this process.
+            None if the directory is gone, for the tasks as for this process.
 
         Raises:
             UnreadableError: a worker does not see what this process sees.
@@ -349,7 +349,7 @@ def _require_gone(directory: PartitionDir, unseen: Unseen) -> None:
 
 
 def _require_unreadable(defect: Defect) -> None:
-    """What a worker cannot read is no defect if it can be read here."""
+    """Raise if what a worker cannot read can be read here: then it is no defect."""
     try:
         with Source(defect.path) as source:
             source.read(defect.position or 0, 1)

@@ -44,7 +44,7 @@ class Verification:
         level: how much is read.
         progress: called with the number of bytes checked since the last call.
         schedule: what is read at which level, and what is put off; its level counts.
-        threads: how many check; as many as there are processors, up to 8, where None.
+        threads: number of checking threads; None for one per processor, up to 8.
         watch: is shown the batches of the logs.
         stretches: gives the batches and the damage of a log as `header_stretches` does, which it is
             where None. Without `watch`.
@@ -106,7 +106,7 @@ class Verification:
         yield from self.summary.counting(self._checks(target))
 
     def verify_partition(self, directory: PartitionDir) -> Generator[Defect, None, int]:
-        """As `verify`; returns the offset behind the batches."""
+        """Yield as `verify` does; return the offset after the batches."""
         partition = yield from self.summary.counting(self._contained_partition(directory))
         return partition.end_offset
 
@@ -289,7 +289,7 @@ class Verification:
         try:
             return configs.of_topic(directory.topic)
         except KafkaLogError:
-            return None  # what is wrong with the metadata log its own checks report
+            return None  # the metadata log's defects are reported by its own checks
 
     def _take(self, partition: CheckedPartition, walked: Walked) -> None:
         """A partition was walked over elsewhere."""
@@ -304,13 +304,13 @@ def _of_log_dir(
     check: Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]],
     log_dirs: Sequence[CheckedLogDir],
 ) -> Iterator[Defect]:
-    """What a check finds in the one log directory."""
+    """Yield the findings of a check in the one log directory."""
     [checked] = log_dirs
     return check(checked.log_dir, checked.partitions)
 
 
 def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, None]:
-    """What lies in a log directory beside its partitions."""
+    """Yield the files of a log directory that belong to no partition."""
     from kafkalog.check.registry import contained_all
 
     for path, error in target.errors.items():

@@ -1,6 +1,6 @@
 """One reading of a partition, a segment or a file by all checks.
 
-A reading goes on behind a sound batch without regard to what came before. So what a piece gives
+A reading continues after a sound batch regardless of what came before. So what a piece gives
 from its start to the first thing that is not sound is what a reading of the whole log gives, if
 that comes to the start of the piece. From there on, where it does not or where something is wrong,
 the log is read on in one go.
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What a run needs to know of a partition that another run walked over, beside its defects.
+    """What a run needs to know of a partition that another run walked, apart from its defects.
 
     Attributes:
-        end_offset: the offset behind its batches.
+        end_offset: the offset after its batches.
         summary: of that run.
         next_starts: as those of `Verification`.
     """
@@ -70,22 +70,22 @@ class Elsewhere(Protocol):
     """Whoever walks over partitions instead of this run."""
 
     def walk(self, directory: PartitionDir) -> Generator[Defect, None, Walked | None]:
-        """Its defects; None where it is to be walked over here, of which nothing was told."""
+        """Yield its defects; None if it must be walked here, as nothing was reported of it."""
 
 
 class Watch(Protocol):
-    """Whoever has a use for the batches that are read anyway."""
+    """Observer of the batches that are read anyway."""
 
     @property
     def look(self) -> Look | None:
         """As that of `header_stretches`."""
 
     def take(self, path: str, stretch: Stretch) -> None:
-        """The next batches of a log, after what is wrong with them was told."""
+        """Take the next batches of a log, after their defects were reported."""
 
 
 def closed_cleanly(directory: PartitionDir) -> bool:
-    """Whether the broker closed the log; one that is being deleted it does not."""
+    """Return whether the broker closed the log; one that is being deleted it does not."""
     is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
     return is_hosted and UnifiedLog(directory).was_closed
 
@@ -94,7 +94,7 @@ _NO_LOG: Final = (1 << 63, "")
 
 
 def read_range(part: Mapping[str, Any], threads: int | None) -> Iterator[bytes]:
-    """The sound batches of a part of a log, in order, up to the first thing that is wrong.
+    """Yield the sound batches of a part of a log, in order, up to the first thing that is wrong.
 
     Args:
         part: `path`, `base_offset`, `start` (the position of a batch), `end` (None for the end of
@@ -116,7 +116,7 @@ def read_range(part: Mapping[str, Any], threads: int | None) -> Iterator[bytes]:
                 if len(wrong):
                     return
     except KafkaLogError:
-        return  # whoever reads on there is told the same
+        return  # whoever reads on there gets the same report
 
 
 class MadeStretches:
@@ -169,14 +169,14 @@ T = TypeVar("T")
 
 
 class Walk:
-    """One reading of what is to be judged together.
+    """One reading of all that is judged together.
 
     Args:
         schedule: what is read at which level.
         progress: called with the number of bytes checked since the last call.
         threads: how many check.
         watch: is shown the batches of the logs; may be None.
-        stretches: gives the batches and the damage of a log; None: they are read here.
+        stretches: gives the batches and the damage of a log; if None, they are read here.
 
     Attributes:
         summary: what was looked at and found so far.
@@ -351,7 +351,7 @@ class Walk:
     def _batches(
         self, log: CheckedLog, level: Level, checks_of_partition: Sequence[PartitionCheck] = ()
     ) -> Generator[Defect, None, int]:
-        """All batches of a log file; the offset behind them."""
+        """Yield all batches of a log file; return the offset after them."""
         from kafkalog.check.batches import defects_of_stretch
         from kafkalog.check.registry import segment_checks
         from kafkalog.columns.header_table import COUNT, FOUND, LAST_OFFSET

@@ -2,7 +2,7 @@
 
 With buckets the log is judged and its keys are written into buckets; of each bucket the numbers of
 superseded records are found; then each group is cleaned by itself, by these numbers and the
-transactions that are open where it begins. What a step gives is a directory with `result.json`.
+transactions that are open where it begins. The result of a step is a directory with `result.json`.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ _NUMBERS: Final = "numbers"
 
 
 def keys_name(plan: PassPlan) -> str:
-    """What the result with the buckets is called."""
+    """Return the name of the result with the buckets."""
     return f"{plan.digest}-keys"
 
 
 def numbers_name(plan: PassPlan, number: int) -> str:
-    """What the result of a bucket is called."""
+    """Return the name of a bucket's result."""
     return f"{plan.digest}-bucket{number}"  # what ends in -0 is a partition to a broker
 
 
 def group_name(plan: PassPlan, number: int) -> str:
-    """What the result of a group is called."""
+    """Return the name of a group's result."""
     return f"{plan.digest}-group{number}"
 
 
 def planned_groups(plan: PassPlan, candidate: Candidate) -> list[list[Segment]]:
-    """The segments as a pass without a limit of keys puts them together."""
+    """Return the segments as a pass without a limit of keys puts them together."""
     upper = plan.cleanable.first_uncleanable_offset
     segments = segments_between(candidate.partition.segments, 0, upper)
     return group_segments(segments, plan.config, upper)
 
 
 def count_of_buckets(plan: PassPlan, memory: int) -> int:
-    """How many buckets there are for tasks of so much memory."""
+    """Return the number of buckets for tasks with this amount of memory."""
     from kafkalog.compaction.buckets import bucket_count
 
     return bucket_count(plan.cleanable.first_uncleanable_offset - plan.log_start_offset, memory)
@@ -147,7 +147,7 @@ def passes_from(plan: PassPlan, candidate: Candidate, staging: str, first: Segme
 
 
 def bucketed_passes(plan: PassPlan, candidate: Candidate, place: str, memory: int) -> LocalPasses:
-    """All steps up to the groups in this process, one bucket after the other.
+    """Return all steps up to the groups in this process, one bucket after the other.
 
     Args:
         plan: of the pass.

@@ -48,24 +48,24 @@ NUMBER: Final = np.dtype("<i8")
 _FIELDS: Final = 3
 _ROWS_WAITING: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 1 << 18
-_KEY_SIZE: Final = 64  # memory that a key takes in a map, and its number beside
+_KEY_SIZE: Final = 64  # memory that a key takes in a map, with its number
 _BUCKETS_MIN: Final = 4
 _BUCKETS_MAX: Final = 256
 _MEMORY_MIN: Final = 1 << 20
 
 
 def bucket_count(offsets: int, memory: int) -> int:
-    """How many buckets a log of so many offsets needs, for a task to hold the keys of one.
+    """Return the number of buckets with which a task can hold the keys of one, by count of offsets.
 
-    There are never more keys than offsets. More than 256 buckets there are never: then a task takes
-    what it takes.
+    There are never more keys than offsets, and at most 256 buckets: beyond that a task takes
+    the memory that it needs.
     """
     wanted = -(-offsets * _KEY_SIZE // max(memory, _MEMORY_MIN))
     return min(max(wanted, _BUCKETS_MIN), _BUCKETS_MAX)
 
 
 def bucket_name(number: int) -> str:
-    """What the file of a bucket is called."""
+    """Return the name of a bucket's file."""
     return f"bucket-{number}"
 
 
@@ -89,7 +89,7 @@ class KeySpill:
 
     Attributes:
         rows: how many records were put, those without a key as well.
-        failure: what kept it from writing, whatever was made of that by whoever judges the log.
+        failure: what kept it from writing, however the judge of the log handled that.
 
     Cost:
         Some 100 MB of memory; 24 bytes on the disk for each record with a key.
@@ -104,11 +104,11 @@ class KeySpill:
         self._waiting_rows = 0
 
     def keys(self, rows: Rows, wanted: Mask | None = None) -> SpilledKeys:
-        """The keys of some rows, of which those wanted count."""
+        """Return the keys of some rows, of which those wanted count."""
         return SpilledKeys(rows, wanted, self._seed)
 
     def put(self, keys: Keys) -> None:
-        """Rows with these keys follow."""
+        """Add rows with these keys."""
         assert isinstance(keys, SpilledKeys), "they were made here"
         numbers = np.arange(self.rows, self.rows + len(keys))
         self.rows += len(keys)
@@ -140,7 +140,7 @@ class KeySpill:
 
 @contextmanager
 def spilling(changes: Changes, count: int) -> Iterator[KeySpill]:
-    """A spill into so many new files of a directory, which are synced when the block ends."""
+    """Spill into COUNT new files of a directory, which are synced when the block ends."""
     with ExitStack() as held:
         names = map(bucket_name, range(count))
         spill = KeySpill([held.enter_context(changes.create(name)) for name in names])
@@ -183,11 +183,11 @@ class SpilledLog(DirtyKeys):
         super().take(path, stretch)
 
     def close(self) -> None:
-        """All was given; what is left are empty logs."""
+        """Begin the logs that are left, which are empty, now that all was given."""
         self._begin(None)
 
     def _begin(self, path: str | None) -> None:
-        """The next log begins, after those that are empty."""
+        """Begin the next log, after those that are empty."""
         while self._coming and path not in self.firsts:
             segment = self._coming.pop(0)
             here = segment.log.path
@@ -250,14 +250,14 @@ def numbers_between(path: str, first: int, end: int) -> Table:
 
 
 class Superseded(Protocol):
-    """Tells which records are not the last of their keys."""
+    """Reports which records are not the last of their keys."""
 
     @property
     def keys(self) -> int:
         """How many keys the dirty part has."""
 
     def begin(self, path: str) -> int:
-        """The records of this log come; the number of the first."""
+        """Begin the records of this log; return the number of the first."""
 
     def among(self, part: Opened, starts: Table) -> Mask:
         """Of each record of some batches whether one with its key follows; in any thread.
@@ -299,7 +299,7 @@ class SupersededByMap:
         total = int(counts.sum())
         is_dirty = part.chunk.path in self._starts
         is_early = int(part.headers[k.BASE_OFFSET, 0]) < self._first
-        # What the map took for aborted can be kept all the same: then it has no bit of its own.
+        # A record that the map took for aborted may still be kept: then it has no bit of its own.
         is_plain = not (part.headers[k.ATTRIBUTES] & c.TRANSACTIONAL_MASK).any()
         if is_dirty and is_plain and not is_early:
             bits = self._map.superseded(int(starts[0]), total)
@@ -341,7 +341,7 @@ class SupersededByNumbers:
         return self._first
 
     def among(self, part: Opened, starts: Table) -> Mask:
-        """The bits of the records of a part."""
+        """Return the bits of the records of a part."""
         total = int(part.headers[k.COUNT].sum())
         start = int(starts[0]) - self._first
         bits = self._bits[start : start + total]

@@ -35,7 +35,7 @@ def find_cleanable(
     checkpoint: int | None,
     up_to_offset: int | None = None,
 ) -> Cleanable:
-    """The dirty part of a log below its last stable offset.
+    """Return the dirty part of a log below its last stable offset.
 
     Args:
         log: with the high watermark that counts; nothing above it is cleaned.
@@ -95,7 +95,7 @@ def compaction_delay_ms(
 
 
 def _first_timestamp(log: UnifiedLog, segment: Segment) -> int:
-    """Max timestamp of the first batch, -1 where there is none."""
+    """Return the max timestamp of the first batch, -1 if there is no batch."""
     with log.open_segment(segment) as opened:
         first = next(scan_batches(opened.source, 0), None)
     return first.max_timestamp if isinstance(first, Batch) else -1
@@ -110,7 +110,7 @@ def segments_between(segments: Sequence[Segment], start: int, end: int) -> list[
 
 
 def largest_timestamp(log: UnifiedLog, segment: Segment) -> int:
-    """The last one of the time index, the file's time of modification without one, in ms."""
+    """Return the last one of the time index, the file's time of modification without one, in ms."""
     with log.open_segment(segment) as opened:
         if log.was_closed:
             timestamp = -1 if opened.time_index is None else opened.time_index.last_slot_timestamp()
@@ -145,7 +145,7 @@ _ASKED: Final = (
 def find_candidate(
     partition: PartitionDir, configs: TopicConfigs, request: CompactionRequest
 ) -> Candidate:
-    """What of a partition can be cleaned, or why nothing is.
+    """Return which part of a partition can be cleaned, or why none is.
 
     Without a noted high watermark nothing is: a record that is not replicated may be lost again,
     and must not have taken the place of one that is.
@@ -161,7 +161,7 @@ def find_candidate(
         CorruptDataError: a config is not valid.
 
     Cost:
-        A few index lookups a segment, the tail of the active one, and what the newest producer
+        A few index lookups per segment, the tail of the active one, and what the newest producer
         snapshot does not cover.
     """
     config = _config_of(configs, request)
@@ -196,7 +196,7 @@ def find_candidate(
 
 
 def filthiest_first(candidates: Iterable[Candidate], *, take_all: bool) -> list[Candidate]:
-    """The partitions of a log directory in the order a cleaner takes them.
+    """Return the partitions of a log directory in the order a cleaner takes them.
 
     Args:
         candidates: of all partitions.

@@ -59,7 +59,7 @@ class Opened:
 
 
 class Fate(NamedTuple):
-    """What is known of each of some batches before their records are looked at: flags.
+    """Flags of batches, known before their records are examined.
 
     Attributes:
         discardable: it was aborted, or is a marker of which no data are left.
@@ -100,11 +100,11 @@ class Buffers:
 
 
 class Rewritten(NamedTuple):
-    """Batches as they are written again.
+    """Batches as they are rewritten.
 
     Attributes:
         data: their bytes.
-        refusal: why a broker's cleaner would not write the first that it would not; None: none.
+        refusal: why a broker's cleaner would not write the first that it refuses; None if none.
     """
 
     data: NDArray[np.uint8]
@@ -112,11 +112,11 @@ class Rewritten(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What holds for all batches of a pass.
+    """Settings for all batches of a pass.
 
     Attributes:
         now_ms: the clock.
-        latest_offset: how far the map goes; records behind it are kept.
+        latest_offset: the last offset of the map; records after it are kept.
         new_horizon_ms: the delete horizon of a batch that needs one and has none.
     """
 
@@ -126,7 +126,7 @@ class Rule(NamedTuple):
 
 
 def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened | Turn]:
-    """The batches of a chunk in pieces of bounded size; those not wanted have no records.
+    """Yield the batches of a chunk in pieces of bounded size; those not wanted have no records.
 
     Raises:
         CorruptDataError, LimitExceededError: a wanted batch cannot be decoded.
@@ -177,7 +177,7 @@ def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Op
 def rewrite(
     part: Opened, superseded: Mask, fate: Fate, rule: Rule, counters: Table, buffers: Buffers
 ) -> Rewritten:
-    """The batches as they are written again.
+    """Return the batches as they are rewritten.
 
     Args:
         part: what they were.
@@ -234,7 +234,7 @@ def _refusal(part: Opened, rebuilt: Mask, keep: Mask) -> str | None:
 
 
 def _packed(out: NDArray[np.uint8], plan: Table, headers: Table, packed: Mask) -> bytes:
-    """The same with these batches compressed."""
+    """Return the same with these batches compressed."""
     pieces: list[bytes | memoryview] = []
     view = out.data
     starts, sizes = plan[r.NEW_START].tolist(), plan[r.NEW_SIZE].tolist()

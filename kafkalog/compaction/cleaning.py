@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -> bytes:
-    """The batch with only these of its records, at least one, as magic 2.
+    """Return the batch with only these of its records, at least one, as magic 2.
 
     Args:
-        batch: what it was; of magic 0 and 1 first and last offset become those of the records.
+        batch: the old one; of magic 0 and 1 first and last offset become those of the records.
         records: the kept ones, in order.
         horizon_ms: the delete horizon, None without one; it takes the place of the base timestamp.
     """
@@ -79,7 +79,7 @@ def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -
 
 
 def emptied(batch: Batch) -> bytes:
-    """The batch without records, that still tells offsets, producer and sequences."""
+    """Return the batch without records; it still states offsets, producer and sequences."""
     attributes = batch.attributes & ~(c.DELETE_HORIZON_MASK | c.COMPRESSION_MASK)
     return _built(
         batch,
@@ -135,7 +135,7 @@ class LastRecord:
 
 
 class Pass:
-    """One pass; first the map is built, then group after group is written.
+    """One pass: builds the map, then writes group after group.
 
     Args:
         log: the partition.
@@ -188,7 +188,7 @@ class Pass:
         )
 
     def groups(self) -> list[list[Segment]]:
-        """The segments from the first one on, as they are put together."""
+        """Return the segments from the first one on, as they are put together."""
         segments = segments_between(self._log.segments, 0, self.end_offset)
         return group_segments(segments, self.config, self._upper)
 
@@ -232,7 +232,7 @@ class Pass:
             return opened.next_offset()
 
     def _cleaned(self, opened: OpenSegment, batch: Batch, keep_legacy: bool) -> bytes:
-        """What the new log holds of a batch."""
+        """Return what the new log holds of a batch."""
         source = opened.source
         is_discardable = self._transactions.is_discardable(source, batch)
         drop_all = is_discardable
@@ -283,7 +283,7 @@ class Pass:
     def _why_dropped(
         self, batch: Batch, record: Record, *, drop_all: bool, keep_legacy: bool
     ) -> Dropped | None:
-        """Why a record goes, None where it is kept."""
+        """Return why a record goes, None if it is kept."""
         if drop_all:
             return Dropped.MARKER if batch.is_control else Dropped.ABORTED
         if batch.is_control or record.offset > self.map.latest_offset:
@@ -307,7 +307,7 @@ def group_segments(
     Args:
         segments: in order.
         config: segment_bytes, segment_index_bytes.
-        upper: the offset behind the last of them.
+        upper: the offset after the last of them.
     """
     groups: list[list[Segment]] = []
     used = (0, 0, 0)

@@ -1,7 +1,7 @@
 """The same pass on columns, by the kernels.
 
-It makes what `cleaning.Pass` makes; messages of magic 0 and 1, and batches above 64 MB, are left to
-that.
+It gives the results of `cleaning.Pass`; messages of magic 0 and 1, and batches above 64 MB, are
+left to that.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class ColumnPass:
     One thread reads chunks and gives the new batches back in order; others decode and rewrite.
 
     Args:
-        superseded: tells which records are not the last of their keys; None: the dirty part is
-            read now to know.
-        transactions: open ones where the first group begins that is cleaned; None: at the log's
+        superseded: reports which records are not the last of their keys; if None, the dirty part
+            is read now to find out.
+        transactions: those open where the first cleaned group begins; if None, at the log's
             beginning.
     """
 
@@ -104,12 +104,12 @@ class ColumnPass:
         self._passed = 0  # records of this segment in front of the chunk that comes
 
     def groups(self) -> list[list[Segment]]:
-        """The segments from the first one on, as they are put together."""
+        """Return the segments from the first one on, as they are put together."""
         segments = segments_between(self._log.segments, 0, self.end_offset)
         return group_segments(segments, self.config, self._upper)
 
     def clean(self, group: Sequence[Segment]) -> Iterator[memoryview]:
-        """The bytes of the new segment of a group, piece by piece; groups come in order."""
+        """Yield the bytes of the new segment of a group, piece by piece; groups come in order."""
         self._transactions.kept = []
         threads = default_threads()
         with Crew(threads, "kafkalog-cleaner") as pool:
@@ -142,7 +142,7 @@ class ColumnPass:
                 conveyor.stop()
 
     def _work(self, chunk: Chunk) -> Iterator[_Piece | Turn]:
-        """What is done with a chunk; chunks come in order, the work on them need not."""
+        """Return the work on a chunk; chunks come in order, the work need not be done in order."""
         headers = chunk.headers
         discardable = discardable_among(self._transactions, chunk, headers, chunk.path)
         fate = self._fate_of_batches(headers, discardable)
@@ -150,7 +150,7 @@ class ColumnPass:
         return self._pieces(chunk, fate, start)
 
     def _pieces(self, chunk: Chunk, fate: Fate, start: int) -> Iterator[_Piece | Turn]:
-        """The new batches of a chunk, whose first record has this number; in any thread."""
+        """Yield the new batches of a chunk, whose first record has this number; in any thread."""
         starts = np.cumsum(chunk.headers[k.COUNT]) - chunk.headers[k.COUNT] + start
         for part in opened(chunk, ~fate.drop_all | fate.stays):
             if isinstance(part, Turn):
@@ -169,7 +169,7 @@ class ColumnPass:
             yield _Piece(made.data, part.headers.copy(), dropped, counters, made.refusal)
 
     def _told(self, piece: _Piece) -> memoryview:
-        """The bytes of a piece that is counted."""
+        """Return the bytes of a piece that is counted."""
         tally, counters, headers = self.tally, piece.counters, piece.headers
         is_control = headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0
         for why, count in (

@@ -43,7 +43,7 @@ class WrittenPass:
         self._cleaning = cleaning
 
     def groups(self) -> list[list[Segment]]:
-        """The segments as they are put together."""
+        """Return the segments as they are put together."""
         return self._cleaning.groups()
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:
@@ -52,7 +52,9 @@ class WrittenPass:
         require_space(os.path.join(directory, "new"), largest + largest // 8)
 
     def put(self, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
-        """Write the new segment of a group as `.cleaned`, and read it back; None: only say it.
+        """Write the group's new segment as `.cleaned` and verify it by reading it back.
+
+        With `changes=None`, only compute what would be written.
 
         Raises:
             CorruptDataError, UnwritableError: it does not read back, or cannot be written; then
@@ -70,7 +72,7 @@ class WrittenPass:
 
     @property
     def tally(self) -> Tally:
-        """What was read and kept of the groups that were made."""
+        """The counts of what was read and kept in the groups written."""
         return self._cleaning.tally
 
     @property
@@ -92,8 +94,8 @@ class LocalPasses:
         request: the clock.
         sound: what is known of it.
         progress: called with the number of bytes read since the last call.
-        superseded: what is superseded in the first pass, where that is known.
-        transactions: open ones where its first group begins; None: at the log's beginning.
+        superseded: what is superseded in the first pass, if known.
+        transactions: those open where its first group begins; if None, at the log's beginning.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class LocalPasses:
         self._transactions = transactions
 
     def begin(self, partition: PartitionDir, cleanable: Cleanable) -> WrittenPass:
-        """The next pass; `partition` is listed after the one before."""
+        """Return the next pass; `partition` is listed after the one before."""
         log = UnifiedLog(partition, high_watermark=self._high_watermark)
         producers = self.sound.producers
         common = (log, self._config, self._now_ms, cleanable, producers, self._progress)
@@ -136,7 +138,7 @@ def judged_passes(
     """Read and judge a partition, and build the map of its first pass; as `require_sound`.
 
     Raises:
-        MapOutgrownError: the map takes more than so many bytes of memory.
+        MapOutgrownError: the map takes more memory than allowed.
     """
     cleanable = candidate.cleanable
     assert cleanable is not None, "there is something to clean"
@@ -158,7 +160,7 @@ class CleaningPass(Protocol):
 
     @property
     def tally(self) -> Tally:
-        """What was read and kept, when all groups were put."""
+        """The counts of what was read and kept, once all groups were put."""
 
     @property
     def keys(self) -> int:
@@ -169,7 +171,7 @@ class CleaningPass(Protocol):
         """Where the pass ends."""
 
     def groups(self) -> list[list[Segment]]:
-        """The segments as they are put together."""
+        """Return the segments as they are put together."""
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:
         """Raise `UnwritableError` where there is too little for the new segments.
@@ -180,9 +182,9 @@ class CleaningPass(Protocol):
         """
 
     def put(self, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
-        """Have the new segment of a group there as `.cleaned`, checked; groups come in order.
+        """Put a group's new segment in place as `.cleaned`, checked; groups come in order.
 
-        None: only say what it would be.
+        With None, only compute what it would be.
         """
 
 
@@ -190,11 +192,11 @@ class Passes(Protocol):
     """Makes the passes over a partition."""
 
     def begin(self, partition: PartitionDir, cleanable: Cleanable) -> CleaningPass:
-        """The next pass over the partition as it is listed."""
+        """Return the next pass over the partition as it is listed."""
 
 
 class PartitionWork:
-    """The passes over one partition, and what they come to."""
+    """The passes over one partition, and their result."""
 
     def __init__(self, candidate: Candidate, request: CompactionRequest, passes: Passes) -> None:
         assert candidate.cleanable is not None, "there is something to clean"
@@ -223,9 +225,9 @@ class PartitionWork:
         self._conclude(cleaning)
 
     def perform(self, changing: PartitionRun) -> None:
-        """All passes; the cleaner offset is set when the last has ended.
+        """Perform all passes; set the cleaner offset after the last one.
 
-        What has the name that a swap gives to old files goes first, as at a start.
+        Files with the names that a swap gives to old ones are removed first, as at a start.
         """
         left_overs = self._partition.left_overs
         for entry in left_overs:
@@ -246,7 +248,7 @@ class PartitionWork:
         changing.set_offset(file_names.CLEANER_OFFSETS, self._cleaner_offset())
 
     def result(self, *, is_done: bool) -> Compaction:
-        """What it came to."""
+        """Return the result."""
         before = _size_of(self._candidate.partition.segments)
         last = {group.base_offset: group for group in self._groups}
         after = before
@@ -284,7 +286,7 @@ class PartitionWork:
         self._end = max(self._end, cleaning.end_offset)
 
     def _look_again(self) -> None:
-        """What is left to clean after a pass."""
+        """Find what is left to clean after a pass."""
         self._partition = open_partition(self._partition.path)
         log = UnifiedLog(self._partition, high_watermark=self._candidate.high_watermark)
         up_to = self._request.up_to_offset
@@ -292,7 +294,7 @@ class PartitionWork:
         self._cleanable = find_cleanable(log, self._candidate.config, now_ms, self._end, up_to)
 
     def _cleaner_offset(self) -> int:
-        """Where the next cleaning begins; a right one that is noted never falls."""
+        """Return where the next cleaning begins; a right one that is noted never falls."""
         log = UnifiedLog(self._partition, high_watermark=self._candidate.high_watermark)
         noted = log.checkpoint(file_names.CLEANER_OFFSETS)
         if noted is None or not log.log_start_offset <= noted <= log.log_end_offset:
@@ -301,7 +303,7 @@ class PartitionWork:
 
 
 def left_as_it_is(candidate: Candidate) -> Compaction:
-    """What comes of a partition that is skipped."""
+    """Return the result for a partition that is skipped."""
     size = _size_of(candidate.partition.segments)
     return Compaction(candidate, False, 0, 0, Tally(), None, size, size, ())
 
@@ -335,10 +337,10 @@ def compact_partition(
     run: Run | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Compaction:
-    """Compact a partition, or say exactly what would come of it.
+    """Compact a partition, or compute exactly what would result.
 
     All of the log is read and judged before anything is written. `.deleted` files that a broker
-    left go, as they do when one starts. Then each group of segments is
+    left are removed, as at a broker's start. Then each group of segments is
     written as `.cleaned`, synced, read back, and swapped in; the cleaner offset comes last. After
     a crash a start of a broker finds each group whole, old or new; what was done is done, and the
     rest is cleaned by the next run.
@@ -346,8 +348,8 @@ def compact_partition(
     Args:
         candidate: the partition, as `find_candidate` gave it.
         request: as for `find_candidate`.
-        run: holds the lock of the log directory, if there is one. None: nothing is written; where
-            a limited map takes several passes, only the first is told.
+        run: holds the lock of the log directory, if there is one. If None, nothing is written; if
+            a limited map takes several passes, only the first is reported.
         progress: called with the number of bytes read since the last call: the log is read to
             judge it, which gives the map, and for the new segments; with a limited map, old formats
             or batches above 64 MB its dirty part also for the map.
@@ -359,9 +361,9 @@ def compact_partition(
         UnwritableError: there is no room, or a step failed.
 
     Cost:
-        Reads what it cleans twice, and the new segments once. Memory: 30 to 60 bytes a key (with
+        Reads what it cleans twice, and the new segments once. Memory: 30 to 60 bytes per key (with
         a limited map, old formats or batches above 64 MB the keys themselves, and a batch), a bit
-        for each record of the dirty part, some 10 MB a thread, and the indexes of a group.
+        for each record of the dirty part, about 10 MB per thread, and the indexes of a group.
     """
     if candidate.skip is not None or candidate.cleanable is None:
         return left_as_it_is(candidate)

@@ -49,25 +49,25 @@ def compact_partitions(
     *,
     task_memory: int | None = None,
 ) -> Iterator[tuple[Candidate, Found]]:
-    """Compact partitions of one log directory, or say exactly what would come of it.
+    """Compact partitions of one log directory, or compute exactly what would result.
 
-    The results are those of `compact_partition`, byte for byte. A run that was killed is gone on
-    with: what its tasks had ended is not done again, as far as the partition and what decides the
-    result (the clock as well) are the same.
+    The results are those of `compact_partition`, byte for byte. A run that was killed is
+    continued: tasks that it completed are not repeated, as long as the partition and what decides
+    the result (including the clock) are the same.
 
     Args:
         candidates: the partitions, as `find_candidate` gave them.
         request: as for `find_candidate`.
         engine: runs a task for each partition.
         run: holds the lock of the log directory, if there is one; its workers see the same files.
-            None: nothing is written.
+            If None, nothing is written.
         done: called with the number of bytes read of the logs, as tasks end.
         task_memory: bytes that the map of a task may take. A partition with more keys is judged by
             one task that writes their hashes into buckets, then has a task for each bucket and one
-            for each new segment. None: a map takes what it needs.
+            for each new segment. If None, a map takes what it needs.
 
     Returns:
-        Each candidate in order with what came of it, or with the error that stopped the work on it.
+        Each candidate in order with its result, or with the error that stopped the work on it.
 
     Raises:
         DestinationExistsError: another run is using the staging directory.
@@ -76,8 +76,8 @@ def compact_partitions(
     Cost:
         A task takes the memory of `compact_partition`; with `task_memory` that and some 200 MB, and
         a byte for each record of the segment that it cleans. Buckets take 24 bytes of disk for each
-        record with a key, in a plan of the worker's temporary directory. New segments are on the
-        disk beside the old ones: of as many partitions as there is room for, the rest afterwards.
+        record with a key, in a plan of the worker's temporary directory. New segments are on
+        disk together with the old ones: of as many partitions as fit, the rest afterwards.
     """
     found: dict[str, Found] = {}
     work = [one for one in candidates if one.skip is None and one.cleanable is not None]
@@ -95,7 +95,7 @@ def compact_partitions(
 
 
 def clock_of_stopped_run(target: LogDir | PartitionDir, now_ms: int) -> int | None:
-    """The clock of a run that was killed and can be gone on with, None without one.
+    """Return the clock of a run that was killed and can be gone on with, None without one.
 
     One that is a day old, or of the future, is none.
     """
@@ -109,7 +109,7 @@ def clock_of_stopped_run(target: LogDir | PartitionDir, now_ms: int) -> int | No
 
 
 def _around(target: LogDir | PartitionDir) -> str:
-    """The directory in which new segments are staged: the one that holds the partitions."""
+    """Return the directory in which new segments are staged: the one that holds the partitions."""
     if isinstance(target, LogDir):
         return target.path
     return os.path.dirname(os.path.abspath(target.path))
@@ -151,7 +151,7 @@ def _planned(
     *,
     writes: bool,
 ) -> Iterator[_Waiting]:
-    """The plans of the first passes; what cannot be planned is among what was found."""
+    """Return the plans of the first passes; what cannot be planned is added to the findings."""
     for candidate in candidates:
         assert candidate.cleanable is not None, "there is something to clean"
         plan = None
@@ -170,7 +170,7 @@ def _said(
     done: Callable[[int], None] | None,
     memory: int | None,
 ) -> Iterator[tuple[Candidate, Found]]:
-    """What would come of each."""
+    """Yield what would result for each."""
     given = [tasks.task_of(one.plan, memory) for one in waiting]
     for number, answer in engine.run(tasks.plan_partition, given):
         one = waiting[number]
@@ -183,7 +183,7 @@ def _said(
 
 
 class _Driver:
-    """What is done under the lock of the log directory."""
+    """The work done under the lock of the log directory."""
 
     def __init__(
         self,
@@ -270,7 +270,7 @@ class _StagedPasses:
         self._first: StagedPass | None = first
 
     def begin(self, partition: PartitionDir, cleanable: Cleanable) -> StagedPass:
-        """The next pass over the partition as it is listed."""
+        """Return the next pass over the partition as it is listed."""
         first, self._first = self._first, None
         if first is not None:
             return first

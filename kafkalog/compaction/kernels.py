@@ -1,12 +1,12 @@
 """Compiled loops of the cleaner: tables of keys by hash, and batches written with fewer records.
 
-A table is flat, three numbers a slot (LOW, HIGH, NUMBER), and its number of slots is a power of 2;
+A table is flat, 3 numbers per slot (LOW, HIGH, NUMBER), and its number of slots is a power of 2;
 a slot with the hash 0 is free. Collisions go to the next slot. The number is that of a record,
 counted from 0 in the order in which they are met; of a record that another with its key followed, a
 bit is set.
 
 Follows `MemoryRecords.filterTo`, `DefaultRecord.writeTo` and `DefaultRecordBatch.writeHeader` of
-Kafka 4.3. Record bytes behind the offset delta are copied as they are.
+Kafka 4.3. Record bytes after the offset delta are copied as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafkalog.jit.native import kernel
 LOW, HIGH, NUMBER, SLOT_FIELDS = range(4)
 
 
-_AHEAD = 16  # so many keys before a slot is needed it is asked for
+_AHEAD = 16  # a slot is prefetched this many keys before it is needed
 
 
 @inlined
@@ -49,7 +49,7 @@ def _slot(slots, mask, low, high):
 
 @kernel("ints ints ints ints")
 def sort_into_parts(low, high, order, ends):
-    """Keys by the part of the map they belong to, which is told by the lowest bits of LOW.
+    """Sort keys by the part of the map they belong to, given by the lowest bits of LOW.
 
     Args:
         low, high: the hashes; a key whose hash is 0 is left out.
@@ -146,15 +146,15 @@ def move_slots(old, new):
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
 
-# What becomes of a batch.
+# The fate of a batch.
 DROP, COPY, REBUILD, EMPTY = range(4)
-# Rows of the table of what is known of each batch beside its header.
+# Rows of the table of what is known of each batch apart from its header.
 (ACTION, RAW_START, BODY_START, BODY_END, FIRST_ROW, NEW_HORIZON, NEW_START, NEW_SIZE,
  PLAN_FIELDS) = range(9)  # fmt: skip
-# What a rebuilt body comes to.
+# The result of rebuilding a body.
 NEW_COUNT, NEW_BASE_TIME, NEW_MAX_TIME, BODY_FIELDS = range(4)
 
-# What is counted when batches are judged.
+# The counts kept when batches are judged.
 SUPERSEDED, NO_KEY, TOMBSTONE, KEPT, COUNTERS = range(5)
 
 NO_HORIZON = -1
@@ -168,13 +168,13 @@ _CONTROL = c.CONTROL_MASK
 @kernel("table int table int flags flags flags flags int int int table flags ints")
 def judge_batches(rows, first, headers, latest, superseded, drop_all, stays, discardable, now,
                   new_horizon, batches, plan, keep, counters):  # fmt: skip
-    """What becomes of batches, and which of their records are kept.
+    """Decide the fate of batches, and which of their records are kept.
 
     Args:
         rows: the records of the batches.
         first: ordinal of the first batch in `rows`.
         headers: the batches' header table.
-        latest: records behind this offset are kept.
+        latest: records after this offset are kept.
         superseded: which records are not the last of their keys.
         drop_all: which batches lose all records.
         stays: which batches are kept even without records.
@@ -292,7 +292,7 @@ def _body(data, rows, keep, row, at, end, append_time, horizon, out, to, facts):
 
 @inlined
 def _header(data, raw, out, at, size, attributes, base_time, max_time, count):
-    """A header like that at `raw`, but for what depends on the records; without its checksum."""
+    """Write a header like that at `raw`, except what depends on the records and the checksum."""
     copy_bytes(out, at, data, raw, _OVERHEAD)
     _put(out, at + c.LENGTH_POSITION, size - c.LOG_OVERHEAD, 4)
     _put(out, at + c.ATTRIBUTES_POSITION, attributes, 2)

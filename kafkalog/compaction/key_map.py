@@ -37,7 +37,7 @@ _ROWS_AT_ONCE: Final = 1 << 17  # so that those of a part come together
 
 
 class Keys:
-    """Hashes of the keys of some rows; 0 where there is none."""
+    """Hashes of the keys of some rows; 0 for a row without a key."""
 
     def __init__(self, rows: Rows, wanted: Mask | None, seed: tuple[int, int]) -> None:
         table = rows.table
@@ -91,7 +91,7 @@ class KeyMap:
         self._under_way: Future[None] | None = None
 
     def __len__(self) -> int:
-        """How many keys there are; all that were put are settled."""
+        """Return how many keys there are; all that were put are settled."""
         return sum(self._counts)
 
     @property
@@ -100,7 +100,7 @@ class KeyMap:
         return sum(slots.nbytes for slots in self._slots) + self._superseded.nbytes
 
     def keys(self, rows: Rows, wanted: Mask | None = None) -> Keys:
-        """The keys of the wanted rows (None: all); rows without a key are left out."""
+        """Return the keys of the wanted rows (all if None); rows without a key are left out."""
         return Keys(rows, wanted, self._seed)
 
     def put(self, keys: Keys) -> None:
@@ -119,7 +119,7 @@ class KeyMap:
             self._pool = None
 
     def _hand_over(self) -> None:
-        """Give what is waiting to the thread, when it is done with what it was given before."""
+        """Hand what is waiting to the thread, once it is done with what it had before."""
         self._wait()
         if self._waiting:
             self._pool = self._pool or ThreadPoolExecutor(1, "kafkalog-map")
@@ -147,7 +147,7 @@ class KeyMap:
             )
 
     def superseded(self, start: int, count: int) -> Mask:
-        """Of so many records from a number on: whether one with the same key followed."""
+        """Return, for COUNT records from a number on, whether one with the same key followed."""
         flags = np.empty(count, np.bool_)
         m.expand_bits(self._superseded, start, flags)
         return flags
@@ -161,7 +161,7 @@ class KeyMap:
         return found
 
     def _reserve(self, part: int, count: int) -> None:
-        """Room for so many keys more."""
+        """Make room for that many more keys."""
         slots = self._slots[part]
         wanted = self._counts[part] + count
         size = before = len(slots) // m.SLOT_FIELDS

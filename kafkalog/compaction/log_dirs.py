@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog.log_dir import FileEntry
 
 _CHUNK: Final = 1 << 20
-# What a copied partition needs of the checkpoints around it.
+# The checkpoint entries that a copied partition needs.
 _COPIED_CHECKPOINTS: Final = tuple(OFFSET_CHECKPOINTS)
 
 
@@ -41,7 +41,7 @@ def find_candidates(
     take_all: bool,
     failed: Callable[[PartitionDir, KafkaLogError], None],
 ) -> list[Candidate]:
-    """What can be cleaned in a log directory, in the order in which a cleaner takes it.
+    """Return what can be cleaned in a log directory, in the order in which a cleaner takes it.
 
     Args:
         partitions: those of the log directory.
@@ -62,7 +62,7 @@ def find_candidates(
 def named_candidate(
     partition: PartitionDir, configs: TopicConfigs, request: CompactionRequest
 ) -> Candidate:
-    """What can be cleaned of a partition that was asked for by name, however little it is.
+    """Return what can be cleaned of a partition requested by name, however little it is.
 
     Raises:
         RefusedError: it must not be compacted.
@@ -76,7 +76,7 @@ def named_candidate(
 
 @contextmanager
 def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[LogDir]:
-    """A copy to work on that becomes a log directory of its own when the block ends well.
+    """Make a working copy that becomes a log directory of its own when the block succeeds.
 
     The source is only read, under a lock that keeps brokers off. Of a log directory everything is
     copied but `.lock`; of a partition that and its entries in the checkpoints around it.
@@ -87,7 +87,7 @@ def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[Lo
 
     Raises:
         UsageError: the destination lies inside the source.
-        RefusedError: the source has a layout that is not known.
+        RefusedError: the source has an unknown layout.
         DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
 
     Cost:

@@ -1,4 +1,4 @@
-"""What a compaction depends on and what it comes to, as values.
+"""Values: the inputs and the results of a compaction.
 
 Follows `CleanerConfig`, `LogToClean` and `CleanerStats` of Kafka 4.3.
 """
@@ -36,8 +36,8 @@ class CompactionConfig:
         min_compaction_lag_ms: `min.compaction.lag.ms` of the topic.
         min_cleanable_dirty_ratio: `min.cleanable.dirty.ratio` of the topic.
         producer_id_expiration_ms: `producer.id.expiration.ms` of the broker.
-        map_memory: bytes of the offset map, 24 a slot; None: as many as are needed.
-        load_factor: `log.cleaner.io.buffer.load.factor`, up to where the map is filled.
+        map_memory: bytes of the offset map, 24 per slot; None for as many as are needed.
+        load_factor: `log.cleaner.io.buffer.load.factor`, how far the map is filled.
     """
 
     segment_bytes: int = 1 << 30
@@ -60,15 +60,15 @@ class CompactionConfig:
 
 @dataclass(frozen=True, slots=True)
 class CompactionRequest:
-    """What is asked for, beside the configs.
+    """What is requested, apart from the configs.
 
     Attributes:
         now_ms: the clock, milliseconds.
-        map_memory: bytes of the offset map, 24 a slot; None: as many as are needed.
-        load_factor: up to where the map is filled.
+        map_memory: bytes of the offset map, 24 per slot; None for as many as are needed.
+        load_factor: how far the map is filled.
         high_watermark: instead of the checkpoint's: an offset, or `end` for the log end.
         first_dirty_offset: instead of the checkpoint's.
-        up_to_offset: nothing from the segment that holds it on is cleaned.
+        up_to_offset: the segment that holds it and later ones are not cleaned.
         single_pass: end after one pass, though a full map left some to clean.
         old_formats: whether messages of magic 0 and 1 may become batches of magic 2, as a broker
             makes them.
@@ -110,9 +110,9 @@ class Cleanable:
 
 
 class MapOutgrownError(Exception):
-    """The map of all keys takes more memory than it may: it has to be done in another way.
+    """The map of all keys needs more memory than allowed: another method is required.
 
-    No error of the log: what judges that, and goes on past its errors, lets it through.
+    It is no error of the log: code that judges the log and continues past errors lets it through.
     """
 
 
@@ -128,10 +128,10 @@ class Dropped(StrEnum):
 
 @dataclass(slots=True)
 class Tally:
-    """What was read and kept; `CleanerStats`.
+    """Counts of what was read and kept; `CleanerStats`.
 
     Attributes:
-        cleaner_gives_up: on what a broker's cleaner would have failed first; None: on nothing.
+        cleaner_gives_up: what a broker's cleaner would have failed on first; None if nothing.
     """
 
     records_read: int = 0
@@ -142,7 +142,7 @@ class Tally:
     cleaner_gives_up: str | None = None
 
     def add(self, other: Tally) -> None:
-        """Count what another pass did."""
+        """Add the counts of another pass."""
         self.records_read += other.records_read
         self.records_kept += other.records_kept
         self.bytes_read += other.bytes_read
@@ -170,17 +170,17 @@ class Skip(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A partition, and what of it can be cleaned.
+    """A partition, and the part of it that can be cleaned.
 
     Attributes:
         partition: the directory.
         config: what decides the result.
         configs: every config that was asked, with its source.
         marks: log start offset, high watermark and cleaner offset, with their sources.
-        high_watermark: up to where the log is replicated; None where nobody noted it.
-        cleanable: the dirty part; None where it was not asked for.
-        delay_ms: for how long the log should have been cleaned by max.compaction.lag.ms.
-        skip: why it is not compacted, None where it is.
+        high_watermark: up to where the log is replicated; None if not recorded.
+        cleanable: the dirty part; None if it was not requested.
+        delay_ms: how long the cleaning is overdue by max.compaction.lag.ms.
+        skip: why it is not compacted, None if it is.
     """
 
     partition: PartitionDir
@@ -212,7 +212,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What a compaction came to, or would come to.
+    """The result of a compaction, actual or predicted.
 
     Attributes:
         candidate: the partition as it was.
@@ -220,7 +220,7 @@ class Compaction:
         passes: how many there were.
         keys: how many keys the offset maps held, all passes together.
         tally: what was read and kept, all passes together.
-        next_dirty_offset: where the next cleaning begins; None where nothing was looked at.
+        next_dirty_offset: where the next cleaning begins; None if nothing was examined.
         bytes_before: of all logs of the partition.
         bytes_after: the same afterwards.
         groups: the new segments, pass after pass.
@@ -250,7 +250,7 @@ def read_otherwise(path: str, defect: Defect | None = None) -> CorruptDataError:
 
     Args:
         path: the log.
-        defect: what is met now, if the reference reader says it.
+        defect: the one met now, if the reference reader reports it.
     """
     if defect is None:
         return CorruptDataError(

@@ -1,4 +1,4 @@
-"""A new segment and its files: written beside the old ones as `.cleaned`, read back, judged.
+"""A new segment and its files: written next to the old ones as `.cleaned`, read back, judged.
 
 Follows `LogSegment.append` and `onBecomeInactiveSegment` of Kafka 4.3.
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _BATCHES_AT_ONCE = 1 << 12
-_FEW_BYTES = 1 << 16  # so many are gone through batch by batch
+_FEW_BYTES = 1 << 16  # this many are processed batch by batch
 
 
 class NewSegment:
@@ -94,7 +94,7 @@ class NewSegment:
         return at
 
     def _append(self, data: bytes | memoryview, at: int) -> int:
-        """The batch at a position of some bytes follows; its size."""
+        """Take the batch at a position of some bytes; return its size."""
         base_offset = _INT64.unpack_from(data, at)[0]
         size: int = c.LOG_OVERHEAD + _INT32.unpack_from(data, at + c.LENGTH_POSITION)[0]
         last_offset = base_offset + _INT32.unpack_from(data, at + c.LAST_OFFSET_DELTA_POSITION)[0]
@@ -105,7 +105,7 @@ class NewSegment:
         return size
 
     def close(self) -> None:
-        """No batch follows: the time index gets its last entry."""
+        """Add the last entry of the time index: no batch follows."""
         self._build.end()
 
 
@@ -125,10 +125,10 @@ class Cleaning(Protocol):
         """The entries of the transaction index of the group that was cleaned last."""
 
     def groups(self) -> list[list[Segment]]:
-        """The segments as they are put together."""
+        """Return the segments as they are put together."""
 
     def clean(self, group: Sequence[Segment]) -> Iterator[bytes | memoryview]:
-        """The bytes of the new segment of a group, whole batches at a time."""
+        """Yield the bytes of the new segment of a group, whole batches at a time."""
 
 
 SUFFIXES: Final = (file_names.LOG, *file_names.INDEXES)
@@ -136,15 +136,15 @@ SUFFIXES: Final = (file_names.LOG, *file_names.INDEXES)
 
 @dataclass(frozen=True, slots=True)
 class NewFiles:
-    """What the files of a new segment shall hold.
+    """The required contents of a new segment's files.
 
     Attributes:
         base_offset: of the segment.
-        next_offset: behind its last batch; the base offset where it has none.
-        next_base_offset: of the segment behind it, which its offsets stay below.
+        next_offset: the offset after its last batch; the base offset if it has none.
+        next_base_offset: of the next segment, which its offsets stay below.
         size_bytes: of the log.
         records: how many records it holds.
-        indexes: suffix to bytes of `.index`, `.timeindex` and, where it has entries, `.txnindex`.
+        indexes: suffix to bytes of `.index`, `.timeindex` and, if it has entries, `.txnindex`.
     """
 
     base_offset: int
@@ -161,7 +161,7 @@ class NewFiles:
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """What Kafka calls the file of a segment."""
+    """Return Kafka's name for the file of a segment."""
     return f"{base_offset:020}{suffix}"
 
 
@@ -172,8 +172,8 @@ def clean_group(cleaning: Cleaning, group: Sequence[Segment], changes: Changes |
         cleaning: the pass.
         group: neighbouring segments, all but the active one.
         changes: to the partition directory, where the files are written as `.cleaned`, synced,
-            with owner and permissions of the first source and the time of the last; None: only
-            say what they would hold. After a failure none of them is left.
+            with owner and permissions of the first source and the time of the last; if None, only
+            compute what they would hold. After a failure none of them is left.
 
     Raises:
         UnwritableError: they cannot be written.
@@ -234,10 +234,10 @@ def discard(files: NewFiles, changes: Changes) -> None:
 def check_new_files(files: NewFiles, changes: Changes, config: CompactionConfig) -> None:
     """Read a new segment back: every checksum, its offsets, records and indexes.
 
-    The indexes are made once more from the log, by the code that predicts a broker's recovery.
+    The indexes are rebuilt from the log, by the code that predicts a broker's recovery.
 
     Raises:
-        CorruptDataError: it is not what it should be.
+        CorruptDataError: it differs from what was intended.
     """
     path = changes.path(file_name(files.base_offset, file_names.LOG) + file_names.CLEANED)
     slots = len(files.indexes[file_names.OFFSET_INDEX]) // c.OFFSET_INDEX_ENTRY_SIZE + 2

@@ -64,12 +64,12 @@ class OffsetMap:
         return self._keys_max is not None and len(self._offsets) >= self._keys_max
 
     def put(self, key: bytes, offset: int) -> None:
-        """A record with the key was met."""
+        """Note a record with the key."""
         self._offsets[key] = offset
         self.latest_offset = offset
 
     def get(self, key: bytes) -> int:
-        """The latest offset of the key, -1 without one."""
+        """Return the latest offset of the key, -1 without one."""
         return self._offsets.get(key, -1)
 
 
@@ -81,7 +81,7 @@ def build_map(
     keys_max: int | None,
     progress: Callable[[int], None] | None = None,
 ) -> OffsetMap:
-    """The map of the dirty part, up to where it is full.
+    """Return the map of the dirty part, up to where it is full.
 
     Args:
         log: the partition.
@@ -136,10 +136,10 @@ class KeySink(Protocol):
     rows: int
 
     def keys(self, rows: Rows, wanted: Mask | None = None) -> Keys:
-        """The keys of some rows, of which those wanted count (None: all); in any thread."""
+        """Return the keys of some rows; those wanted count (all if None). In any thread."""
 
     def put(self, keys: Keys) -> None:
-        """Rows with these keys follow."""
+        """Add rows with these keys."""
 
 
 class DirtyKeys:
@@ -215,7 +215,7 @@ class DirtyKeys:
             )
 
     def _position_to_begin(self, path: str) -> int:
-        """Where Kafka begins to read: what lies in front does not end transactions for it."""
+        """Return where Kafka begins to read: markers before that do not end transactions for it."""
         segment = self._dirty[self._paths.index(path)]
         if segment.base_offset >= self._first:
             return 0
@@ -266,13 +266,13 @@ class MapBuilding(DirtyKeys):
     Args:
         log: the partition.
         cleanable: which part is dirty.
-        size_max: bytes of memory that the map may take; None: as many as it needs.
+        size_max: bytes of memory that the map may take; None for as many as it needs.
 
     Attributes:
         map: the keys; records are counted from the first of the first dirty segment on.
 
     Raises:
-        MapOutgrownError: while keys are taken: it would need more memory.
+        MapOutgrownError: it would need more memory, raised while keys are taken.
     """
 
     def __init__(self, log: UnifiedLog, cleanable: Cleanable, size_max: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What decides every byte of a pass over a partition, as JSON; a task makes the pass from it.
+"""A plan that decides every byte of a pass over a partition, as JSON; a task performs it.
 
 Two plans that are equal give the same files, wherever and however often they are carried out. The
 seed of the map's hash is no part of it: it decides nothing.
@@ -39,7 +39,7 @@ class PassPlan:
         cleanable: the dirty part.
         config: what decides the result.
         request: the clock, and which formats are allowed.
-        sound: what an earlier pass has found out; None: the task judges the log first.
+        sound: what an earlier pass has found out; if None, the task judges the log first.
     """
 
     path: str
@@ -61,7 +61,7 @@ class PassPlan:
         cleanable: Cleanable,
         sound: SoundLog | None = None,
     ) -> Self:
-        """The next pass over a partition, as it is listed now.
+        """Return the next pass over a partition, as it is listed now.
 
         Raises:
             UnreadableError: a file is not there any more.
@@ -80,7 +80,7 @@ class PassPlan:
         )
 
     def candidate(self) -> Candidate:
-        """The partition it is for.
+        """Return the partition it is for.
 
         Raises:
             RefusedError: it is not as it was when the plan was made.
@@ -115,7 +115,7 @@ class PassPlan:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
-        """What `to_json` said."""
+        """Read back what `to_json` wrote."""
         sound = given["sound"]
         return cls(
             given["path"],
@@ -131,13 +131,13 @@ class PassPlan:
 
     @property
     def digest(self) -> str:
-        """Tells it from every other plan: 32 hexadecimal digits."""
+        """A digest that distinguishes it from every other plan: 32 hexadecimal digits."""
         text = json.dumps(self.to_json(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def sound_to_json(sound: SoundLog) -> dict[str, Any]:
-    """What is known of a log, as tasks tell it."""
+    """Return what is known of a log, as tasks report it."""
     return {
         "producers": [
             [who, last.last_data_offset, last.producer_epoch]
@@ -148,13 +148,13 @@ def sound_to_json(sound: SoundLog) -> dict[str, Any]:
 
 
 def sound_from_json(given: Mapping[str, Any]) -> SoundLog:
-    """What `sound_to_json` said."""
+    """Read back what `sound_to_json` wrote."""
     producers = {who: LastRecord(offset, epoch) for who, offset, epoch in given["producers"]}
     return SoundLog(producers, given["suits_kernels"])
 
 
 def _files_of(partition: PartitionDir) -> tuple[tuple[str, int, int], ...]:
-    """All files but those that go anyway."""
+    """Return all files but those that go anyway."""
     left_overs = {entry.name.name for entry in partition.left_overs}
     found = []
     for entry in partition.files:

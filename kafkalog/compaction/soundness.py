@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SoundLog:
-    """What is known of a log in which nothing is wrong.
+    """What is known of a log without defects.
 
     Attributes:
         producers: the active producers at the log end, by producer id.
@@ -52,7 +52,7 @@ class SoundLog:
 
 
 def require_known_layout(partition: PartitionDir) -> None:
-    """Raise `RefusedError` where the directory holds what a compaction would not carry along."""
+    """Raise `RefusedError` if the directory holds what a compaction would not carry along."""
     require_own_files(partition)
     require_settled(partition)
     for name in partition.directories:
@@ -170,7 +170,7 @@ class _Watch:
         self._paths = {one.log.path for one in segments if one.base_offset < upper}
 
     def is_cleaned(self, path: str) -> bool:
-        """Whether a cleaner comes to this log."""
+        """Return whether a cleaner comes to this log."""
         return path in self._paths
 
     def take(self, path: str, stretch: Stretch) -> None:

@@ -105,7 +105,7 @@ _RESULT: Final = Fields(
         ),
     },
 )
-"""What any of the steps says; those that are read have their fields, or are no result of a plan."""
+"""The result of any of the steps; one that is read has these fields, or is no result of a plan."""
 
 
 def segment_to_json(files: NewFiles, group: Sequence[Segment]) -> dict[str, Any]:
@@ -122,14 +122,14 @@ def segment_to_json(files: NewFiles, group: Sequence[Segment]) -> dict[str, Any]
 
 
 def write_result(result: Mapping[str, Any], changes: Changes) -> None:
-    """Say what is in a directory, with the sizes and checksums of its files."""
+    """Write what is in a directory, with the sizes and checksums of its files."""
     files = {name: _checksum(changes.path(name)) for name in sorted(os.listdir(changes.directory))}
     with changes.create(RESULT_NAME) as file:
         file.write(json.dumps({**result, "files": files}).encode())
 
 
 def tally_to_json(tally: Tally) -> dict[str, Any]:
-    """What was read and kept, as JSON says it."""
+    """Return the counts of what was read and kept, as JSON."""
     return {
         "records_read": tally.records_read,
         "records_kept": tally.records_kept,
@@ -141,7 +141,7 @@ def tally_to_json(tally: Tally) -> dict[str, Any]:
 
 
 def tally_from_json(given: Mapping[str, Any]) -> Tally:
-    """What `tally_to_json` said."""
+    """Read back what `tally_to_json` wrote."""
     dropped = Counter({Dropped(why): count for why, count in given["dropped"].items()})
     return Tally(**{**given, "dropped": dropped})
 
@@ -151,7 +151,7 @@ class StagedPass:
 
     Args:
         paths: of the results, in the order of the log.
-        partition: what the pass is of.
+        partition: the one that the pass is over.
 
     Raises:
         KafkaLogError: the result cannot be read.
@@ -186,7 +186,7 @@ class StagedPass:
             require_whole(path)
 
     def groups(self) -> list[list[Segment]]:
-        """The segments as they were put together."""
+        """Return the segments as they were put together."""
         return [[self._segments[base] for base in one["sources"]] for one in self._made.values()]
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:
@@ -222,7 +222,7 @@ class StagedPass:
 
 
 def plan_of_result(path: str) -> PassPlan:
-    """The plan that a result was made by.
+    """Return the plan that a result was made by.
 
     Raises:
         KafkaLogError: it cannot be read.
@@ -251,7 +251,7 @@ def require_whole(path: str) -> None:
 
 
 def is_whole(path: str, plan: PassPlan) -> bool:
-    """Whether what an earlier run left is a result of a plan, byte for byte."""
+    """Return whether an earlier run left the whole result of a plan, byte for byte."""
     try:
         if plan_of_result(path) != plan:
             return False
@@ -262,7 +262,7 @@ def is_whole(path: str, plan: PassPlan) -> bool:
 
 
 def _staged_result(path: str) -> dict[str, Any]:
-    """What the file of a result with new segments says; raises as `read_result`."""
+    """Read the file of a result with new segments; raise as `read_result`."""
     said = read_result(path)
     missing = {"keys", "end_offset", "sound", "tally", "groups"} - said.keys()
     if missing or not isinstance(said["groups"], list):
@@ -271,7 +271,7 @@ def _staged_result(path: str) -> dict[str, Any]:
 
 
 def read_result(path: str) -> dict[str, Any]:
-    """What the file of a result says.
+    """Read the file of a result.
 
     Raises:
         KafkaLogError: it cannot be read.
@@ -295,7 +295,7 @@ def _checksum(path: str) -> list[int]:
 
 
 def _require_ours(path: str, like: str) -> None:
-    """Raise where a worker that is another user's has written what a broker could not append to."""
+    """Raise if a worker of another user has written files that a broker could not append to."""
     wanted, found = os.stat(like), os.stat(path)
     if found.st_uid not in (wanted.st_uid, os.geteuid()):
         raise RefusedError(

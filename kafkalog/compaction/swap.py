@@ -1,4 +1,4 @@
-"""Puts a new segment in the place of old ones, so that every crash leaves the old log or the new.
+"""Replaces old segments by a new one, so that every crash leaves the old log or the new.
 
 Follows `LocalLog.replaceSegments` of Kafka 4.3, whose loader completes or undoes what a crash cuts
 short. It trusts the file system to keep the order of renames; here the directory is synced wherever
@@ -31,17 +31,17 @@ def touched_names(partition: PartitionDir, end_offset: int) -> list[str]:
 def swap_in(
     files: NewFiles, group: Sequence[Segment], partition: PartitionDir, changes: Changes
 ) -> None:
-    """Put a new segment, complete as `.cleaned` and synced, in the place of a group.
+    """Replace a group by a new segment, complete as `.cleaned` and synced.
 
-    What is there after a crash, with Kafka's loader (and `recover`) run over it:
+    On disk after a crash, once Kafka's loader (or `recover`) has run:
 
     - before all of `.cleaned` is `.swap`: the old segments; what is new is dropped;
     - before the new log has its name: the new segment, from the `.swap` files; old ones that are
-      left are dropped, or stay where the new log ends in front of them and are cleaned again;
+      left are dropped, or stay if the new log ends before them, and are cleaned again;
     - afterwards: the new segment; the rest of the `.swap` files get their names;
     - at the end `.deleted` files and snapshots that belong to no segment are dropped.
 
-    The log gets its name first, alone: an index under its final name beside a `.log.swap` would be
+    The log gets its name first, alone: an index under its final name next to a `.log.swap` would be
     taken for one of an old segment and dropped, and a `.txnindex` is not missed.
 
     Raises:

@@ -2,7 +2,7 @@
 
 A task that fails says so in its result: the work on other partitions goes on.
 
-What an earlier run left of a step, whole, is not done again.
+A step that an earlier run completed is not repeated.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ if TYPE_CHECKING:
 def task_of(
     plan: PassPlan, memory: int | None, staging: str | None = None, number: int = 0
 ) -> dict[str, Any]:
-    """What each of the functions is given.
+    """Return the input of each of the functions.
 
     Args:
         plan: of a pass.
-        memory: bytes that the map of a task may take; None: as many as it needs.
-        staging: the staging directory; None: nothing is written.
+        memory: bytes that the map of a task may take; None for as many as it needs.
+        staging: the staging directory; if None, nothing is written.
         number: of the bucket, or of the group.
     """
     return {"plan": plan.to_json(), "memory": memory, "staging": staging, "number": number}
 
 
 def plan_partition(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Say what would come of a compaction; nothing is written.
+    """Compute what would result from a compaction; nothing is written.
 
     Keys that do not fit into memory are put into a temporary directory of the worker.
     """
@@ -69,10 +69,10 @@ def plan_partition(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stage_pass(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Judge a partition, and make the new segments of a pass over it; or tell the error.
+    """Judge a partition, and make the new segments of a pass over it; or report the error.
 
-    They lie in the staging directory, in one with the name of the plan, when this ends. Done twice,
-    even at the same time, those of the first to end count. The log is only read.
+    They end up in the staging directory, in one named after the plan. If run twice, even at the
+    same time, those of the first to finish count. The log is only read.
 
     Cost:
         As `compact_partition`, and reads the new segments once more; room for all of them.
@@ -96,7 +96,7 @@ def stage_group(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def said_compaction(answer: Mapping[str, Any], candidate: Candidate) -> Compaction:
-    """What `plan_partition` said, as a value."""
+    """Return the result of `plan_partition` as a value."""
     return Compaction(
         candidate,
         False,
@@ -192,7 +192,7 @@ class Staging:
     Args:
         engine: runs the tasks.
         directory: where they write.
-        memory: bytes that the map of a task may take; None: what it needs.
+        memory: bytes that the map of a task may take; None for what it needs.
     """
 
     def __init__(self, engine: Engine, directory: StagingDirectory, memory: int | None) -> None:
@@ -215,7 +215,7 @@ class Staging:
             yield from self._in_buckets(large)
 
     def _in_buckets(self, plans: Sequence[PassPlan]) -> Iterator[tuple[PassPlan, Staged]]:
-        """The steps for those whose keys no task can hold, all of them at the same step."""
+        """Yield the steps for those whose keys no task can hold, all of them at the same step."""
         failed: dict[str, KafkaLogError] = {}
         spilled = [(plan, bucketed.keys_name(plan), 0) for plan in plans]
         self._finish(spill_keys, spilled, failed)
@@ -257,7 +257,7 @@ class Staging:
     def _run(
         self, work: Work, steps: Iterable[Step], memory: int | None
     ) -> Iterator[tuple[Step, Mapping[str, Any]]]:
-        """The steps with their answers; those whose results are there are not done again."""
+        """Yield the steps with their answers; those whose results are present are not repeated."""
         wanted = []
         for step in steps:
             if self._is_there(step[0], step[1]):
@@ -270,7 +270,7 @@ class Staging:
             yield wanted[number], answer
 
     def _is_there(self, plan: PassPlan, name: str) -> bool:
-        """Whether a result is there; what is not whole goes."""
+        """Return whether a result is present; remove one that is not whole."""
         path = self._path(name)
         if not os.path.lexists(path):
             return False

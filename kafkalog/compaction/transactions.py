@@ -48,7 +48,7 @@ class TransactionState:
         self._committed: set[int] = set()
 
     def to_json(self) -> dict[str, Any]:
-        """All but what is kept, so that another can go on from here."""
+        """Return the state without what is kept, so that another can continue from here."""
         return {
             "pending": [asdict(entry) for _, _, entry in sorted(self._pending)],
             "aborted": [[who, asdict(entry)] for who, entry in self._aborted.items()],
@@ -58,7 +58,7 @@ class TransactionState:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Self:
-        """What `to_json` said."""
+        """Read back what `to_json` wrote."""
         state = cls()
         state.expect(AbortedTransaction(**one) for one in given["pending"])
         state._aborted = {who: AbortedTransaction(**one) for who, one in given["aborted"]}
@@ -66,13 +66,13 @@ class TransactionState:
         return state
 
     def expect(self, entries: Iterable[AbortedTransaction]) -> None:
-        """Aborted transactions that will come; told twice, they do no harm."""
+        """Add aborted transactions to expect; adding one twice does no harm."""
         for entry in entries:
             self._count += 1
             heapq.heappush(self._pending, (entry.first_offset, self._count, entry))
 
     def is_discardable(self, source: Readable, batch: Batch) -> bool:
-        """Whether the batch was aborted, or is a marker of which no data are left.
+        """Return whether the batch was aborted, or is a marker of which no data are left.
 
         Raises:
             CorruptDataError: a control record cannot be read.

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class Content:
     """What a file holds: bytes `start` to `end` of a file on disk, or made bytes.
 
-    Made bytes that nobody will read again are not kept: `data` is None and `path` too. `told` says
-    the how manieth file that was told of they are; None: of none, and then they are empty.
+    Made bytes that nobody will read again are not kept: `data` and `path` are None. `told` is the
+    ordinal of the reported file that they are; None for none, and then they are empty.
     """
 
     path: str | None
@@ -59,11 +59,11 @@ class Content:
 
 
 class Directory:
-    """The files by name, what is done to them, and who is told about bytes that are written.
+    """The files by name, the changes to them, and the callback that receives the bytes written.
 
     Args:
         partition: the directory on disk.
-        tell: called with name and bytes of each file that would be written; may be None.
+        tell: called with the name and bytes of each file that would be written; may be None.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Directory:
         self.producer_snapshots: dict[str, tuple[ProducerState, ...]] = {}
         self._tell = tell
         self._told_count = 0
-        self._snapshots: dict[int, str] | None = None  # as `snapshots`; None: to be listed anew
+        self._snapshots: dict[int, str] | None = None  # as `snapshots`; None: list again
         self.contents = {
             entry.name.name: Content(entry.path, 0, entry.size_bytes)
             for entry in partition.files
@@ -90,7 +90,7 @@ class Directory:
         )
 
     def snapshots(self) -> dict[int, str]:
-        """The producer snapshots by offset, sorted by name; of equal offsets the last name.
+        """Return the producer snapshots by offset, sorted by name; of equal offsets the last name.
 
         Kept up to date: a start asks for them at each segment, of which there may be thousands.
 
@@ -111,7 +111,7 @@ class Directory:
             del self._snapshots[offset_from_name(name)]
 
     def _note_snapshot(self, name: str) -> None:
-        """A file is new: behind all snapshots that are listed, or they are to be listed anew."""
+        """Append a new snapshot if it comes after all listed ones; else have them listed again."""
         if self._snapshots is None or not name.endswith(file_names.SNAPSHOT):
             return
         offset = offset_from_name(name)
@@ -121,7 +121,7 @@ class Directory:
             self._snapshots = None
 
     def remove(self, name: str, why: str, *, routine: bool = False) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file, if present."""
         if self.contents.pop(name, None) is not None:
             self.producer_snapshots.pop(name, None)
             self._forget_snapshot(name)
@@ -144,7 +144,7 @@ class Directory:
         self.make(name, data, keep=keep)
 
     def make(self, name: str, data: bytes, *, keep: bool = False) -> None:
-        """Put in place what the last action writes, and say what is in it."""
+        """Put in place what the last action writes, and report its content."""
         kept = data if keep else None
         self.contents[name] = Content(None, 0, len(data), kept, self._told_count)
         self._told_count += 1
@@ -158,10 +158,10 @@ def segment_file(base_offset: int, suffix: str) -> str:
 
 
 def offset_from_name(name: str) -> int:
-    """The number before the first dot, as `Long.parseLong` reads it.
+    """Return the number before the first dot, as `Long.parseLong` reads it.
 
     Raises:
-        StartRefusedError: there is none.
+        StartRefusedError: it is missing.
     """
     text = name.partition(".")[0]
     digits = text[1:] if text[:1] in ("-", "+") else text
@@ -199,12 +199,12 @@ def checkpoint_lines(
 
     Args:
         path: of the file.
-        name: what messages call it.
+        name: its name in messages.
         field_count: how many fields an entry has.
 
     Raises:
-        StartRefusedError: `KafkaStorageException` of an I/O error, which to Kafka is everything
-            that is wrong but the numbers of an entry and a negative number of entries.
+        StartRefusedError: `KafkaStorageException` of an I/O error, which to Kafka is every defect
+            but the numbers of an entry and a negative number of entries.
     """
     lines = _lines(path, name)
     version = next(lines, None)

@@ -29,7 +29,7 @@ class LeaderEpochs:
         rebuilds: whether a file that Kafka cannot read is rebuilt from the batches of the logs.
 
     Attributes:
-        refusal: what Kafka would say of a file that was rebuilt; None of one that it can read.
+        refusal: Kafka's error for a file that was rebuilt; None if it can read the file.
 
     Raises:
         StartRefusedError: the file is malformed, and not rebuilt.
@@ -148,7 +148,7 @@ class LeaderEpochs:
         lines = ["0", str(len(self._starts))]
         lines += [f"{entry.epoch} {entry.start_offset}" for entry in self.entries]
         data = "".join(f"{line}\n" for line in lines).encode()
-        if data != self._data:  # Kafka writes it again even so, which nobody can tell
+        if data != self._data:  # Kafka rewrites it even so, which nobody can notice
             self._data = data
             self._directory.write(file_names.LEADER_EPOCHS, data, why, routine=routine)
 

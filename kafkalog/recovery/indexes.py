@@ -3,7 +3,7 @@
 Follows `AbstractIndex`, `OffsetIndex` and `TimeIndex` of Kafka 4.3, to the steps of the binary
 search: over the zeros of a preallocated index, or over garbage, its answer depends on them.
 
-Follows `LogSegment.recover` of Kafka 4.3: an entry where more than index.interval.bytes lie behind
+Follows `LogSegment.recover` of Kafka 4.3: an entry where more than index.interval.bytes follow
 the last one.
 """
 
@@ -70,7 +70,7 @@ class IndexSlots:
 
     Args:
         base_offset: of the segment.
-        content: the file; None: a new, empty one.
+        content: the file; None for a new, empty one.
         capacity_bytes: how large the broker makes it.
     """
 
@@ -84,7 +84,7 @@ class IndexSlots:
         self.entry_count = content.size_bytes // self.entry.size if content else 0
 
     def slot(self, number: int) -> tuple[int, int]:
-        """The two fields of an entry."""
+        """Return the two fields of an entry."""
         position = number * self.entry.size
         if self._content is not None:
             fields = self.entry.unpack(self._content.read(position, self.entry.size))
@@ -93,7 +93,7 @@ class IndexSlots:
         return fields[0], fields[1]
 
     def resize(self) -> None:
-        """What becomes of the file of an active segment: it is grown to its capacity.
+        """Grow the file to its capacity, as that of an active segment.
 
         Raises:
             StartRefusedError: it has more entries than that; Kafka does not expect it.
@@ -105,7 +105,7 @@ class IndexSlots:
             )
 
     def data(self) -> bytes:
-        """The entries as they are in a trimmed file."""
+        """Return the entries as they are in a trimmed file."""
         size = self.entry_count * self.entry.size
         if self._content is not None:
             return self._content.read(0, size)
@@ -155,7 +155,7 @@ class IndexSlots:
         return low
 
     def _count_below(self, offset: int, key: Callable[[int], int]) -> int:
-        """How many entries `truncateTo` leaves."""
+        """Return how many entries `truncateTo` leaves."""
         slot = self._floor(offset, key)
         return slot if slot >= 0 and key(slot) == offset else slot + 1
 
@@ -167,7 +167,7 @@ class IndexSlots:
         return offset - self.base_offset
 
     def fits(self, offset: int) -> bool:
-        """Whether the segment can hold the offset."""
+        """Return whether the segment can hold the offset."""
         return 0 <= offset - self.base_offset <= c.INT32_MAX
 
 
@@ -185,7 +185,7 @@ class OffsetSlots(IndexSlots):
         return self.base_offset + self.slot(number)[0]
 
     def position_below(self, offset: int) -> int:
-        """Where a search for the offset starts."""
+        """Return where a search for the offset starts."""
         slot = self._floor(offset, self.offset)
         return self.slot(slot)[1] if slot >= 0 else 0
 

@@ -1,4 +1,4 @@
-"""What a broker's next start would make of a whole log directory, and how a report states it.
+"""Predicts a broker's next start on a whole log directory, in a form for reports.
 
 Follows `LogManager.loadLog` and `LogManager.isStrayKraftReplica` of Kafka 4.3.
 
@@ -57,9 +57,9 @@ class Hosting:
     image: ClusterImage
 
     def stray_reason(self, partition: PartitionDir) -> str | None:
-        """Why the start makes a stray of the directory; None if it does not.
+        """Return why the start makes a stray of the directory; None if it does not.
 
-        As for Kafka, the topic id counts and not the name. Also None where the metadata could not
+        As for Kafka, the topic id counts and not the name. Also None if the metadata could not
         be read to the end: what is missing in it proves nothing.
         """
         is_judged = partition.state in _LOADED and partition.topic != CLUSTER_METADATA_TOPIC
@@ -86,15 +86,14 @@ class Hosting:
 
 
 def read_hosting(log_dir: LogDir, metadata_dir: LogDir | None = None) -> Hosting | None:
-    """What `meta.properties` of a log directory and the cluster's metadata say.
+    """Read the assignments from `meta.properties` of a log directory and the cluster's metadata.
 
     Args:
         log_dir: the directory.
-        metadata_dir: the log directory that holds `__cluster_metadata-0`; None: the same.
+        metadata_dir: the log directory that holds `__cluster_metadata-0`; the same one if None.
 
     Returns:
-        None where one of them is missing or does not say enough, as in a directory of ZooKeeper's
-        times.
+        None if one of them is missing or incomplete, as in a directory of ZooKeeper's times.
 
     Cost:
         That of `read_cluster_image`.
@@ -126,7 +125,7 @@ class PredictedLogDirStart:
 
     @property
     def consequence(self) -> Consequence | None:
-        """What becomes of the directory or the broker, the gravest; None: the start succeeds.
+        """The gravest consequence for the directory or the broker; None if the start succeeds.
 
         With a single log directory the broker stops in either case.
         """
@@ -140,12 +139,12 @@ class PredictedLogDirStart:
 def predict_log_dir_start(
     log_dir: LogDir, mode: StartMode | None = None, *, config: StartConfig | None = None
 ) -> PredictedLogDirStart:
-    """What a broker's next start would do with a log directory. Nothing is written.
+    """Predict what a broker's next start would do with a log directory. Nothing is written.
 
     Args:
         log_dir: the directory.
-        mode: how the broker comes to it; None: by its mark of a clean shutdown.
-        config: what the outcome depends on; None: Kafka's defaults.
+        mode: how the broker comes to it; if None, by its mark of a clean shutdown.
+        config: what the outcome depends on; Kafka's defaults if None.
 
     Raises:
         UnreadableError: a partition directory cannot be read.
@@ -162,14 +161,14 @@ def predict_log_dir_start(
 
 
 def log_dir_refusals(log_dir: LogDir) -> tuple[Refusal, ...]:
-    """What stops a start on a log directory and belongs to no partition."""
+    """Return what stops a start on a log directory and belongs to no partition."""
     return (*_identity_refusals(log_dir), *_checkpoint_refusals(log_dir), *_name_refusals(log_dir))
 
 
 def missing_identity(log_dir: LogDir) -> str | None:
-    """What `meta.properties` lacks for a start, in words; None if nothing.
+    """Describe what `meta.properties` lacks for a start; None if nothing.
 
-    Also None for partitions without any file beside them, which are no log directory, and for a
+    Also None for partitions without any other file near, which are no log directory, and for a
     directory of ZooKeeper's times that names its broker alone.
     """
     entry = log_dir.file(file_names.META_PROPERTIES)
@@ -183,7 +182,7 @@ def missing_identity(log_dir: LogDir) -> str | None:
     try:
         found = read_meta_properties(entry.path)
     except KafkaLogError:
-        return None  # the finding about the file tells
+        return None  # the finding about the file reports it
     return f"{file_names.META_PROPERTIES} names no node" if found.node_id is None else None
 
 
@@ -232,12 +231,12 @@ class NextStart:
         partition: its number; None for a log directory, and where the name has none.
         mode: how the broker comes to it.
         verdict: what the start comes to.
-        truncate_to: the log end offset after the start where the log is cut, else None.
+        truncate_to: the log end offset after the start if the log is cut, else None.
         records_lost: records that go, by what the headers of their batches say.
         bytes_lost: bytes of logs that go.
         rebuilt_segments: base offsets of the segments with an index that changes.
-        error: simple name of Kafka's exception, None where it succeeds.
-        consequence: how far a refusal reaches, None where it succeeds.
+        error: simple name of Kafka's exception, None if it succeeds.
+        consequence: how far a refusal reaches, None if it succeeds.
         detail: all that in one line.
         assumptions: what could not be read and was assumed, in words.
         notes: what the start would not notice, and someone should know.
@@ -306,7 +305,7 @@ class NextStart:
         )
 
     def as_stray(self, reason: str) -> NextStart:
-        """The same, of a directory that becomes a stray once it is loaded."""
+        """Return the same, of a directory that becomes a stray once it is loaded."""
         if self.verdict in (Verdict.REFUSE, Verdict.STRAY):
             return self
         notes = tuple(note for note in self.notes if note != NO_TOPIC_ID)

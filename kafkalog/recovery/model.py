@@ -1,4 +1,4 @@
-"""What a broker's next start would make of a partition: modes, actions and outcome.
+"""Values of a prediction of a broker's next start on a partition: modes, actions and outcome.
 
 Follows `LoadedLogOffsets`, `LogLoader` and `LogManager` of Kafka 4.3.
 """
@@ -25,14 +25,14 @@ class StartMode(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a start comes to, gravest last."""
+    """The outcome of a start, gravest last."""
 
     NOTHING = "nothing"
     """Only what every start writes, such as the producer snapshot at the log end."""
     TIDY = "tidy"
     """Left-overs are removed, an interrupted swap is completed, or small files are written."""
     REBUILD = "rebuild"
-    """Indexes are written anew; no record is touched."""
+    """Indexes are rewritten; no record is touched."""
     TRUNCATE = "truncate"
     """The end of the log is cut off, or all of it."""
     STRAY = "stray"
@@ -56,7 +56,7 @@ class StartConfig:
         index_interval_bytes: `index.interval.bytes` of the topic.
         segment_index_bytes: `segment.index.bytes` of the topic.
         producer_id_expiration_ms: `producer.id.expiration.ms` of the broker.
-        now_ms: the broker's clock; None: the clock of this machine.
+        now_ms: the broker's clock; the clock of this machine if None.
     """
 
     index_interval_bytes: int = 4096
@@ -116,7 +116,7 @@ class TruncateLog:
 
 @dataclass(frozen=True, slots=True)
 class RebuildIndexes:
-    """The indexes of a segment are written anew; the counts are those of the new ones.
+    """The indexes of a segment are rebuilt; the counts are those of the new ones.
 
     `changed` names the files whose bytes will differ from those on disk (zero padding aside).
     """
@@ -215,7 +215,7 @@ class LoadedLog:
         recovery_point: offset below which all is taken to be on disk.
         first_unstable_offset: first offset of the earliest transaction that is not decided, or
             was replayed and is above the high watermark of a start; None without one.
-        segments: by base offset; never none.
+        segments: by base offset; never empty.
         producers: their states by producer id.
         leader_epochs: the entries of leader-epoch-checkpoint.
         snapshots: offsets of the producer snapshots that are there then.
@@ -238,13 +238,13 @@ class PredictedStart:
     Attributes:
         path: the directory.
         mode: how the broker comes to it.
-        recovery_point: what the checkpoint says, or what is assumed in its place.
-        log_start_checkpoint: what the checkpoint of log start offsets says, 0 without an entry.
+        recovery_point: from the checkpoint, or what is assumed in its place.
+        log_start_checkpoint: from the checkpoint of log start offsets, 0 without an entry.
         assumptions: what could not be read and was assumed, in words.
-        notes: what the start would not notice, or not tell, and someone should know.
+        notes: what the start would not notice, or not report, and someone should know.
         actions: what is done, in order; up to the refusal where there is one.
-        refusal: why the log cannot be loaded, None where it can.
-        loaded: the log after the start, None where it is refused.
+        refusal: why the log cannot be loaded, None if it can.
+        loaded: the log after the start, None if it is refused.
         stray: why the broker makes a stray of the directory once it is loaded, None if it keeps it
             or that is not known.
     """
@@ -269,7 +269,7 @@ class PredictedStart:
 
     @property
     def records_lost(self) -> int:
-        """Records that go with what is cut off, by what the headers of their batches say."""
+        """The number of records cut off, by the headers of their batches."""
         return sum(cut.records_lost for cut in self.cuts)
 
     @property
@@ -299,7 +299,7 @@ class PredictedStart:
 
     @property
     def change(self) -> Verdict:
-        """What the start makes of the log and its files, wherever they are afterwards."""
+        """The change to the log and its files, wherever they are afterwards."""
         if self.cuts:
             return Verdict.TRUNCATE
         if self.rebuilt or any(isinstance(action, SplitSegment) for action in self.actions):
@@ -342,7 +342,7 @@ _NOTHING: Final = "nothing"
 
 
 def start_line(predicted: PredictedStart) -> str:
-    """One line for people: what the start comes to."""
+    """Describe the outcome of a start in one line."""
     if predicted.refusal is not None:
         return refusal_line(predicted.refusal)
     change = _change_line(predicted)
@@ -350,7 +350,7 @@ def start_line(predicted: PredictedStart) -> str:
 
 
 def stray_line(reason: str, change: str = _NOTHING) -> str:
-    """One line for people: why a directory is taken away, and what is done to it before."""
+    """Describe in one line why a directory is taken away, and what is done to it before."""
     line = f"rename the directory to …-stray: {reason}"
     return line if change == _NOTHING else f"{change}; then {line}"
 

@@ -25,7 +25,7 @@ Row = tuple[int, int, int, int, int, int, int, bool, int, int, int]
 
 
 def readable_markers(stretch: Stretch) -> NDArray[np.bool_]:
-    """Whether each batch is no marker of a producer, or one that says all that is needed."""
+    """Return whether each batch is no marker of a producer, or one that says all that is needed."""
     headers, kinds = stretch.headers, stretch.markers[h.MARKER_TYPE]
     is_marker = (kinds == ABORT) | (kinds == COMMIT)
     is_empty = (kinds == EMPTIED) & (headers[h.SIZE] == c.RECORD_BATCH_OVERHEAD)
@@ -37,7 +37,7 @@ def readable_markers(stretch: Stretch) -> NDArray[np.bool_]:
 
 
 def rows(stretch: Stretch) -> Iterator[Row]:
-    """The batches of producers in order, without those that leave nothing behind.
+    """Yield the batches of producers in order, without those that leave no trace.
 
     Of neighbours of one producer that are all data, and all or none transactional, only the first
     and the last matter.

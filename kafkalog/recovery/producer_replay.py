@@ -251,7 +251,7 @@ def rebuild_producers(
 
 
 def segments_between(segments: dict[int, SegmentState], start: int, end: int) -> list[SegmentState]:
-    """The segments with offsets from `start` up to `end`, the floor of `start` included."""
+    """Return the segments with offsets from `start` up to `end`, the floor of `start` included."""
     if start == end:
         return []
     floor = max((base for base in segments if base <= start), default=None)

@@ -36,7 +36,7 @@ _CAPACITY_MIN = 16
 
 
 def hash_order(keys: Iterable[int], count_max: int) -> list[int]:
-    """The keys in the order in which Java goes through them.
+    """Return the keys in the order in which Java goes through them.
 
     Args:
         keys: of 64 bits, in the order of insertion.
@@ -76,7 +76,7 @@ class OpenTransactions:
         self._firsts.clear()
 
     def first(self, without: int = -1) -> int | None:
-        """The smallest first offset, but for those of one producer; None where there is none."""
+        """Return the smallest first offset, except those of one producer; None if none is left."""
         passed = []
         while self._firsts:
             first_offset = self._firsts[0]
@@ -137,7 +137,7 @@ class AppendInfo:
         self._txn_first_offset = before.current_txn_first_offset
 
     def state(self) -> ProducerState:
-        """The state after all of them, where each was merged before the next came."""
+        """Return the state after all of them, where each was merged before the next came."""
         return ProducerState(
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
@@ -150,7 +150,7 @@ class AppendInfo:
         )
 
     def merged_state(self) -> ProducerState:
-        """The state after all of them, where they are merged together.
+        """Return the state after all of them, where they are merged together.
 
         The batches that the current state remembers stay where the epoch is the same in the end.
         """
@@ -374,7 +374,7 @@ class ProducerStates:
             self._directory.remove(name, "its segment is deleted", routine=True)
 
     def remove_strays(self, base_offsets: list[int]) -> None:
-        """Keep the snapshots at bases of segments, and the newest one behind the last base."""
+        """Keep the snapshots at base offsets of segments, and the newest one after these."""
         self.snapshots = self._directory.snapshots()
         stray: int | None = None
         for offset in sorted(self.snapshots):
@@ -390,7 +390,7 @@ class ProducerStates:
 
 
 def _snapshot(states: tuple[ProducerState, ...]) -> bytes:
-    """The bytes of a snapshot file; `PidSnapshotMap` version 1."""
+    """Return the bytes of a snapshot file; `PidSnapshotMap` version 1."""
     entries = b"".join(
         PRODUCER_SNAPSHOT_ENTRY.struct.pack(
             state.producer_id,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class OffsetOverflowError(Exception):
     """A batch does not fit into its segment: Kafka splits the segment and begins again.
 
-    `aborted` is what the transaction index has got until then.
+    `aborted` holds the transaction index entries up to then.
     """
 
     def __init__(self, segment: SegmentState, aborted: bytes) -> None:
@@ -38,7 +38,7 @@ class OffsetOverflowError(Exception):
 
 
 class SegmentRecovery(Walker):
-    """One scan. Who reads the log anyway may feed it; what is missing then, it reads itself.
+    """One scan. A caller that reads the log anyway may feed it; it reads the rest itself.
 
     Args:
         segment: what is scanned; it gets the new indexes.
@@ -161,13 +161,13 @@ class SegmentRecovery(Walker):
         return True
 
     def end(self, why: str) -> int:
-        """Scan what has not been fed, cut the log at what is wrong, write the indexes.
+        """Scan what has not been fed, cut the log at the first defect, and write the indexes.
 
         Args:
-            why: what made the broker do it.
+            why: the broker's reason.
 
         Returns:
-            How many bytes are cut off.
+            The number of bytes cut off.
 
         Raises:
             OffsetOverflowError: an offset does not fit into the segment.

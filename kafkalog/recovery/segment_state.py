@@ -34,7 +34,7 @@ class SegmentState:
         directory: the files.
         base_offset: which segment.
         config: index sizes and density.
-        log: its log; None: what is in the directory under its name.
+        log: its log; if None, the file of that name in the directory.
     """
 
     def __init__(
@@ -108,18 +108,18 @@ class SegmentState:
         return self._max_timestamp
 
     def fits(self, offset: int) -> bool:
-        """Whether the segment can hold the offset."""
+        """Return whether the segment can hold the offset."""
         return 0 <= offset - self.base_offset <= c.INT32_MAX
 
     def find(self, offset: int) -> Found | None:
-        """Where a read of `offset` begins, positions in the log; None behind the last batch."""
+        """Return the position where a read of `offset` begins; None after the last batch."""
         search = Search(offset)
         self.walk(search, max(self.offset_index.position_below(offset), 0))
         found = search.end()
         return Found(found.position - self.log.start, found.base_offset) if found else None
 
     def frames(self) -> Iterator[Frame]:
-        """The batches one by one."""
+        """Yield the batches one by one."""
         if self.log.path is None:
             return  # a new log has none
         with Source(self.log.path) as source:
@@ -151,7 +151,7 @@ class SegmentState:
         return last.next_offset
 
     def check_transaction_index(self) -> bool:
-        """Whether no entry is below the base; the only check of an index at a start.
+        """Return whether no entry is below the base; the only check of an index at a start.
 
         Raises:
             StartRefusedError: an entry has a version that is unknown.
@@ -178,7 +178,7 @@ class SegmentState:
         return True
 
     def set_max_timestamp(self, largest: tuple[int, int]) -> None:
-        """What a scan found: the largest timestamp and its offset."""
+        """Set the largest timestamp and its offset, as a scan found them."""
         self._max_timestamp = largest
 
     def build_indexes(self, why: str) -> None:
@@ -221,7 +221,7 @@ class SegmentState:
                 index.forget()
 
     def count_records(self, start: int) -> int:
-        """Records in the batches that begin at or behind a position, by their headers."""
+        """Count the records in the batches that begin at or after a position, by their headers."""
         if self.log.path is None:
             return 0
         with Source(self.log.path) as source:
@@ -243,10 +243,10 @@ class SegmentState:
         self.directory.contents[self.name(file_names.LOG)] = self.log
 
     def write_indexes(self, aborted: bytes | None, why: str) -> None:
-        """Write all anew.
+        """Rewrite all indexes.
 
-        The transaction index is made for its first entry, and emptied where it is there. With None
-        it is left alone.
+        The transaction index is created with its first entry, and emptied if present. With None it
+        is left alone.
         """
         assert self._offset_index, "made by who calls"
         assert self._time_index, "made by who calls"

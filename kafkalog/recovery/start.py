@@ -1,4 +1,4 @@
-"""What the next start of a broker would make of a partition directory, without writing anything.
+"""Predicts a broker's next start on a partition directory, without writing anything.
 
 Follows `LogManager.loadLog`, `UnifiedLog.create` and `LogLoader` of Kafka 4.3.
 """
@@ -70,17 +70,17 @@ def predict_start(
     hosting: Hosting | None = None,
     tell: Callable[[str, bytes], None] | None = None,
 ) -> PredictedStart:
-    """What a broker's next start would do with a partition directory. Nothing is written.
+    """Predict what a broker's next start would do with a partition directory. Nothing is written.
 
     Args:
         partition: the directory, or its path.
-        mode: how the broker comes to it; None: as the log directory around it says.
-        recovery_point: where an unclean start begins to scan; None: from the checkpoint.
-        log_start_checkpoint: the log start offset; None: from the checkpoint.
-        config: what the outcome depends on; None: Kafka's defaults.
-        hosting: which partitions the broker is to have; None: this one.
+        mode: how the broker comes to it; if None, as the log directory around it says.
+        recovery_point: where an unclean start begins to scan; from the checkpoint if None.
+        log_start_checkpoint: the log start offset; from the checkpoint if None.
+        config: what the outcome depends on; Kafka's defaults if None.
+        hosting: the partitions assigned to the broker; this one if None.
         tell: called with name and bytes of each file the start would write, in the order of the
-            actions that write them; nobody else keeps the bytes.
+            actions that write them; the bytes are not kept.
 
     Returns:
         The prediction; a log that cannot be loaded is a `Refusal` in it.
@@ -107,15 +107,15 @@ def predict_start(
 class StartInProgress:
     """A prediction that waits for the batches of the segments that a start scans.
 
-    Who reads the whole log anyway gives them, segment after segment by base offset; what is not
-    given is read here.
+    A caller that reads the whole log anyway feeds them, segment by segment in base-offset order;
+    what is not fed is read here.
 
     Args:
         partition: the directory.
         mode, recovery_point, log_start_checkpoint, config, hosting, tell: as those of
             `predict_start`.
         check_crc: whether the scans compare checksums, as those of a broker do. Without, they are
-            taken to be right, which is told as an assumption.
+            taken to be right, which is reported as an assumption.
         trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
             else they are built.
         rebuilds_epochs: whether leader epochs that Kafka cannot read are rebuilt from the log.
@@ -169,7 +169,7 @@ class StartInProgress:
             self._go_on()
 
     def feed(self, stretch: Stretch) -> None:
-        """The next batches of the segment, from its first on, with their checksums compared.
+        """Feed the next batches of the segment, from its first on, with their checksums compared.
 
         They may end anywhere, and what is odd among them may be left out.
         """
@@ -177,7 +177,7 @@ class StartInProgress:
             self._scan.feed(stretch)
 
     def end(self) -> PredictedStart:
-        """The prediction, now that no more batches come.
+        """Return the prediction, now that no more batches come.
 
         Raises:
             UnreadableError: a file cannot be read.
@@ -207,7 +207,7 @@ class StartInProgress:
 
     @property
     def tidying(self) -> tuple[Action, ...]:
-        """The actions that finish or roll back what a crash left, before segments are looked at."""
+        """The actions that finish or roll back what a crash left, before segments are examined."""
         count = self._begun.tidying_count if self._begun is not None else 0
         return tuple(self._directory.actions[:count])
 
@@ -284,7 +284,7 @@ def _circumstances(
     recovery_point: int | None,
     log_start: int | None,
 ) -> _Circumstances:
-    """What the broker would read around the partition, with what is given in its place."""
+    """Return what the broker would read around the partition, given values taking precedence."""
     assumptions = []
     parent = os.path.dirname(file_system.absolute(partition.path))
     if partition.topic == CLUSTER_METADATA_TOPIC:
@@ -356,7 +356,7 @@ def _segment(segment: SegmentState) -> LoadedSegment:
 
 
 def _notes(loader: Loader) -> list[str]:
-    """What the start leaves as it is and does not tell."""
+    """Return what the start leaves as it is and does not report."""
     notes = []
     active = loader.segments[max(loader.segments)]
     if active.size_bytes and loader.log_end_offset == active.base_offset:
@@ -390,7 +390,7 @@ def start_config(
     Args:
         partition: the directory.
         configs: of its topic.
-        now_ms: the broker's clock; None: the clock of this machine.
+        now_ms: the broker's clock; the clock of this machine if None.
 
     Raises:
         CorruptDataError: a source holds a value that no broker would take.

@@ -101,7 +101,7 @@ class Frame:
     def _require_value(self) -> None:
         """Stop where `Utils.sizeDelimited` of Kafka does: the value is not within the message."""
         if self.batch.compression == c.ZSTD:
-            return  # which is no codec of these, and told before
+            return  # which is no codec of these, and already reported
         at = c.LEGACY_TIMESTAMP_POSITION + (_INT64.size if self.magic == 1 else 0)
         key_size = self._int32(at, "key")
         at += _INT32.size + max(key_size, 0)
@@ -112,7 +112,7 @@ class Frame:
             )
 
     def _int32(self, at: int, what: str) -> int:
-        """The size of a key or value, which must lie within the message."""
+        """Return the size of a key or value, which must lie within the message."""
         if at + _INT32.size > self.size_bytes:
             raise StartRefusedError("IndexOutOfBoundsException", f"The {what}'s size is missing.")
         return int(_INT32.unpack(self._source.read_exactly(self.position + at, _INT32.size))[0])
@@ -176,7 +176,7 @@ class Frame:
 
 
 def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
-    """The batches from `position` up to `end`, positions in the file.
+    """Yield the batches from `position` up to `end`, positions in the file.
 
     Raises:
         CorruptRecordError: a length field is smaller than any message.
@@ -200,12 +200,12 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
 
 
 def wrap_int64(number: int) -> int:
-    """The number as a Java long, which damaged offsets can exceed."""
+    """Return the number as a Java long, which damaged offsets can exceed."""
     return (number + 2**63) % 2**64 - 2**63
 
 
-# So much is read one by one before columns are tried, at first and after an odd batch: most walks
-# are short, and a log that is odd throughout must not begin anew at each batch.
+# Size read batch by batch before columns are tried, at first and after an odd batch: most walks
+# are short, and a log that is odd throughout must not start over at each batch.
 _ONE_BY_ONE: Final = 256
 _BYTES_ONE_BY_ONE: Final = 4 << 20
 _WORTH_A_SEEK: Final = 1 << 15  # of batches so large headers alone are read, one by one
@@ -232,7 +232,7 @@ def walk(source: Source, position: int, end: int, level: Level, walker: Walker) 
         end: where the log ends.
         level: quick reads headers, standard also checks that checksums of columns match; of a
             batch that comes by itself nothing is checked.
-        walker: who takes them.
+        walker: receives them.
 
     Raises:
         CorruptRecordError: a length field is smaller than any message; or what the walker raises.
@@ -322,7 +322,7 @@ class Search(Walker):
         return self.found is None
 
     def end(self) -> Found | None:
-        """What was found, now that there are no more batches."""
+        """Return the findings, now that there are no more batches."""
         return self.found or self._holder()
 
     def _holder(self) -> Found | None:
@@ -332,7 +332,7 @@ class Search(Walker):
 
 
 class ToTheEnd(Walker):
-    """What is behind the last batch, and whether that has a leader epoch."""
+    """The offset and position after the last batch, and whether that has a leader epoch."""
 
     def __init__(self, base_offset: int) -> None:
         self.next_offset = base_offset

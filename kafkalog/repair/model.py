@@ -1,4 +1,4 @@
-"""What a repair of a partition comes to, file by file, and what forbids it in place."""
+"""The result of a repair of a partition, file by file, and what forbids it in place."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Fate(StrEnum):
-    """What becomes of a file."""
+    """The fate of a file."""
 
     REMOVED = "removed"
     """It goes."""
@@ -41,15 +41,15 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file that will not be as it is.
+    """A file that will change.
 
     Attributes:
         name: of the file.
-        fate: what becomes of it.
+        fate: its fate.
         size_bytes: after the change.
         bytes_gone: of a file that is removed or cut: how many of its bytes go.
         records_gone: records that can be read in these bytes, by the headers of their batches.
-        why: why it is removed or cut; None for others, and where it only gets another name.
+        why: why it is removed or cut; None for others, and if it is only renamed.
     """
 
     name: str
@@ -75,13 +75,13 @@ class Untouched:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """What a recovery of a partition will do.
+    """The plan of a recovery of a partition.
 
     Attributes:
         partition: the directory as it is.
         config: the configs the outcome depends on; the clock is fixed.
         predicted: what the start of a broker does, once the recovery has repaired what stops it.
-        refusal: why a start on the directory as it is would fail; None where it would not.
+        refusal: why a start on the directory as it is would fail; None if it would not.
         tidying: the actions of the start that finish or roll back what a crash left.
         changes: the files that will not be as they are, by name.
         bytes_to_scan: bytes of the segments that are scanned.
@@ -103,7 +103,7 @@ class RecoveryPlan:
 
     @property
     def lost_from(self) -> int | None:
-        """Offset of the first record that may go, None where no byte of a log goes."""
+        """Offset of the first record that may go, None if no byte of a log goes."""
         offsets = (
             cut.offset if isinstance(cut, TruncateLog) else cut.base_offset
             for cut in self.predicted.cuts
@@ -113,7 +113,7 @@ class RecoveryPlan:
 
     @property
     def committed_lost(self) -> tuple[int, int] | None:
-        """First and last offset below the high watermark that may go; None: none does."""
+        """The first and last offset below the high watermark that may be lost; None if none is."""
         start, watermark = self.lost_from, self.high_watermark
         if start is None or watermark is None or start >= watermark:
             return None
@@ -152,7 +152,7 @@ class RecoveryPlan:
 
     @property
     def verdict(self) -> Verdict:
-        """What a start on the directory as it is comes to."""
+        """The outcome of a start on the directory as it is."""
         return Verdict.REFUSE if self.refusal is not None else self.predicted.verdict
 
     @property
@@ -187,12 +187,12 @@ _ENTRY_SIZES = {
 
 
 def is_left_over(name: str) -> bool:
-    """Whether a file is what a repair that was killed left."""
+    """Return whether a file was left by a repair that was killed."""
     return is_staged(name)
 
 
 def contents_of(partition: PartitionDir) -> dict[str, Content]:
-    """The files as they are on disk."""
+    """Return the files as they are on disk."""
     return {
         entry.name.name: Content(entry.path, 0, entry.size_bytes)
         for entry in partition.files
@@ -212,7 +212,7 @@ def whole_entries(contents: dict[str, Content]) -> dict[str, Content]:
 
 
 def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
-    """What is planned may be done.
+    """Check that the plan may be performed.
 
     Args:
         plan: of the recovery.
@@ -251,7 +251,7 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
 def index_data(
     source: Source, start: int, end: int, base_offset: int, config: StartConfig
 ) -> dict[str, bytes]:
-    """The bytes of both, by suffix, for a segment that begins at position `start` of a log.
+    """Return the bytes of both, by suffix, for a segment that begins at position `start` of a log.
 
     Raises:
         StartRefusedError: offsets go back, or do not fit into the segment.

@@ -53,13 +53,13 @@ def plan_recovery(
     hosting: Hosting | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RecoveryPlan:
-    """What a recovery would do with a partition directory.
+    """Plan what a recovery would do with a partition directory.
 
     Args:
         partition: the directory.
         mode: as which start of a broker.
-        config: what the outcome depends on; None: Kafka's defaults.
-        hosting: which partitions the broker is to have; None: this one.
+        config: what the outcome depends on; Kafka's defaults if None.
+        hosting: the partitions assigned to the broker; this one if None.
         progress: called with the bytes that scans have read since the last call.
 
     Raises:
@@ -184,17 +184,17 @@ def _records(content: Content, name: str) -> int:
 
 
 def with_clock(config: StartConfig) -> StartConfig:
-    """The same, with a clock that stands still: all looks at a partition shall agree."""
+    """Return the same, with a clock that stands still: all looks at a partition shall agree."""
     if config.now_ms is not None:
         return config
     return dataclasses.replace(config, now_ms=time.time_ns() // 1_000_000)
 
 
 class _Differences:
-    """Takes the files that a prediction tells of, and notes which are not there like that.
+    """Takes the files that a prediction reports, and notes which differ on disk.
 
     Attributes:
-        numbers: the how manieth these were.
+        numbers: their ordinals among the reported files.
     """
 
     def __init__(self, partition: PartitionDir) -> None:
@@ -209,7 +209,7 @@ class _Differences:
 
 
 def is_same(path: str, data: bytes) -> bool:
-    """Whether a file has exactly these bytes."""
+    """Return whether a file has exactly these bytes."""
     if not os.path.lexists(path):
         return False
     with Source(path) as source:
@@ -217,7 +217,7 @@ def is_same(path: str, data: bytes) -> bool:
 
 
 def _fate(name: str, old: Content | None, new: Content, differing: set[int]) -> Fate | None:
-    """What becomes of a file of that name; None: it stays as it is."""
+    """Return the fate of a file of that name; None if it stays as it is."""
     if new.path is None:
         is_changed = old is None or new.told in differing or (new.told is None and old.size_bytes)
         return Fate.WRITTEN if is_changed else None

@@ -1,4 +1,4 @@
-"""The indexes of segments, made anew from the log as a broker does where an index is missing.
+"""The indexes of segments, rebuilt from the log as a broker does if an index is missing.
 
 Follows `LogSegment.recover` of Kafka 4.3, as `LogLoader` calls it where an `.index` is missing.
 """
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 class Comparison(StrEnum):
-    """What an index is beside the one that is made from the log."""
+    """How an index compares with the one that is built from the log."""
 
     SAME = "same"
     PADDED = "padded"
-    """The same with the zeros of preallocation behind it, as a broker that is killed leaves it."""
+    """The same followed by the zeros of preallocation, as a broker that is killed leaves it."""
     DIFFERENT = "different"
     MISSING = "missing"
 
@@ -47,8 +47,8 @@ class IndexComparison:
     Attributes:
         path: the file.
         base_offset: of its segment.
-        result: what the file is beside the new one.
-        size_bytes: of the file as it is; None where it is missing.
+        result: how the file compares with the new one.
+        size_bytes: of the file as it is; None if it is missing.
         new_size_bytes: of the new one.
     """
 
@@ -70,12 +70,12 @@ def compare_indexes(
     base_offsets: Collection[int] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[IndexComparison, ...]:
-    """What a rebuild would make of the indexes of a partition. Nothing is written.
+    """Compare the indexes of a partition with rebuilt ones. Nothing is written.
 
     Args:
         partition: the directory.
-        config: sizes and density of the indexes; None: Kafka's defaults.
-        base_offsets: the segments; None: all.
+        config: sizes and density of the indexes; Kafka's defaults if None.
+        base_offsets: the segments; all if None.
         progress: called with the bytes of these that were scanned since the last call.
 
     Returns:
@@ -101,9 +101,9 @@ def rebuild_indexes(
     base_offsets: Collection[int] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[IndexComparison, ...]:
-    """Make the indexes of a partition anew.
+    """Rebuild the indexes of a partition.
 
-    The new ones are written beside the old ones and synced, then put in their place: at any moment,
+    The new ones are written next to the old ones, synced, and put in their place: at any moment,
     also after a crash, each is the old one or the new one, whole. An `.index` that was missing
     comes last, so that a broker would build all three again.
 
@@ -140,7 +140,7 @@ def rebuild_indexes(
 
 
 class _Comparing:
-    """Compares the indexes that a scan tells of with those that are there, and hands them on."""
+    """Compares the indexes that a scan reports with those on disk, and hands them on."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class _Comparing:
             self._tell(name, data)
 
     def result(self) -> tuple[IndexComparison, ...]:
-        """What was found, by segment."""
+        """Return the findings, by segment."""
         return tuple(sorted(self._found.values(), key=lambda it: (it.base_offset, it.path)))
 
 

@@ -4,7 +4,7 @@ Follows `LogLoader.removeTempFilesAndCollectSwapFiles` and `completeSwapOperatio
 an order in which a crash at any moment leaves a state with the same outcome.
 
 Follows `LogLoader.recoverLog` and `LogSegment.recover` of Kafka 4.3 in what results, not in the
-order: there a crash between two steps can leave segments behind a cut.
+order: there a crash between two steps can leave segments after a cut.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _removed(actions: Sequence[Action]) -> list[str]:
 
 
 def _data(changes: Changes, name: str, config: StartConfig) -> bytes:
-    """What a swap lacks: an index of its log; or the log, where its name has no 20 digits."""
+    """Return what a swap lacks: an index of its log; or the log, if its name has no 20 digits."""
     base_offset = offset_from_name(name)
     log = changes.path(segment_file(base_offset, file_names.LOG + file_names.SWAP))
     suffix = name.removesuffix(file_names.SWAP)[name.index(".") :]
@@ -116,7 +116,7 @@ class Settlement:
 
     Each step lasts before the next begins:
 
-    1. segments behind a cut go, the last one first: what made the start cut is still there;
+    1. segments after a cut go, the last one first: what made the start cut is still there;
     2. logs and indexes are cut in place;
     3. producer snapshots and leader epochs are put in place;
     4. time, transaction and offset indexes are; what made the start build them, a missing or an
@@ -195,7 +195,7 @@ class Settlement:
         self._put(last)
 
     def _is_trigger(self, name: str) -> bool:
-        """Whether a start builds indexes because of this one as it is."""
+        """Return whether a start builds indexes because of this one as it is."""
         offset_index = segment_file(offset_from_name(name), file_names.OFFSET_INDEX)
         if offset_index not in self._before:
             return name == offset_index
@@ -252,7 +252,7 @@ def recover(
 
     Cost:
         The scan of the start, and that of the next one to check it, where anything changes; disk
-        space for the indexes that change; memory as `predict_start`, and some 300 bytes a file.
+        space for the indexes that change; memory as `predict_start`, and about 300 bytes per file.
     """
     require_performable(plan, forced=forced)
     partition = plan.partition
@@ -282,7 +282,7 @@ def _start(
     tell: Staging | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> StartInProgress:
-    """The start that was planned, on the directory as it is now."""
+    """Return the start that was planned, on the directory as it is now."""
     return recovery_start(
         partition,
         plan.predicted.mode,
@@ -344,7 +344,7 @@ class _Recovery:
         return open_partition(self._plan.partition.path)
 
     def _lower_checkpoints(self) -> int | None:
-        """Say nothing that is not true of what a crash may leave; the recovery point before."""
+        """Lower the checkpoints to what holds after any crash, the recovery point first."""
         plan = self._plan
         assert plan.predicted.loaded is not None, "else it is refused"
         end = plan.predicted.loaded.log_end_offset

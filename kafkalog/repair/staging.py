@@ -27,7 +27,7 @@ _COPIED_AT_ONCE = 1 << 20
 
 
 class Staging:
-    """Takes the files that a prediction tells of and writes those that are not there like that.
+    """Takes the files that a prediction reports and writes those that differ on disk.
 
     Each is synced. Until they are put in place nothing else has changed; a crash leaves them to the
     next repair, which removes them, and brokers take no notice.
@@ -38,8 +38,8 @@ class Staging:
         suffixes: of the files that are wanted.
 
     Attributes:
-        names: what those are called that are written, by the how manieth file they are; those of a
-            new segment, which are empty and not told of, by their names.
+        names: names of the written files by ordinal among the reported ones; those of a new
+            segment, which are empty and not reported, by their names.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Staging:
         self._suffixes = suffixes
         self._count = 0
         self._written = 0
-        self._latest: dict[str, int] = {}  # the number that a name has been told with last
+        self._latest: dict[str, int] = {}  # the number that a name was last reported with
         there = [entry.path for entry in partition.files if entry.error is None]
         self._like = next((path for path in there if path.endswith(file_names.LOG)), None)
         self._like = self._like or next(iter(there), None)
@@ -65,7 +65,7 @@ class Staging:
         self._latest[name] = number
 
     def make_empty(self, name: str) -> None:
-        """Take an empty file that was not told of."""
+        """Take an empty file that was not reported."""
         self._write(name, name, b"")
 
     def shorten(self, name: str, size_bytes: int) -> None:
@@ -124,7 +124,7 @@ def write_parts(changes: Changes, action: SplitSegment, config: StartConfig) -> 
     A start, or `tidy`, then replaces the segment by them. After a crash there are `.cleaned` files,
     with which all goes back to the segment, or `.swap` files alone, with which it goes on to the
     parts: these get their names from the last part to the first, as one that is still called
-    `.cleaned` takes back those behind it.
+    `.cleaned` rolls back those after it.
     """
     log = changes.path(segment_file(action.base_offset, file_names.LOG))
     modified_ms = os.stat(log).st_mtime_ns // 1_000_000

@@ -53,10 +53,10 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class TrimPlan:
-    """What goes from one partition, and what is left.
+    """The files that one partition loses, and what is left.
 
     Attributes:
-        found: what `simulate_retention` says, and by which configs and marks.
+        found: the result of `simulate_retention`, with its configs and marks.
         segments: those that go, oldest first.
         files: names of the files of each, in the order they go: log, indexes, producer snapshot.
         left_overs: names of the files that earlier deletions left, and that go too.
@@ -100,9 +100,9 @@ class TrimPlan:
 
     @property
     def log_start_checkpoint(self) -> int | None:
-        """What the checkpoint of log start offsets says then; None: no entry, as Kafka keeps it.
+        """The entry of the checkpoint of log start offsets then; None for no entry, as in Kafka.
 
-        A broker notes a log start only where it lies inside the first segment.
+        A broker notes a log start only if it lies inside the first segment.
         """
         if self.log_start_offset > self.first_base_offset:
             return self.log_start_offset
@@ -128,7 +128,7 @@ def plan_trim(
     log_start_offset: int | None = None,
     keep_deleted: bool = False,
 ) -> TrimPlan:
-    """What retention will take from a partition; the caller keeps brokers off meanwhile.
+    """Plan what retention will delete from a partition; the caller keeps brokers off meanwhile.
 
     Args:
         partition: the directory.
@@ -192,7 +192,7 @@ def plan_trim(
 
 
 def leader_epochs_of(partition: PartitionDir) -> tuple[EpochEntry, ...]:
-    """The entries of a partition's `leader-epoch-checkpoint`, none without the file."""
+    """Return the entries of a partition's `leader-epoch-checkpoint`, none without the file."""
     path = os.path.join(partition.path, file_names.LEADER_EPOCHS)
     return tuple(read_leader_epochs(path)) if os.path.exists(path) else ()
 
@@ -213,9 +213,9 @@ def _left_overs(partition: PartitionDir) -> tuple[str, ...]:
 
 
 def _files_of(partition: PartitionDir, base_offset: int) -> tuple[str, ...]:
-    """The files of a segment in the order they go.
+    """Return the files of a segment in the order they go.
 
-    The log goes first: a start removes indexes without a log, but makes those of a log anew.
+    The log goes first: a start removes indexes without a log, but rebuilds those of a log.
     """
     there = {entry.name.name for entry in partition.files}
     names = (segment_file_name(base_offset, kind) for kind in _KINDS)
@@ -252,7 +252,7 @@ def _require_deletable(found: PartitionRetention, configs: TopicConfigs) -> None
 
 
 def _require_replicated(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
-    """The log will not start above what is replicated: no start may raise the high watermark."""
+    """Check that the log will not start above the high watermark: no start may raise that."""
     marks = Marks(found.partition, high_watermark=given, log_end_offset=found.log.log_end_offset)
     watermark = marks.high_watermark.value or 0
     if found.log.log_start_offset > watermark:
@@ -264,7 +264,7 @@ def _require_replicated(found: PartitionRetention, given: int | Literal["end"] |
 
 
 def perform_trim(run: Run, plan: TrimPlan) -> None:
-    """Do what a plan says; nothing where it is empty.
+    """Perform a plan; do nothing if it is empty.
 
     The new log start is noted first, so that after a crash at any later step a start finds the new
     log, whatever files of the old segments are left; without a log directory to note it in, the log

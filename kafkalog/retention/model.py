@@ -1,4 +1,4 @@
-"""What retention goes by, and what it comes to: values without any I/O.
+"""Values: the inputs and the results of retention, without any I/O.
 
 Follows `UnifiedLog.deleteOldSegments` of Kafka 4.3.
 """
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class TimestampSource(StrEnum):
-    """What a broker takes a segment's largest timestamp from."""
+    """The source of a segment's largest timestamp, as a broker takes it."""
 
     TIME_INDEX = "time-index"
     """The last entry of the `.timeindex`."""
@@ -43,7 +43,7 @@ class Reason(StrEnum):
 
 
 class Blocker(StrEnum):
-    """What is in the way of a deletion."""
+    """What blocks a deletion."""
 
     HIGH_WATERMARK = "high-watermark"
     """Not all of the segment is replicated."""
@@ -52,7 +52,7 @@ class Blocker(StrEnum):
     ACTIVE_EMPTY = "active-empty"
     """It is the active segment, and holds nothing."""
     REMOTE_STORAGE = "remote-storage"
-    """Tiered: only what was uploaded goes, which nothing here can tell."""
+    """Tiered: only uploaded segments go, and nothing here shows which were uploaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class LogFacts:
         return sum(segment.size_bytes for segment in self.segments)
 
     def upper_bound(self, number: int) -> int:
-        """Where a segment ends: the next one's base offset, or the log end."""
+        """Return where a segment ends: the next one's base offset, or the log end."""
         following = number + 1
         if following < len(self.segments):
             return self.segments[following].base_offset
@@ -107,7 +107,7 @@ class Policy:
         retention_ms: negative: unlimited.
         retention_bytes: negative: unlimited.
         is_tiered: whether only uploaded segments go.
-        inert: why no policy is run at all, None where they are.
+        inert: why no policy is run at all, None if they are.
     """
 
     deletes: bool = True
@@ -127,7 +127,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run of retention comes to.
+    """The result of one run of retention.
 
     Attributes:
         deleted: what goes, in the order it goes.
@@ -157,7 +157,7 @@ class LatestRecord:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of one segment, and why.
+    """The fate of one segment, and why.
 
     Attributes:
         segment: which one.
@@ -166,7 +166,7 @@ class Verdict:
         is_deleted: whether it goes now.
         reason: the policy that takes it, or why it stays.
         deletable_at: since when it may go, or when time alone lets it go, the segments before it
-            included; None where time alone never does.
+            included; None if time alone never does.
         blocked_by: what is in the way of a policy that would take it.
         blocking_segment: base offset of the earlier segment that time takes later than this one,
             and so keeps it.
@@ -174,7 +174,7 @@ class Verdict:
             or the segment grows itself.
         latest_record: the record with the largest timestamp, for a segment that lies in the future
             or is in the way of others.
-        detail: all that in words.
+        detail: all of this in words.
     """
 
     segment: SegmentFacts

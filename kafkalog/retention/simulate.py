@@ -1,4 +1,4 @@
-"""What a broker's retention would do with a partition, read from its directory.
+"""Predicts what a broker's retention would do with a partition, from its directory.
 
 Follows `LogSegment.largestTimestamp`, `LogSegment.lastModified` and `LogLoader.recoverLog` of Kafka
 4.3. Logs are read only where a broker would know more than the indexes say.
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """What the batches of a recovered segment say."""
+    """What the batches of a recovered segment show."""
 
     end_offset: int
     end_position: int
@@ -52,7 +52,7 @@ class _Tail:
 
 
 def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
-    """The facts of every live segment, and the log end offset.
+    """Return the facts of every live segment, and the log end offset.
 
     After a clean shutdown a broker believes the last slot of each time index, zeros included. Else
     it recovers the segments from the recovery point on, and what their batches say counts; so does
@@ -62,8 +62,8 @@ def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
         UnreadableError: a log cannot be read.
 
     Cost:
-        Two index lookups a segment; of recovered segments, and of the active one, the batches
-        behind the last entry of the offset index.
+        Two index lookups per segment; of recovered segments, and of the active one, the batches
+        after the last entry of the offset index.
     """
     segments = log.segments
     first_recovered = _first_recovered(log)
@@ -88,7 +88,7 @@ def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
 
 
 def _first_recovered(log: UnifiedLog) -> int:
-    """Ordinal of the first segment that the next start recovers; none: behind the last."""
+    """Return the ordinal of the first segment that the next start recovers, or their number."""
     if log.was_closed:
         return len(log.segments)
     recovery_point = log.checkpoint(file_names.RECOVERY_POINTS) or 0
@@ -118,7 +118,7 @@ def _facts(
 
 
 def _read_tail(opened: OpenSegment) -> _Tail:
-    """What recovery finds, up to the first byte that is no batch.
+    """Return what recovery finds, up to the first byte that is no batch.
 
     Each entry of the offset index brought the time index up to date: only where both are there may
     the batches before the last of them stay unread.
@@ -184,16 +184,16 @@ _INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share
 
 @dataclass(frozen=True, slots=True)
 class PartitionRetention:
-    """What retention comes to in one partition.
+    """The result of retention in one partition.
 
     Attributes:
         partition: the directory.
         configs: every config that decided, with its source.
         marks: log start offset and high watermark, with their sources.
         log: the log as it is.
-        policy: what the configs come to.
+        policy: the one that the configs set.
         outcome: what goes now, and what is left.
-        verdicts: one a segment, by base offset.
+        verdicts: one per segment, by base offset.
         now_ms: the clock that was used.
     """
 
@@ -225,7 +225,7 @@ def simulate_retention(
     high_watermark: int | Literal["end"] | None = None,
     log_start_offset: int | None = None,
 ) -> PartitionRetention:
-    """What a broker would delete of a partition at `now_ms`, why, when, and what blocks it.
+    """Predict what a broker would delete of a partition at `now_ms`, why, when, and what blocks it.
 
     Args:
         partition: the directory.
@@ -239,7 +239,7 @@ def simulate_retention(
         CorruptDataError: a config is not valid.
 
     Cost:
-        A few index lookups a segment, and the tail of the active one; no log is scanned.
+        A few index lookups per segment, and the tail of the active one; no log is scanned.
     """
     segments, end_offset = read_segments(UnifiedLog(partition))
     marks = Marks(
@@ -272,7 +272,7 @@ def simulate_retention(
 def policy_of(
     partition: PartitionDir, configs: TopicConfigs
 ) -> tuple[Policy, tuple[ConfigValue, ...]]:
-    """What the configs come to for a partition, and those that were asked."""
+    """Return a partition's policy by its configs, and the configs that were asked."""
     names = ["cleanup.policy", "retention.ms", "retention.bytes"]
     cleanup = configs.words("cleanup.policy")
     is_compacted = "compact" in cleanup
@@ -316,7 +316,7 @@ def _has_remote_storage(partition: PartitionDir, configs: TopicConfigs) -> bool:
 
 
 def _local(configs: TopicConfigs, name: str, names: list[str]) -> str:
-    """The name of the config that limits what stays on this disk."""
+    """Return the name of the config that limits what stays on this disk."""
     local = f"local.{name}"
     names.append(local)
     return name if configs.number(local) == -2 else local
@@ -329,7 +329,7 @@ def _explained(
     log: LogFacts,
     now_ms: int,
 ) -> list[Verdict]:
-    """The verdicts in words, with the record that keeps a segment where one record does."""
+    """Return the verdicts in words, with the record that keeps a segment where one record does."""
     in_the_way = {verdict.blocking_segment for verdict in verdicts}
     found = []
     for segment, verdict in zip(segments, verdicts, strict=True):

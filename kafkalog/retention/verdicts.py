@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
-    """What a broker would delete at this moment. Pure: nothing is read, nothing is changed.
+    """Compute what a broker would delete at this moment. Pure: nothing is read or changed.
 
     Args:
         log: the log; its offsets in order, the high watermark within it.
@@ -41,7 +41,7 @@ def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
         now_ms: the broker's clock.
 
     Cost:
-        A few operations a segment.
+        A few operations per segment.
     """
     if policy.inert is not None or not log.segments:
         return Outcome((), log, rolled=False)
@@ -63,7 +63,7 @@ def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
 
 
 def _deletable(log: LogFacts, policy: Policy, predicate: Predicate) -> int:
-    """How many segments from the front the policy takes."""
+    """Return how many segments from the front the policy takes."""
     count = 0
     for number, segment in enumerate(log.segments):
         is_last = number == len(log.segments) - 1
@@ -78,7 +78,7 @@ def _deletable(log: LogFacts, policy: Policy, predicate: Predicate) -> int:
 
 
 def _without(log: LogFacts, count: int, now_ms: int) -> LogFacts:
-    """The log without its first segments; one that would have none gets an empty one."""
+    """Return the log without its first segments; one that would have none gets an empty one."""
     if not count:
         return log
     left = log.segments[count:] or (SegmentFacts(log.log_end_offset, 0, now_ms),)
@@ -212,7 +212,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class ForecastDay:
-    """What goes within 24 hours: from `from_ms`, exclusive, to `to_ms`, inclusive."""
+    """The deletions within 24 hours: from `from_ms`, exclusive, to `to_ms`, inclusive."""
 
     from_ms: int
     to_ms: int
@@ -229,7 +229,7 @@ def judge_segments(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int)
 
 
 def _deleted(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> Iterator[Verdict]:
-    """The segments that go: those that time takes may have been ripe for long."""
+    """Yield the segments that go: those that time takes may have been ripe for long."""
     ripe_at: int | None = None
     for number, deletion in enumerate(outcome.deleted):
         own = _expires_at(deletion.segment, policy)
@@ -246,12 +246,12 @@ def _deleted(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> It
 
 
 def _expires_at(segment: SegmentFacts, policy: Policy) -> int:
-    """The first millisecond at which `retention.ms` takes it."""
+    """Return the first millisecond at which `retention.ms` takes it."""
     return segment.largest_timestamp + policy.retention_ms + 1
 
 
 def _kept(log: LogFacts, policy: Policy, now_ms: int) -> Iterator[Verdict]:
-    """The segments that are left, each seen with those before it."""
+    """Yield the segments that are left, each seen with those before it."""
     is_timed = policy.deletes and policy.retention_ms >= 0 and policy.inert is None
     is_sized = policy.deletes and policy.retention_bytes >= 0 and policy.inert is None
     ripe_at, longest, size = 0, 0, 0
@@ -284,7 +284,7 @@ def _kept(log: LogFacts, policy: Policy, now_ms: int) -> Iterator[Verdict]:
 
 
 def _blocker(log: LogFacts, policy: Policy, number: int) -> Blocker | None:
-    """What keeps this segment whatever the policies say, earlier segments aside."""
+    """Return what keeps this segment whatever the policies say, earlier segments aside."""
     is_last = number == len(log.segments) - 1
     if is_last and log.segments[number].size_bytes == 0:
         return Blocker.ACTIVE_EMPTY
@@ -296,7 +296,7 @@ def _blocker(log: LogFacts, policy: Policy, number: int) -> Blocker | None:
 
 
 def _is_wanted(log: LogFacts, policy: Policy, number: int, size: int, now_ms: int) -> bool:
-    """Whether a policy would take the segment if nothing were in the way."""
+    """Return whether a policy would take the segment if nothing were in the way."""
     if policy.inert is not None:
         return False
     is_last = number == len(log.segments) - 1
@@ -320,10 +320,10 @@ def _why_kept(policy: Policy) -> Reason:
 
 
 def forecast(verdicts: Iterable[Verdict], now_ms: int, until_ms: int) -> list[ForecastDay]:
-    """What time alone will free, a row for each 24 hours from now in which anything goes.
+    """Forecast what time alone will free: a row for each 24 hours from now in which anything goes.
 
     Cost:
-        A row a day in which something goes, however far `until_ms` is.
+        A row per day in which something goes, however far `until_ms` is.
     """
     days: dict[int, tuple[int, int]] = {}
     for verdict in verdicts:

@@ -74,7 +74,7 @@ class ColumnReplay:
         return int(self._state[r.UNTIMED])
 
     def segments(self) -> list[SimulatedSegment]:
-        """All segments so far, the active one as it is."""
+        """Return all segments so far, the active one as it is."""
         active = _segment(self._state[: r.SEGMENT_FIELDS].tolist(), is_active=True)
         return [*self._done, active]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Fields of a segment, as it is and as it ended. Timestamps are -1 where there is none.
 (SEGMENT_BASE, SEGMENT_LAST, SEGMENT_SIZE, SEGMENT_BATCHES, FIRST_TIMESTAMP, LARGEST_TIMESTAMP,
  INDEX_ENTRIES, TIME_ENTRIES, ROLLED_BY, SEGMENT_FIELDS) = range(10)  # fmt: skip
-# What else is known while a segment is appended to.
+# Further state while a segment is appended to.
 (BYTES_SINCE_ENTRY, INDEXED_TIMESTAMP, REFUSED, UNTIMED, ORDINAL,
  STATE_FIELDS) = range(SEGMENT_FIELDS, SEGMENT_FIELDS + 6)  # fmt: skip
 # Settings.

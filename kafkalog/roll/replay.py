@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 JITTERS: Final = 4096
-"""So many draws of jitter are made; segments take them in turn."""
+"""Number of draws of jitter; segments take them in turn."""
 
 
 class RollCondition(StrEnum):
@@ -41,7 +41,7 @@ class RollCondition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RollSettings:
-    """What decides when a segment ends.
+    """The settings that decide when a segment ends.
 
     Attributes:
         segment_bytes: largest size.
@@ -117,7 +117,7 @@ class SimulatedSegment:
 
 @dataclass(slots=True)
 class RollReplay:
-    """What a replay came to.
+    """The result of a replay.
 
     Attributes:
         settings: what it was run under.
@@ -172,7 +172,7 @@ class _Active:
             self.last_indexed_timestamp = self.largest_timestamp
 
     def ended(self, rolled_by: RollCondition | None, *, is_active: bool) -> SimulatedSegment:
-        """What it has become."""
+        """Return the finished segment."""
         return SimulatedSegment(
             base_offset=self.base_offset,
             last_offset=self.last_offset,
@@ -194,7 +194,7 @@ class Replay:
         settings: when segments end.
         base_offset: of the first segment.
         jitters: what each segment's time is shortened by, one a segment; None: nothing.
-        now_ms: the clock at the start, None where it is not known.
+        now_ms: the clock at the start, None if it is not known.
     """
 
     def __init__(
@@ -212,13 +212,13 @@ class Replay:
         self._active = self._new(base_offset, now_ms)
 
     def segments(self) -> list[SimulatedSegment]:
-        """All segments so far, the active one as it is."""
+        """Return all segments so far, the active one as it is."""
         return [*self._done, self._active.ended(None, is_active=True)]
 
     def append(self, batches: Sequence[Batch], now_ms: int | None = None) -> RollCondition | None:
         """One append: a batch of a producer, or what a follower fetched at once.
 
-        Returns why a new segment was begun for it, None where none was. Batches that no broker
+        Returns why a new segment was begun for it, None if none was. Batches that no broker
         takes are counted in `refused`.
         """
         size = sum(batch.size_bytes for batch in batches)

@@ -38,7 +38,7 @@ ROLL_CONFIGS: Final = (
 
 
 def roll_settings(configs: TopicConfigs) -> tuple[RollSettings, tuple[ConfigValue, ...]]:
-    """What a topic's configs come to, and those that were asked.
+    """Return a topic's roll settings, and the configs that were asked.
 
     A compacted topic's `max.compaction.lag.ms` bounds `segment.ms`, as `LogConfig.maxSegmentMs`.
     """

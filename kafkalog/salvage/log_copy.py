@@ -66,7 +66,7 @@ class EpochsInLog:
                 self._last[-1] = last
 
     def entries(self, known: Sequence[EpochEntry]) -> list[EpochEntry]:
-        """The entries of the new file: those of the old one that no batch contradicts stay.
+        """Return the entries of the new file: those of the old one that no batch contradicts stay.
 
         An epoch may begin before its first batch, or have none. If the old entries do not increase,
         none of them counts.
@@ -108,9 +108,9 @@ class LogCopy:
     Args:
         log: which one.
         bounds: what is known of its batches.
-        end_offset: offset behind its last batch by other evidence; None where there is none.
+        end_offset: offset after its last batch by other evidence; None without any.
         place: where the result goes.
-        directory: the new directory; None: nothing is written.
+        directory: the new directory; if None, nothing is written.
         tell: called with each range, in file order.
         progress: called with the number of bytes done since the last call.
     """
@@ -142,16 +142,16 @@ class LogCopy:
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last batch that was copied; the base offset without one."""
+        """The offset after the last batch that was copied; the base offset without one."""
         return self._next_offset
 
     @property
     def ends_in_loss(self) -> bool:
-        """Whether more than padding is lost behind the last batch that was copied."""
+        """Whether more than padding is lost after the last batch that was copied."""
         return self._ends_in_loss
 
     def run(self, epochs: EpochsInLog) -> SalvagedSegment:
-        """Copy it; `epochs` is told the batches.
+        """Copy it; `epochs` receives the batches.
 
         Raises:
             UnreadableError: the log cannot be read.
@@ -248,7 +248,7 @@ class LogCopy:
         with suppress(BytesUnreadableError):
             has_zeros = source.is_zero_from(lost.position)
         if has_zeros and next_offset is None:
-            is_empty = True  # preallocated: there is no sign of anything behind the last batch
+            is_empty = True  # preallocated: there is no sign of anything after the last batch
         name = f"{self._place.lost}/{self._log.base_offset:020d}-{lost.position}-{lost.size_bytes}"
         lost = replace(
             lost,
@@ -268,7 +268,7 @@ class LogCopy:
         return not lost.is_padding
 
     def _around(self, source: Source, position: int, size_bytes: int) -> Iterator[bytes]:
-        """The bytes of a range, zeros in place of those that the disk does not give."""
+        """Yield the bytes of a range, zeros in place of those that the disk does not give."""
         end, step = position + size_bytes, _CHUNK
         while position < end:
             size, rest = min(step, end - position), _BLOCK - position % _BLOCK
@@ -308,7 +308,7 @@ def copy_file(path: str, directory: NewDirectory, name: str) -> None:
 
 
 def _chunks(source: Source, position: int, size_bytes: int) -> Iterator[memoryview]:
-    """The bytes of a range; each chunk is to be used before the next is asked for."""
+    """Yield the bytes of a range; each chunk is to be used before the next is asked for."""
     buffer = memoryview(bytearray(min(_CHUNK, size_bytes)))
     end = position + size_bytes
     while position < end:

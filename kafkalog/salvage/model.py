@@ -15,12 +15,12 @@ from kafkalog.model import Defect
 
 
 class Fate(StrEnum):
-    """What becomes of a file of the source, or where a file of the result is from."""
+    """The fate of a file of the source, or the origin of a file of the result."""
 
     COPIED = "copied"
     """Byte for byte."""
     REBUILT = "rebuilt"
-    """Made anew from the copied batches, as a broker's recovery makes it."""
+    """Rebuilt from the copied batches, as a broker's recovery does."""
     LOST = "lost"
     """It cannot be used; its bytes are in `lost+found`."""
     SKIPPED = "skipped"
@@ -53,13 +53,13 @@ class LostRange:
         path: the log they are from.
         position: where they begin.
         size_bytes: how many there are.
-        file: where they are now; None where all are zero.
+        file: where they are now; None if all are zero.
         reference: kind of the first thing that is wrong there.
         detail: what that is, in words.
         defects: how many things are wrong there.
-        first_offset: first offset that no copied batch around the range has; None where the
+        first_offset: first offset that no copied batch around the range has; None if the
             batches around it leave none out.
-        last_offset: last of these offsets; None where there are none, and at the end of a log
+        last_offset: last of these offsets; None if there are none, and at the end of a log
             whose end is not known.
     """
 
@@ -83,8 +83,8 @@ class LostRange:
 class SalvagedSegment:
     """A log file and what was copied of it; its copied and lost ranges come before.
 
-    `target` is None where nothing of the log is left. The checksums are CRC-32C of whole files: of
-    the source, and of the new log; None where nothing was written.
+    `target` is None if nothing of the log is left. The checksums are CRC-32C of whole files: of
+    the source, and of the new log; None if nothing was written.
     """
 
     path: str
@@ -105,7 +105,7 @@ class SalvagedSegment:
 class SalvagedFile:
     """A file or directory of which no log was made, and what became of it.
 
-    `target` is None where it was skipped. `records` is how many can be read in a log that was.
+    `target` is None if it was skipped. `records` is how many can be read in a log that was.
     """
 
     path: str | None
@@ -123,7 +123,7 @@ class SalvagedPartition:
         path: the directory of the source.
         target: the new one.
         topic: topic.
-        partition: number; None where the directory's name has none.
+        partition: number; None if the directory's name has none.
         log_start_offset: of the new log.
         log_end_offset: of the new log: what a broker gives the next record.
         first_unstable_offset: where the first transaction begins that nothing in the new log ends;
@@ -246,7 +246,7 @@ _DEFECT_FIELDS = ("reference", "severity", "path", "position", "offset", "size",
 
 
 def manifest_object(row: Row) -> dict[str, object]:
-    """The object for a row: its type, then its fields."""
+    """Return the object for a row: its type, then its fields."""
     fields = {_NAMES.get(name, name): value for name, value in asdict(row).items()}
     if isinstance(row, Defect):
         fields = {name: fields[name] for name in _DEFECT_FIELDS}
@@ -258,5 +258,5 @@ def manifest_object(row: Row) -> dict[str, object]:
 
 
 def manifest_line(row: Row) -> bytes:
-    """The line of the manifest for a row; ASCII, whatever is in the names of files."""
+    """Return the line of the manifest for a row; ASCII, whatever is in the names of files."""
     return json.dumps(manifest_object(row), separators=(",", ":")).encode() + b"\n"

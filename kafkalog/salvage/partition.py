@@ -1,4 +1,4 @@
-"""One partition: its logs copied, its side files copied or made anew."""
+"""One partition: its logs copied, its side files copied or rebuilt."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PartitionCopy:
 
     Args:
         partition: which one.
-        directory: the new directory; None: nothing is written.
+        directory: the new directory; if None, nothing is written.
         tell: called with each row of the manifest.
         progress: called with the number of bytes done since the last call.
 
@@ -93,7 +93,7 @@ class PartitionCopy:
         )
 
     def run(self) -> SalvagedPartition:
-        """Copy what is sound, and make the rest anew.
+        """Copy what is sound, and rebuild the rest.
 
         Raises:
             UnreadableError, UnwritableError: the work cannot go on.
@@ -138,7 +138,7 @@ class PartitionCopy:
         )
 
     def wrote(self, name: str) -> bool:
-        """Whether a file of the result is one of its logs."""
+        """Return whether a file of the result is one of its logs."""
         return name.startswith(f"{self._place.log}/")
 
     def discard(self) -> None:

@@ -121,7 +121,7 @@ class _Chains:
         return kept
 
     def _below(self, rank: int) -> tuple[int, int]:
-        """The best chain that ends in one of the lowest `rank` values."""
+        """Return the best chain that ends in one of the lowest `rank` values."""
         best = (0, -1)
         while rank > 0:
             if self._best[rank][0] > best[0]:
@@ -140,7 +140,7 @@ class _Chains:
 """Rows of a table of pieces, one column per piece."""
 
 WINDOW: Final = 1 << 16
-"""So many pieces are looked at together; the first half of them is decided."""
+"""Number of pieces examined together; the first half of them is decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,8 @@ class Bounds:
 
     Attributes:
         base_offset: of the segment.
-        next_base_offset: of the segment behind it; None without one.
-        next_epoch: leader epoch of the first sound batch behind it; None where that is not known.
+        next_base_offset: of the next segment; None without one.
+        next_epoch: leader epoch of the first sound batch after it; None if unknown.
     """
 
     base_offset: int
@@ -177,7 +177,7 @@ class Decided:
 
 
 def decided_pieces(source: Source, bounds: Bounds, threads: int | None = None) -> Iterator[Decided]:
-    """All pieces of a log; together they cover every byte.
+    """Yield all pieces of a log; together they cover every byte.
 
     Args:
         source: the log.
@@ -272,7 +272,7 @@ class _Window:
         self.count += table.shape[1]
 
     def decide(self, count: int) -> Decided:
-        """The first pieces; all where none follow.
+        """Return the first pieces; all where none follow.
 
         What others contradict is looked at again, with more of what follows, until it is decided.
         """

@@ -88,10 +88,10 @@ def check_partition(directory: NewDirectory, place: str) -> None:
 def findings(
     directory: NewDirectory, place: str, progress: Callable[[int], None]
 ) -> Iterator[Defect]:
-    """What `verify` has to say about the new log at level deep, notes left out.
+    """Return what `verify` reports about the new log at level deep, notes left out.
 
     A log with a hole can have findings that follow from the hole, such as a transaction whose
-    marker is lost. They are told under the final names.
+    marker is lost. They are reported under the final names.
     """
     run = Verification(Level.DEEP, progress)
     for defect in run.verify(open_path(directory.place(place))):
@@ -136,7 +136,7 @@ def salvage(
 
     Cost:
         The source is read once, the copy once; memory does not grow with the logs, but for some
-        200 bytes a segment.
+        200 bytes per segment.
     """
     log_dir = log_dir_of(target)
     require_outside(destination, _sources(target.path, log_dir))
@@ -162,7 +162,7 @@ def salvage(
 
 
 def _home_of(target: Target) -> str:
-    """The directory whose owner and permissions the result gets."""
+    """Return the directory whose owner and permissions the result gets."""
     return target.path if os.path.isdir(target.path) else os.path.dirname(target.path) or "."
 
 
@@ -184,7 +184,7 @@ def _size_to_copy(partitions: Sequence[PartitionDir]) -> int:
 
 
 class _Run:
-    """The work on all partitions, and who is told of it."""
+    """The work on all partitions, and the callbacks that report it."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class _Run:
         partitions: Sequence[PartitionDir],
         failed: Callable[[KafkaLogError], None],
     ) -> None:
-        """Copy all partitions, then what lies beside them; raises as `salvage`."""
+        """Copy all partitions, then the files next to them; raise as `salvage`."""
         checkpoints = Checkpoints()
         errors: list[KafkaLogError] = []
         for partition in partitions:
@@ -260,7 +260,7 @@ class _Run:
         """Read back what was written.
 
         Raises:
-            CorruptDataError: it is not what it should be.
+            CorruptDataError: it differs from what was intended.
         """
         if self._directory is None:
             return

@@ -1,4 +1,4 @@
-"""What there is to salvage: the logs of a partition as a broker would take them, and other files.
+"""The sources of a salvage: the logs of a partition as a broker would take them, and other files.
 
 Follows `LogLoader` of Kafka 4.3 in what an interrupted swap means.
 """
@@ -56,7 +56,7 @@ def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
 
 
 def log_dir_of(target: Target) -> str:
-    """The log directory that a target is, or would be in."""
+    """Return the log directory that a target is, or would be in."""
     path = os.path.realpath(target.path)
     depth = 0 if isinstance(target, LogDir) else 1 if isinstance(target, PartitionDir) else 2
     for _ in range(depth):
@@ -65,7 +65,7 @@ def log_dir_of(target: Target) -> str:
 
 
 def logs_of(partition: PartitionDir) -> list[SourceLog]:
-    """The logs of a partition by base offset.
+    """Return the logs of a partition by base offset.
 
     Where a swap was interrupted, those that a broker's start would find after it is completed;
     without any of these the `.deleted` logs, then the `.cleaned` ones. A single file counts
