@@ -69,7 +69,7 @@ class _Index(ABC, Generic[Entry]):
         return self.entry_count < self.slot_count
 
     def padding_is_zero(self) -> bool:
-        """Whether nothing lies behind the entries; holes of the file are not read."""
+        """Return whether nothing lies behind the entries; holes of the file are not read."""
         return self._source.is_zero_from(self.entry_count * self.entry_size)
 
     def _slot(self, number: int) -> bytes:
@@ -98,7 +98,7 @@ class _Index(ABC, Generic[Entry]):
 
     @abstractmethod
     def entries(self, *, padding: bool = False) -> Iterator[Entry]:
-        """All entries in file order; with `padding` every slot of the file."""
+        """Yield all entries in file order; with `padding` every slot of the file."""
 
     def blocks(
         self, *, padding: bool = False, at_once: int = ENTRIES_A_BLOCK
@@ -144,7 +144,7 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
         return OffsetIndexEntry(number, self.base_offset + parsed.relative_offset, parsed.position)
 
     def entries(self, *, padding: bool = False) -> Iterator[OffsetIndexEntry]:
-        """All entries in file order; with `padding` every slot of the file."""
+        """Yield all entries in file order; with `padding` every slot of the file."""
         for first, chunk in self.blocks(padding=padding):
             for number, (relative, position) in enumerate(
                 OFFSET_INDEX_ENTRY.struct.iter_unpack(chunk), first
@@ -183,7 +183,7 @@ class TimeIndex(_Index[TimeIndexEntry]):
         return TimeIndexEntry(number, parsed.timestamp, self.base_offset + parsed.relative_offset)
 
     def entries(self, *, padding: bool = False) -> Iterator[TimeIndexEntry]:
-        """All entries in file order; with `padding` every slot of the file."""
+        """Yield all entries in file order; with `padding` every slot of the file."""
         for first, chunk in self.blocks(padding=padding):
             for number, (timestamp, relative) in enumerate(
                 TIME_INDEX_ENTRY.struct.iter_unpack(chunk), first
@@ -193,11 +193,11 @@ class TimeIndex(_Index[TimeIndexEntry]):
     def lookup(
         self, timestamp: int, probes: list[Probe[TimeIndexEntry]] | None = None
     ) -> TimeIndexEntry | None:
-        """The last entry with a timestamp <= `timestamp`, None before the first."""
+        """Return the last entry with a timestamp <= `timestamp`, None before the first."""
         return self._floor(timestamp, "timestamp", probes)
 
     def last(self) -> TimeIndexEntry | None:
-        """The last entry, which holds the largest timestamp of the segment."""
+        """Return the last entry, which holds the largest timestamp of the segment."""
         return self.entry(self.entry_count - 1) if self.entry_count else None
 
     def last_slot_timestamp(self) -> int:
@@ -209,7 +209,7 @@ class TimeIndex(_Index[TimeIndexEntry]):
 
 
 def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
-    """The entries of a `.txnindex` file in file order; a partial last entry is left out."""
+    """Yield the entries of a `.txnindex` file in file order; a partial last entry is left out."""
     with Source(path) as source:
         size = source.size_bytes - source.size_bytes % c.ABORTED_TXN_SIZE
         for position in range(0, size, c.ABORTED_TXN_SIZE):
@@ -217,5 +217,5 @@ def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
 
 
 def parse_aborted_transaction(entry: bytes) -> AbortedTransaction:
-    """One entry of a `.txnindex` file."""
+    """Return one entry of a `.txnindex` file."""
     return AbortedTransaction(*ABORTED_TRANSACTION.struct.unpack(entry))

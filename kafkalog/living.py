@@ -98,7 +98,7 @@ class LivingWalk:
         self._error: KafkaLogError | None = None
 
     def take(self) -> Segment | None:
-        """The next segment, None at the end."""
+        """Return the next segment, None at the end."""
         return self._left.pop(0) if self._left else None
 
     def stop(self) -> None:

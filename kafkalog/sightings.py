@@ -170,7 +170,7 @@ class Sighting:
         return None if same else f"{name} has other records"
 
     def _was_deleted_since(self) -> bool:
-        """Whether the partition directory is missing in the log directory where it was.
+        """Return whether the partition directory is missing in the log directory where it was.
 
         The disk says that something was renamed or removed there after the sighting.
         """

@@ -169,7 +169,7 @@ class UnifiedLog:
         self._log_end_offset = log_end_offset
 
     def listed_again(self) -> UnifiedLog:
-        """The same log as it is now, for the same questions. Raises as `list_partition`."""
+        """Return the same log as it is now, for the same questions. Raises as `list_partition`."""
         from kafkalog.view import show
 
         return UnifiedLog(
@@ -186,7 +186,7 @@ class UnifiedLog:
         return self.partition.segments
 
     def open_segment(self, segment: Segment) -> OpenSegment:
-        """The segment, open for reading; use it as a context manager."""
+        """Return the segment, open for reading; use it as a context manager."""
         return OpenSegment(segment, use_index=self.use_index)
 
     def checkpoint(self, name: str) -> int | None:
@@ -258,7 +258,7 @@ class UnifiedLog:
         return min(firsts, default=self.high_watermark)
 
     def fetch_bounds(self, isolation: Isolation) -> tuple[int, int]:
-        """Offsets that consumers of an isolation level are given: the first, and the end.
+        """Return offsets that consumers of an isolation level are given: the first, and the end.
 
         The one rule of all readers: from the log start offset up to the high watermark, to the
         last stable offset for read_committed, to the log end for whoever reads the log itself.

@@ -169,7 +169,7 @@ def match_times(
 
 
 def match_time(offset: int, offsets: OffsetIndex | None, log: Source) -> tuple[int, int | None]:
-    """Last offset and largest record timestamp of the batch that an offset leads to.
+    """Return last offset and largest record timestamp of the batch that an offset leads to.
 
     The timestamp is None where the offset is not the last of the batch, the last offset -1 where
     there is none. Raises as `match_times`.

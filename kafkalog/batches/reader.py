@@ -164,7 +164,7 @@ def untold_differences(path: Readable, plan: ReadPlan) -> Iterator[Defect]:
 
 
 def crc_defects(batch: Batch) -> Iterator[Defect]:
-    """The defect of a batch whose checksum was computed and does not match."""
+    """Yield the defect of a batch whose checksum was computed and does not match."""
     if batch.crc_valid is False:
         yield make_defect(
             "batch-crc-mismatch",
@@ -178,7 +178,7 @@ def crc_defects(batch: Batch) -> Iterator[Defect]:
 
 
 def defect_of(error: KafkaLogError, batch: Batch) -> Defect:
-    """The defect for a batch that could not be decoded."""
+    """Return the defect for a batch that could not be decoded."""
     return make_defect(
         error.reference if error.reference in REFERENCES else "file-unreadable",
         batch.path,
@@ -233,13 +233,13 @@ class ReadPlan:
         return tuple(segment for segment in segments if not _skips(segment, self.selection))
 
     def is_behind(self, batch: Batch) -> bool:
-        """Whether the batch, and so all that follow, is behind the last offset wanted."""
+        """Return whether the batch, and so all that follow, is behind the last offset wanted."""
         if self.selection.to_offset is None or batch.base_offset < self.selection.to_offset:
             return False
         return batch.magic >= 2 or not batch.compression  # a wrapper's header has its last offset
 
     def wants(self, batch: Batch) -> bool:
-        """Whether the batch can hold wanted records, by what its header says."""
+        """Return whether the batch can hold wanted records, by what its header says."""
         return _batch_matches(batch, self.selection) and not _is_hidden(
             batch, self.selection, self.aborted
         )
@@ -288,7 +288,7 @@ def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadP
 
 
 def size_to_read(target: Readable, selection: Selection) -> int:
-    """About how many bytes of logs a reader has to go through, by what the indexes say.
+    """Return about how many bytes of logs a reader has to go through, by what the indexes say.
 
     Holes of sparse files do not count, nor does what cannot be opened. Raises as `open_path`.
     """
@@ -313,7 +313,7 @@ def size_to_read(target: Readable, selection: Selection) -> int:
 def _selected(
     walk: LivingWalk, progress: Callable[[int], None] | None
 ) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
-    """Batches that can hold selected records, and all defects met on the way."""
+    """Yield batches that can hold selected records, and all defects met on the way."""
     while (segment := walk.take()) is not None:
         try:
             with OpenSegment(segment) as opened:
@@ -344,7 +344,7 @@ def _selected_of(
 
 
 def _segments(target: PartitionDir | FileEntry | Shown) -> tuple[tuple[Segment, ...], UnifiedLog]:
-    """The segments meant, and the log around them."""
+    """Return the segments meant, and the log around them."""
     if isinstance(target, Shown):
         return target.segments, UnifiedLog(target.partition)
     if isinstance(target, PartitionDir):
@@ -363,7 +363,7 @@ def _segments(target: PartitionDir | FileEntry | Shown) -> tuple[tuple[Segment, 
 
 
 def _skips(segment: Segment, selection: Selection) -> bool:
-    """Whether no offset of the segment is wanted."""
+    """Return whether no offset of the segment is wanted."""
     if selection.to_offset is not None and segment.base_offset >= selection.to_offset:
         return True
     return (
@@ -374,7 +374,7 @@ def _skips(segment: Segment, selection: Selection) -> bool:
 
 
 def start_position(opened: OpenSegment, selection: Selection) -> int:
-    """Where to start so that no wanted record is missed, by way of the indexes."""
+    """Return where to start so that no wanted record is missed, by way of the indexes."""
     if selection.from_position is not None:
         return align(opened.source, selection.from_position)
     offset = selection.from_offset
@@ -407,7 +407,7 @@ def _batch_matches(batch: Batch, selection: Selection) -> bool:
 def _is_hidden(
     batch: Batch, selection: Selection, aborted: dict[int, list[AbortedTransaction]]
 ) -> bool:
-    """Whether a read_committed consumer is not given the batch."""
+    """Return whether a read_committed consumer is not given the batch."""
     if not selection.read_committed or not batch.is_transactional:
         return False
     if batch.is_control:
@@ -419,7 +419,7 @@ def _is_hidden(
 
 
 def record_matches(record: Record, selection: Selection) -> bool:
-    """Whether the record itself is one of those wanted."""
+    """Return whether the record itself is one of those wanted."""
     if selection.from_offset is not None and record.offset < selection.from_offset:
         return False
     if selection.to_offset is not None and record.offset >= selection.to_offset:

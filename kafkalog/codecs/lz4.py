@@ -91,7 +91,7 @@ def _plain_header(stored: bytes, *, check_header: bool) -> bytes:
 
 
 def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
-    """Each block up to the end mark: size word, bytes and checksum (where flagged)."""
+    """Yield each block up to the end mark: size word, bytes and checksum (where flagged)."""
     flags = view[4]
     size_max = _block_size_max(view[5])
     while True:
@@ -129,7 +129,7 @@ def _header_checksum(descriptor: bytes) -> int:
 
 
 def compress(data: bytes | memoryview, level: int | None, magic: int) -> bytes:
-    """One frame of blocks of 64 KiB."""
+    """Return one frame of blocks of 64 KiB."""
     import lz4.frame
 
     # Without store_size and content checksum there are 7 bytes of header, 0x60 0x40 in it.

@@ -53,7 +53,7 @@ class Output:
         self.size += size
 
     def value(self) -> bytes:
-        """All that was written."""
+        """Return all that was written."""
         return self._buffer.getvalue() if self._buffer is not None else self._only or b""
 
     def clear(self) -> None:
@@ -120,7 +120,7 @@ class OutputInPlace(Output):
 
 
 def damage(codec: int, detail: str) -> CorruptDataError:
-    """The error that says why data cannot be decompressed."""
+    """Return the error that says why data cannot be decompressed."""
     return CorruptDataError(
         f"The {COMPRESSION_NAMES[codec]} data cannot be decompressed: {detail}.",
         reference="decompression-failed",

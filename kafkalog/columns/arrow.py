@@ -100,7 +100,7 @@ BATCH_SCHEMA: Final = pa.schema(
 
 
 def schema_of(columns: Iterable[str] | None, schema: Any = SCHEMA) -> Any:
-    """The schema of the columns asked for, in the order asked for; all where None.
+    """Return the schema of the columns asked for, in the order asked for; all where None.
 
     Raises:
         UsageError: there is no such column.
@@ -154,7 +154,7 @@ _DICTIONARIES: Final = {"timestamp_type": TIMESTAMP_TYPES, "compression": COMPRE
 
 
 def table_of(values: Sequence[Any], schema: Any, paths: Paths) -> Any:
-    """A record batch of records of the reference decoder, or of batches of its scanner."""
+    """Return a record batch of records of the reference decoder, or of batches of its scanner."""
     if not values or isinstance(values[0], Batch):
         return _table(values, {}, schema, paths)
     columns = {
@@ -168,7 +168,7 @@ def table_of(values: Sequence[Any], schema: Any, paths: Paths) -> Any:
 def _table(
     batches: Sequence[Batch], columns: dict[str, list[object]], schema: Any, paths: Paths
 ) -> Any:
-    """A record batch of columns and of what the batch of each row says."""
+    """Return a record batch of columns and of what the batch of each row says."""
     arrays = []
     for field in schema:
         if field.name == "path":
@@ -187,7 +187,7 @@ def _table(
 
 
 def table_of_arrays(arrays: list[Any], count: int, schema: Any) -> Any:
-    """A record batch of so many rows, of no columns, too."""
+    """Return a record batch of so many rows, of no columns, too."""
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -215,7 +215,7 @@ class Paths:
         return pa.DictionaryArray.from_arrays(codes, self._names)
 
     def column_of(self, paths: Sequence[str]) -> Any:
-        """A row for each path."""
+        """Return a row for each path."""
         if missing := [path for path in dict.fromkeys(paths) if path not in self._codes]:
             self._know([*self._codes, *missing])
         codes = pa.array([self._codes[path] for path in paths], pa.int32())
@@ -252,11 +252,11 @@ class Columns:
         self._paths = Paths(paths)
 
     def left_over(self, _headers: Headers) -> None:
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         return
 
     def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         for first, last in ranges_of(rows):
             yield self._part(replace(rows, table=rows.table[:, first:last]), judged)
 
@@ -272,13 +272,13 @@ class Columns:
         return _part(table_of_arrays(arrays, count, self._schema))
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:  # noqa: ARG002
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         yield _part(table_of(records, self._schema, self._paths))
 
     def of_batches(
         self, judged: Judged, first: int, last: int, chosen: NDArray[np.bool_]
     ) -> Iterator[Part]:
-        """See `stages.BatchFormat`."""
+        """See `scan_steps.BatchFormat`."""
         ordinals = np.flatnonzero(chosen[first:last]) + first
         for start in range(0, len(ordinals), self.rows_max):
             some = ordinals[start : start + self.rows_max]
@@ -294,15 +294,15 @@ class Columns:
             yield _part(table_of_arrays(arrays, len(some), self._schema))
 
     def of_batch(self, batch: Batch) -> Part:
-        """See `stages.BatchFormat`."""
+        """See `scan_steps.BatchFormat`."""
         return _part(table_of([batch], self._schema, self._paths))
 
     def cut(self, content: Any, first: int, last: int) -> Any:
-        """See `stages.Format`."""
+        """See `scan_steps.Format`."""
         return content.slice(first, last - first)
 
     def release(self, content: Any) -> None:
-        """See `stages.Format`."""
+        """See `scan_steps.Format`."""
 
 
 def ranges_of(rows: Rows) -> Iterator[tuple[int, int]]:

@@ -35,7 +35,7 @@ _STATISTICS: Final = (
 def parquet_writer(
     file: BinaryIO, schema: Any, codec: str = CODEC, level: int | None = None
 ) -> Any:
-    """A `pyarrow.parquet.ParquetWriter` for record batches of scans or tables.
+    """Return a `pyarrow.parquet.ParquetWriter` for record batches of scans or tables.
 
     Args:
         file: where it writes.

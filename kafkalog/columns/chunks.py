@@ -123,7 +123,7 @@ class Rows:
     failures: tuple[Failure, ...]
 
     def row_of(self, ordinal: int) -> int:
-        """Where the rows of a batch begin."""
+        """Return where the rows of a batch begin."""
         return int(np.searchsorted(self.table[k.ORDINAL], ordinal))
 
 
@@ -158,11 +158,11 @@ class Chunk:
         return self.workspace.arena[at : min(at + size, self.size_bytes)].tobytes()
 
     def batch(self, ordinal: int, crc_valid: bool | None = None) -> Batch:
-        """One batch as the reference decoder has it."""
+        """Return one batch as the reference decoder has it."""
         return batch_at(self.headers, ordinal, self.path, crc_valid)
 
     def bad_checksums(self) -> list[int]:
-        """Ordinals of the batches whose checksum does not match."""
+        """Return ordinals of the batches whose checksum does not match."""
         headers = self.headers
         legacy = headers[k.MAGIC] < 2
         starts = headers[k.POSITION] - self.position
@@ -185,7 +185,7 @@ class Chunk:
     def decode(
         self, wanted: NDArray[np.bool_], left_over: NDArray[np.bool_] | None = None
     ) -> Iterator[Rows | int | Turn]:
-        """The rows of the wanted batches; instead of one of the left over, its ordinal."""
+        """Yield the rows of the wanted batches; instead of one of the left over, its ordinal."""
         headers = self.headers
         legacy = headers[k.MAGIC] < 2
         compressed = (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0) & (headers[k.COUNT] > 0)
@@ -240,7 +240,7 @@ class Chunk:
         ends: NDArray[np.int64],
         errors: dict[int, KafkaLogError],
     ) -> Iterator[Rows]:
-        """The rows of some batches; messages of magic 0 and 1 have another kernel."""
+        """Yield the rows of some batches; messages of magic 0 and 1 have another kernel."""
         space = self.workspace
         legacy = self.headers[k.MAGIC, first:last] < 2
         stops = [*(first + 1 + np.flatnonzero(legacy[1:] != legacy[:-1])).tolist(), last]
@@ -268,7 +268,7 @@ class Chunk:
             yield Rows(table, space.arena, range(begins, ended), failures)
 
     def refusal(self, ordinal: int) -> KafkaLogError:
-        """Why the reference decoder gives the batch up, in its words."""
+        """Return why the reference decoder gives the batch up, in its words."""
         try:
             for _ in decode_records(self, self.batch(ordinal)):
                 pass

@@ -21,7 +21,7 @@ _LEGACY_RATIO: Final = 100
 
 
 def size_to_decode(source: Source, position: int = 0, end: int | None = None) -> int:
-    """About how many bytes of log that are not compressed take as long to decode.
+    """Return about how many bytes of log that are not compressed take as long to decode.
 
     Where the log is small, its batch headers are looked at; what they claim need not be true.
     """
@@ -40,7 +40,7 @@ def size_to_decode(source: Source, position: int = 0, end: int | None = None) ->
 
 
 def logs_to_decode(paths: Iterable[str]) -> int:
-    """The same of several logs; none where one cannot be opened."""
+    """Return the same of several logs; none where one cannot be opened."""
     size = 0
     for path in paths:
         with suppress(KafkaLogError), Source(path) as source:

@@ -42,7 +42,7 @@ UNREADABLE: Final = -3
 
 
 def table_of(batches: Sequence[Batch]) -> NDArray[np.int64]:
-    """The table of some batches."""
+    """Return the table of some batches."""
     rows = [
         (
             batch.position,
@@ -68,7 +68,7 @@ def table_of(batches: Sequence[Batch]) -> NDArray[np.int64]:
 def batch_at(
     headers: NDArray[np.int64], ordinal: int, path: str, crc_valid: bool | None = None
 ) -> Batch:
-    """One batch of the table, of this file."""
+    """Return one batch of the table, of this file."""
     row = headers[:, ordinal].tolist()
     return Batch(
         path=path,

@@ -118,7 +118,7 @@ def header_stretches(
     end: int | None = None,
     look: Look | None = None,
 ) -> Iterator[Stretch | Defect]:
-    """Every batch and every defect of a log; together they cover every byte.
+    """Yield every batch and every defect of a log; together they cover every byte.
 
     Args:
         source: the log.
@@ -152,7 +152,7 @@ def header_stretches(
 def plain_stretches(
     source: Source, level: Level, position: int, end: int, threads: int | None = None
 ) -> Generator[Stretch, None, None]:
-    """The batches from a position on, as far as nothing is odd; its readers judge what is.
+    """Yield the batches from a position on, as far as nothing is odd; its readers judge what is.
 
     They end in front of the first frame that is no batch of magic 0 to 2, the first wrong checksum
     (unless the level is quick), the first byte that cannot be read, or at `end`. Nothing is
@@ -229,7 +229,7 @@ def _by_chunks(
 
 
 def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
-    """The same in longer stretches: whoever takes one has some work whatever its length."""
+    """Yield the same in longer stretches: whoever takes one has some work whatever its length."""
     held: list[Stretch] = []
     batches = records = 0
     try:
@@ -255,7 +255,7 @@ def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
 
 
 def _judge(chunk: Chunk, level: Level, look: Look | None) -> Stretch:
-    """The batches of a chunk; one that is none after all has a wrong checksum."""
+    """Return the batches of a chunk; one that is none after all has a wrong checksum."""
     valid = np.ones(chunk.count, np.bool_)
     bad = [] if level == Level.QUICK else chunk.bad_checksums()
     valid[bad] = False
@@ -303,7 +303,7 @@ class _Walk:
         self._is_failing = False
 
     def stretches(self) -> Iterator[Stretch | Defect]:
-        """Batches and defects."""
+        """Yield batches and defects."""
         while True:
             self._fill()
             if self._tasks:
@@ -323,7 +323,7 @@ class _Walk:
                 return
 
     def plain(self) -> Iterator[Stretch]:
-        """Batches, up to whatever is odd."""
+        """Yield batches, up to whatever is odd."""
         while True:
             self._fill()
             if not self._tasks:
@@ -339,7 +339,7 @@ class _Walk:
             self._free(chunk)
 
     def _judged(self, chunk: Chunk, future: Future[Stretch]) -> Stretch:
-        """The batches of the chunk that is the first in line."""
+        """Return the batches of the chunk that is the first in line."""
         try:
             return future.result()
         except record_facts.OutOfTurnError:
@@ -388,7 +388,7 @@ class _Walk:
             self._tasks.append((chunk, self._pool.submit(_judge, chunk, self._level, self._look)))
 
     def _finish(self, chunk: Chunk, future: Future[Stretch]) -> Iterator[Stretch | Defect]:
-        """The batches of a chunk, up to the first that is none after all."""
+        """Yield the batches of a chunk, up to the first that is none after all."""
         found = self._judged(chunk, future)
         wrong: Defect | KafkaLogError | None = None
         for ordinal in np.flatnonzero(~found.crc_valid).tolist():

@@ -62,7 +62,7 @@ class Lanes:
     turnstile: Turnstile | None = None
 
     def space(self) -> Workspace:
-        """A workspace."""
+        """Return a workspace."""
         return self.spaces.pop() if self.spaces else Workspace(self.rows_max)
 
 
@@ -92,7 +92,7 @@ class Conveyor:
         self._error: KafkaLogError | None = None
 
     def take(self) -> Task | None:
-        """The next chunk; None where the reference scanner has to go on, or at the end.
+        """Return the next chunk; None where the reference scanner has to go on, or at the end.
 
         Raises:
             KafkaLogError: reading failed, behind all chunks that were taken.
@@ -105,7 +105,7 @@ class Conveyor:
         return None
 
     def results(self, task: Task) -> Iterator[Any]:
-        """The steps of a task that was taken.
+        """Yield the steps of a task that was taken.
 
         Raises:
             KafkaLogError: one of the steps did.
@@ -186,7 +186,7 @@ class Conveyor:
 
 
 def _advance(steps: Iterator[Any]) -> Result:
-    """Some steps, until their output is large enough."""
+    """Return some steps, until their output is large enough."""
     result = Result([], 0, is_last=False)
     try:
         for step in steps:

@@ -80,7 +80,7 @@ def contents(parts: Iterator[Part], form: Format) -> Iterator[Any]:
 
 
 def limited(parts: Iterator[Part], plan: ReadPlan, work: Work) -> Iterator[Part]:
-    """The parts up to the limit, with the defects that come before it."""
+    """Yield the parts up to the limit, with the defects that come before it."""
     left = plan.selection.limit
     if left is None:
         yield from parts
@@ -155,7 +155,7 @@ class _SegmentScan:
         self._conveyor.stop()
 
     def parts(self) -> Iterator[Part]:
-        """All parts, in order."""
+        """Yield all parts, in order."""
         release = self._work.format.release
         for part in self._parts():
             yield part
@@ -193,7 +193,7 @@ class _SegmentScan:
         self._progress(chunk.size_bytes)
 
     def _odd(self) -> Iterator[Part]:
-        """One step by the reference scanner."""
+        """Yield one step by the reference scanner."""
         found = self._frames.at(self._reader.position)
         if isinstance(found, Defect):
             yield from self._resume_after(found)

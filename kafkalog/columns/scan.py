@@ -37,7 +37,7 @@ def scan(
     progress: Callable[[int], None] | None = None,
     turnstile: Turnstile | None = None,
 ) -> Iterator[Any]:
-    """The records of a partition directory or a log file as `pyarrow.RecordBatch`es.
+    """Yield the records of a partition directory or a log file as `pyarrow.RecordBatch`es.
 
     The same records as `read_records` gives, in the same order, with the damage told to `defects`.
 
@@ -102,7 +102,7 @@ def _by_reference(
     batch_rows: int,
     defects: Callable[[Defect], object],
 ) -> Iterator[Any]:
-    """All rows through the reference decoder: the kernels are not loaded for a small log."""
+    """Yield all rows through the reference decoder: the kernels are not loaded for a small log."""
     from kafkalog.columns.arrow import Paths, table_of
 
     paths = Paths(_paths(plan))
@@ -126,7 +126,7 @@ def _paths(plan: ReadPlan) -> list[str]:
 
 
 def to_table(path: Readable, **options: Any) -> Any:
-    """All that `scan` gives, with the same options, as one `pyarrow.Table` in memory."""
+    """Return all that `scan` gives, with the same options, as one `pyarrow.Table` in memory."""
     fast_path.require_arrow()
     import pyarrow as pa
 
@@ -146,7 +146,7 @@ def to_reader(path: Readable, **options: Any) -> Any:
 
 
 def scan_schema(*, batches: bool = False) -> Any:
-    """The `pyarrow.Schema` of all columns that `scan` knows."""
+    """Return the `pyarrow.Schema` of all columns that `scan` knows."""
     fast_path.require_arrow()
     from kafkalog.columns.arrow import BATCH_SCHEMA, SCHEMA
 

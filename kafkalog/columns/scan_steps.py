@@ -48,7 +48,7 @@ def first_behind(headers: NDArray[np.int64], plan: ReadPlan) -> int:
 
 
 def wanted_batches(headers: NDArray[np.int64], plan: ReadPlan) -> NDArray[np.bool_]:
-    """Which batches can hold wanted records, by what their headers say."""
+    """Return which batches can hold wanted records, by what their headers say."""
     selection = plan.selection
     wanted = np.ones(headers.shape[1], np.bool_)
     if selection.from_offset is not None:
@@ -82,7 +82,7 @@ def wanted_batches(headers: NDArray[np.int64], plan: ReadPlan) -> NDArray[np.boo
 
 
 def wanted_rows(rows: Rows, selection: Selection) -> Rows:
-    """The rows that are wanted; failures move along."""
+    """Return the rows that are wanted; failures move along."""
     if selection is EVERYTHING:
         return rows
     table = rows.table
@@ -123,7 +123,7 @@ def wanted_rows(rows: Rows, selection: Selection) -> Rows:
 def _with_header(
     rows: Rows, candidates: NDArray[np.bool_], name: bytes, value: bytes | None
 ) -> NDArray[np.bool_]:
-    """Which of the candidates have a header of this name and, where not None, this value."""
+    """Return which of the candidates have a header of this name and, where not None, this value."""
     found = np.zeros(len(candidates), np.bool_)
     counts = np.where(candidates, rows.table[k.HEADERS_COUNT], 0)
     total = int(counts.sum())
@@ -177,7 +177,7 @@ class Judged:
     shown: int = field(default=-1)
 
     def batch(self, ordinal: int) -> Batch:
-        """One batch as the reference reader has it."""
+        """Return one batch as the reference reader has it."""
         return self.chunk.batch(ordinal, bool(self.valid[ordinal]))
 
 
@@ -188,7 +188,7 @@ class Format(Protocol):
     """How many rows are decoded at a time."""
 
     def cut(self, content: Any, first: int, last: int) -> Any:
-        """Some rows of a part's content."""
+        """Return some rows of a part's content."""
 
     def release(self, content: Any) -> None:
         """The content is not used any more."""
@@ -198,13 +198,13 @@ class RecordFormat(Format, Protocol):
     """Makes something of records."""
 
     def left_over(self, headers: NDArray[np.int64]) -> Mask | None:
-        """Which batches it wants from the reference decoder."""
+        """Return which batches it wants from the reference decoder."""
 
     def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
-        """Parts of decoded rows, without events."""
+        """Yield parts of decoded rows, without events."""
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:
-        """Parts of records of one batch, its first ones or more of them, without events."""
+        """Yield parts of records of one batch, its first ones or more of them, without events."""
 
 
 class BatchFormat(Format, Protocol):
@@ -214,7 +214,7 @@ class BatchFormat(Format, Protocol):
         """Parts of the chosen ones of the batches from `first` up to `last`, without events."""
 
     def of_batch(self, batch: Batch) -> Part:
-        """A batch that the reference scanner read."""
+        """Return a batch that the reference scanner read."""
 
 
 class Work(Protocol):
@@ -225,16 +225,16 @@ class Work(Protocol):
         """What is made of them."""
 
     def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
-        """First the ordinals of batches with wrong checksums, then the parts of a chunk.
+        """Yield first the ordinals of batches with wrong checksums, then the parts of a chunk.
 
         Large batches wait for their turn, if the chunk does.
         """
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
-        """The parts of a batch that the reference scanner read and judged."""
+        """Yield the parts of a batch that the reference scanner read and judged."""
 
     def of_plan(self, plan: ReadPlan) -> Work:
-        """The same for another plan of the same reading."""
+        """Return the same for another plan of the same reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +356,7 @@ class BatchWork:
 
 
 def judge(chunk: Chunk, bad: list[int]) -> Judged:
-    """The chunk with its checksums judged; `bad` are the ordinals of wrong ones."""
+    """Return the chunk with its checksums judged; `bad` are the ordinals of wrong ones."""
     valid = np.ones(chunk.count, np.bool_)
     valid[bad] = False
     return Judged(chunk, valid)
@@ -381,7 +381,7 @@ def defects_of(rows: Rows, chunk: Chunk, bad: list[int]) -> list[Event]:
 
 
 def _with_events(parts: Iterator[Part], events: list[Event]) -> Iterator[Part]:
-    """The parts with their share of the events, whose rows count from the first part on."""
+    """Yield the parts with their share of the events, whose rows count from the first part on."""
     done = 0
     for part in parts:
         last = done + part.rows

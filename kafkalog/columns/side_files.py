@@ -39,7 +39,7 @@ _ENTRIES_AT_ONCE: Final = 1 << 16
 
 
 def offset_columns(index: OffsetIndex) -> Iterator[tuple[int, Column, Column]]:
-    """Offsets and positions of some entries at a time, after the number of the first.
+    """Yield offsets and positions of some entries at a time, after the number of the first.
 
     Offsets beyond the largest possible one come as that one.
     """
@@ -81,7 +81,7 @@ _ENTRY: Final = np.dtype(PRODUCER_SNAPSHOT_ENTRY.dtype())
 
 
 def snapshot_columns(path: str) -> NDArray[np.int64] | None:
-    """One row per field in the order of the file, one column per producer, by producer id.
+    """Return one row per field in the order of the file, one column per producer, by producer id.
 
     Of a producer that is there twice the last entry counts. None where the file cannot be read or
     is not sound: `read_producer_snapshot` tells why.

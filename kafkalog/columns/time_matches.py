@@ -69,7 +69,7 @@ class _Places:
                 self._positions = np.concatenate([positions for _, _, positions in blocks])
 
     def of(self, targets: Column) -> Column:
-        """A position for each: the steps of `OffsetIndex.lookup`, of all at the same time.
+        """Return a position for each: the steps of `OffsetIndex.lookup`, of all at the same time.
 
         In an index out of order they lead where that binary search leads.
         """
@@ -124,7 +124,7 @@ class _Block:
         self._highest = 0
 
     def matches(self, previous: int) -> Iterator[TimeMatches]:
-        """The block in one piece, or up to the entry whose batch cannot be decoded."""
+        """Yield the block in one piece, or up to the entry whose batch cannot be decoded."""
         while self._cursor < len(self._order):
             try:
                 self._stream()
@@ -232,7 +232,7 @@ class _Block:
 def _largest_timestamps(
     chunk: Chunk, wanted: NDArray[np.bool_]
 ) -> tuple[Column, NDArray[np.bool_]]:
-    """The largest record timestamp of each wanted batch, and which are for the reference."""
+    """Return the largest record timestamp of each wanted batch, and which are for the reference."""
     largest = np.full(chunk.count, -c.INT64_MAX - 1)
     filled, odd = np.zeros(chunk.count, np.bool_), np.zeros(chunk.count, np.bool_)
     if wanted.any():

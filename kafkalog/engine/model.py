@@ -48,7 +48,7 @@ def failures_kept(path: str, failures: list[dict[str, Any]]) -> Iterator[None]:
 
 
 def told(error: KafkaLogError) -> dict[str, Any]:
-    """An error as a task returns it."""
+    """Return an error as a task returns it."""
     return {
         "class": type(error).__name__,
         "message": error.message,
@@ -61,7 +61,7 @@ def told(error: KafkaLogError) -> dict[str, Any]:
 
 
 def told_error(fields: Mapping[str, Any]) -> KafkaLogError:
-    """The error that `told` told."""
+    """Return the error that `told` told."""
     kind = getattr(errors, fields["class"], KafkaLogError)
     more = {name: fields[name] for name in ("path", "position", "note", "hint")}
     if issubclass(kind, CorruptDataError):
@@ -99,7 +99,7 @@ class Engine(Protocol):
         *,
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """The numbers of tasks with their results, as they end.
+        """Yield the numbers of tasks with their results, as they end.
 
         Args:
             work: what is done for each task.
@@ -119,7 +119,7 @@ class Engine(Protocol):
         *,
         done: Callable[[int], None] | None = None,
     ) -> Generator[bytes, None, None]:
-        """All that tasks give, in the order of the tasks; closing it stops what is under way.
+        """Yield all that tasks give, in the order of the tasks; closing it stops what is under way.
 
         Args:
             work: what is done for each task. It need not take all that the pieces made.

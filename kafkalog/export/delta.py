@@ -96,7 +96,7 @@ def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None
 
 
 def _text(name: str) -> str:
-    """A name as readers take it from a directory: with what is no UTF-8 replaced."""
+    """Return a name as readers take it from a directory: with what is no UTF-8 replaced."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 

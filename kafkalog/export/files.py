@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def row_groups(batches: Iterable[Any], rows_max: int, size_max: int) -> Iterator[Any]:
-    """Tables of one chunk a column, of `pyarrow.RecordBatch`es of one schema.
+    """Yield tables of one chunk a column, of `pyarrow.RecordBatch`es of one schema.
 
     A table ends with the row that brings it to so many rows or bytes. It is copied: where batches
     end makes no difference to what is written of it.
@@ -54,7 +54,7 @@ def row_groups(batches: Iterable[Any], rows_max: int, size_max: int) -> Iterator
 
 
 def _taken(waiting: list[Any]) -> Any:
-    """One table of the batches, which nobody holds any more."""
+    """Return one table of the batches, which nobody holds any more."""
     table = pa.Table.from_batches(waiting).combine_chunks()
     waiting.clear()
     return table
@@ -100,7 +100,7 @@ class CountedFile:
         return len(view)
 
     def tell(self) -> int:
-        """Bytes so far."""
+        """Return bytes so far."""
         return self.size_bytes
 
     def flush(self) -> None:
@@ -157,7 +157,7 @@ def _ndjson(table: Any, form: BytesForm) -> bytes:
 
 
 def _as_csv(table: Any, form: BytesForm) -> Any:
-    """Bytes and times as text, what is nested as JSON."""
+    """Return bytes and times as text, what is nested as JSON."""
     columns = []
     for column in table.columns:
         kind = column.type
@@ -174,7 +174,7 @@ def _as_csv(table: Any, form: BytesForm) -> Any:
 
 
 def _values(column: Any, form: BytesForm) -> list[Any]:
-    """The values of a column as JSON has them."""
+    """Return the values of a column as JSON has them."""
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return [None if value is None else _TEXTS[form](value) for value in column.to_pylist()]

@@ -42,7 +42,7 @@ def directory_name(split: Split) -> str:
 
 
 def file_name(splits: list[Split], replica: int | None, suffix: str) -> str:
-    """Where the rows begin and end: base offsets of segments and positions in them.
+    """Return where the rows begin and end: base offsets of segments and positions in them.
 
     Args:
         splits: neighbours of one partition.
@@ -224,7 +224,7 @@ class ExportedPart:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """The part of `as_json`."""
+        """Return the part of `as_json`."""
         defects = tuple(
             Defect(**{**one, "severity": Severity(one["severity"])}) for one in fields["defects"]
         )

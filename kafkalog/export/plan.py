@@ -64,7 +64,7 @@ class Part:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """The part of `as_json`."""
+        """Return the part of `as_json`."""
         splits = tuple(Split.from_json(one) for one in fields["splits"])
         return cls(fields["number"], fields["file"], splits)
 
@@ -117,7 +117,7 @@ class Plan:
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str) -> Self:
-        """The plan of `as_bytes`, found at a place.
+        """Return the plan of `as_bytes`, found at a place.
 
         Raises:
             UnreadableError: it is one of another release.
@@ -172,7 +172,7 @@ def _unseen(split: Split) -> Split:
 def make_plan(
     asked: ExportRequest, differences: Callable[[Difference], object] | None = None
 ) -> Plan:
-    """The plan for what is asked for; `differences` is that of `plan_splits`.
+    """Return the plan for what is asked for; `differences` is that of `plan_splits`.
 
     Raises:
         UsageError: a column is unknown, none is left, bounds do not go with the table, a partition
@@ -258,7 +258,7 @@ def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
 
 
 def _is_in(path: str, asked: Iterable[str]) -> bool:
-    """Whether a path or URI is one of those asked for, or lies below one."""
+    """Return whether a path or URI is one of those asked for, or lies below one."""
     is_direct = not {os.curdir, os.pardir} & set(path.split("/"))
     return is_direct and any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in asked)
 
@@ -299,7 +299,7 @@ def _require_what_applies(asked: ExportRequest) -> None:
 
 
 def _parts(splits: list[Split], size: int, suffix: str) -> list[Part]:
-    """Neighbours of a partition directory in one file, as long as they are not too large."""
+    """Return neighbours of a partition directory in one file, as long as they are not too large."""
     groups: list[list[Split]] = []
     room = 0
     for split in splits:
@@ -329,7 +329,7 @@ def _require_each_once(splits: Iterable[Split]) -> None:
 
 
 def _home(split: Split) -> tuple[str, int, str]:
-    """The partition directory that a split is of."""
+    """Return the partition directory that a split is of."""
     is_directory = split.table in (TableName.SEGMENTS, TableName.PRODUCERS)
     return (
         split.topic,
@@ -354,7 +354,7 @@ def _replicas(splits: Iterable[Split]) -> dict[tuple[str, int, str], int | None]
 
 
 def _sources(splits: Iterable[Split]) -> dict[str, int]:
-    """The files that are read, with their sizes."""
+    """Return the files that are read, with their sizes."""
     paths = []
     for split in splits:
         if split.table in (TableName.SEGMENTS, TableName.PRODUCERS):
@@ -375,6 +375,6 @@ def _size_of(path: str) -> int | None:
 
 
 def _is_last(path: str, sources: Mapping[str, int]) -> bool:
-    """Whether a log is the last one of its partition in the plan."""
+    """Return whether a log is the last one of its partition in the plan."""
     place = os.path.dirname(path)
     return not any(os.path.dirname(other) == place and other > path for other in sources)

@@ -31,13 +31,13 @@ class Target(Protocol):
         """A file to write, which replaces one of that name when the block ends well."""
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a small file; None where there is none."""
+        """Return the bytes of a small file; None where there is none."""
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
 
     def sizes(self) -> dict[str, int]:
-        """Name to bytes of all files."""
+        """Return name to bytes of all files."""
 
     def checksum(self, name: str) -> int | None:
         """CRC-32C of a file; None where it is not worth reading it again."""
@@ -53,7 +53,7 @@ class Target(Protocol):
 
 
 def open_target(uri: str) -> Target:
-    """The target that a path or a URI names.
+    """Return the target that a path or a URI names.
 
     Raises:
         UsageError: the URI is of another scheme, or malformed.
@@ -85,7 +85,7 @@ class LocalTarget:
         self.locked = self._tree.locked
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
         return os.path.lexists(os.path.join(self._tree.root, name))
 
     def checksum(self, name: str) -> int | None:
@@ -141,7 +141,7 @@ class ObjectTarget:
                 ) from None
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a small file; None where there is none."""
+        """Return the bytes of a small file; None where there is none."""
         try:
             with self._files.open_input_stream(self._path(name), compression=None) as stream:
                 data: bytes = stream.read()
@@ -152,7 +152,7 @@ class ObjectTarget:
             raise self._unreadable(error) from None
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
         from pyarrow import fs
 
         try:
@@ -162,7 +162,7 @@ class ObjectTarget:
         return bool(found.type == fs.FileType.File)
 
     def sizes(self) -> dict[str, int]:
-        """Name to bytes of all files."""
+        """Return name to bytes of all files."""
         from pyarrow import fs
 
         chosen = fs.FileSelector(self._root, recursive=True, allow_not_found=True)

@@ -210,7 +210,7 @@ class PartitionEntry:
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The line that says it is in progress."""
+        """Return the line that says it is in progress."""
         return {
             "type": "partition",
             "partition": self.name,
@@ -248,7 +248,7 @@ class Journal:
         return os.path.dirname(self.path)
 
     def is_of(self, command: str, log_dir: str | None) -> bool:
-        """Whether such a run may resume it."""
+        """Return whether such a run may resume it."""
         return (self.command, self.log_dir) == (command, log_dir)
 
     def require(self, fields: dict[str, Any]) -> None:
@@ -342,7 +342,7 @@ def read_journal(path: str) -> Journal | None:
 
 
 def journal_path(path: str) -> str:
-    """The journal at a path, which names it or the directory it is in.
+    """Return the journal at a path, which names it or the directory it is in.
 
     Raises:
         NotFoundError: there is none.
@@ -358,16 +358,16 @@ def journal_path(path: str) -> str:
 
 
 def file_line(path: str, status: FileStatus) -> dict[str, Any]:
-    """The line of a file that a run made in the partition at a path."""
+    """Return the line of a file that a run made in the partition at a path."""
     return {"type": "file", "path": path, **status_fields(status)}
 
 
 def encoded(fields: dict[str, Any]) -> bytes:
-    """A line as it is on disk, without the newline."""
+    """Return a line as it is on disk, without the newline."""
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def state_line(entry: PartitionEntry, state: PartitionState, **more: object) -> dict[str, Any]:
-    """The line of a partition whose state changes."""
+    """Return the line of a partition whose state changes."""
     fields = {"type": "partition", "partition": entry.name, "state": state, "path": entry.path}
     return {**fields, **more}

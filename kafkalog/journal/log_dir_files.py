@@ -47,11 +47,11 @@ class PartitionOffsets:
         self._observe = observe
 
     def get(self, checkpoint: str) -> int | None:
-        """The entry in a checkpoint; raises `CorruptDataError` where that is malformed."""
+        """Return the entry in a checkpoint; raises `CorruptDataError` where that is malformed."""
         return self._entries(checkpoint).get(self._key)
 
     def all(self) -> dict[str, int | None]:
-        """The entries by the name of the checkpoint; raises as `get`."""
+        """Return the entries by the name of the checkpoint; raises as `get`."""
         return {checkpoint: self.get(checkpoint) for checkpoint in OFFSET_CHECKPOINTS}
 
     def set(self, checkpoint: str, offset: int | None) -> None:
@@ -163,7 +163,7 @@ def _entries(path: str) -> list[CheckpointEntry]:
 
 
 def has_mark(log_dir: str) -> bool:
-    """Whether a log directory has the mark."""
+    """Return whether a log directory has the mark."""
     return os.path.lexists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
 
 

@@ -196,7 +196,7 @@ def _removes_left_overs(predicted: PredictedStart, partition: PartitionDir) -> b
 
 
 def _is_log_dir(path: str) -> bool:
-    """Whether a directory is a log directory by its files at the top."""
+    """Return whether a directory is a log directory by its files at the top."""
     return any(os.path.lexists(os.path.join(path, name)) for name in _TOP_FILES)
 
 

@@ -119,14 +119,14 @@ def restore(
 def offsets_of(
     entry: PartitionEntry, journal: Journal, observe: Callable[[Step], None] | None = None
 ) -> PartitionOffsets:
-    """The partition's entries in the checkpoints of the journal's log directory."""
+    """Return the partition's entries in the checkpoints of the journal's log directory."""
     name = parse_directory_name(entry.name)
     topic, number = (name.topic, name.partition) if name else (entry.name, None)
     return PartitionOffsets(journal.log_dir, topic, number, observe)
 
 
 def _odd_file(entry: PartitionEntry, now: dict[str, FileStatus]) -> str | None:
-    """A file that neither the run nor what was before accounts for; None: there is none."""
+    """Return a file that neither the run nor what was before accounts for; None: there is none."""
     before = entry.before.files
     untouched = set(before) - set(entry.kept)
     gone = _first(name for name in untouched if before[name] != now.get(name))
@@ -141,7 +141,7 @@ def _odd_file(entry: PartitionEntry, now: dict[str, FileStatus]) -> str | None:
 
 
 def _known(entry: PartitionEntry) -> set[FileStatus]:
-    """The files that were there, or that the run made, whatever they are called."""
+    """Return the files that were there, or that the run made, whatever they are called."""
     after = entry.after.files.values() if entry.after is not None else ()
     return {*entry.before.files.values(), *after, *entry.made}
 

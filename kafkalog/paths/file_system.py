@@ -14,7 +14,7 @@ from kafkalog.paths.uris import LOCAL, SEPARATOR, is_object
 
 
 def normalize(path: str) -> str:
-    """The path as all that reads takes it: no options, no credentials, nothing behind it.
+    """Return the path as all that reads takes it: no options, no credentials, nothing behind it.
 
     The options and credentials of a URI are kept in this process for its bucket; those that were
     given last count. `file://` URIs become paths of this machine, and these stay as they are.
@@ -32,7 +32,7 @@ def normalize(path: str) -> str:
 
 
 def absolute(path: str) -> str:
-    """The path, whatever the working directory is."""
+    """Return the path, whatever the working directory is."""
     return normalize(path) if is_object(path) else os.path.abspath(normalize(path))
 
 
@@ -58,7 +58,7 @@ def stat(path: str) -> os.stat_result:
 
 
 def exists(path: str) -> bool:
-    """Whether there is something of that name, be it a broken symbolic link.
+    """Return whether there is something of that name, be it a broken symbolic link.
 
     A disk that does not say counts as a no, and is announced to `reading_errors.on_unreadable`.
 
@@ -83,7 +83,7 @@ def exists(path: str) -> bool:
 
 
 def names(path: str) -> list[str]:
-    """The names in a directory, sorted. Raises as `stat`."""
+    """Return the names in a directory, sorted. Raises as `stat`."""
     if is_object(path):
         from kafkalog.paths import object_store
 

@@ -49,7 +49,7 @@ _lock = RLock()
 
 
 def normalize(uri: str) -> str:
-    """The URI without options and credentials, which are kept for its bucket.
+    """Return the URI without options and credentials, which are kept for its bucket.
 
     Raises:
         UsageError: it is of a scheme that is not known, or names no bucket.
@@ -80,7 +80,7 @@ def normalize(uri: str) -> str:
 
 
 def registered_uris() -> list[str]:
-    """The URIs with options and credentials that were settled."""
+    """Return the URIs with options and credentials that were settled."""
     return list(_uris.values())
 
 
@@ -110,7 +110,7 @@ def stat(path: str) -> os.stat_result:
 
 
 def names(path: str) -> list[str]:
-    """The names in a directory, sorted. Raises as `stat`."""
+    """Return the names in a directory, sorted. Raises as `stat`."""
     path = normalize(path)
     with _lock:
         since, listed = _listings.get(path, (0.0, {}))
@@ -235,7 +235,7 @@ def _keep(found: dict[str, dict[str, os.stat_result]]) -> None:
 
 
 def _bucket(path: str) -> str:
-    """The part of a path that options belong to: `s3://bucket`."""
+    """Return the part of a path that options belong to: `s3://bucket`."""
     scheme, _, rest = path.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
 

@@ -115,5 +115,5 @@ class ReadAhead:
 
 @lru_cache(maxsize=1)
 def _pool(_process: int) -> ThreadPoolExecutor:
-    """The threads of this process: a child has none of its parent's."""
+    """Return the threads of this process: a child has none of its parent's."""
     return ThreadPoolExecutor(_THREADS, "read-ahead")

@@ -75,7 +75,7 @@ class Source:
     mtime_ms: int
 
     def __new__(cls, path: str, end: int | None = None) -> Self:  # noqa: ARG004 # as __init__
-        """An object of a store is of a class of its own."""
+        """Return an object of a store is of a class of its own."""
         if is_object(path):
             return cast("Self", object.__new__(ObjectSource))
         return object.__new__(cls)
@@ -130,7 +130,7 @@ class Source:
             self._fd = -1
 
     def read(self, position: int, size: int) -> bytes:
-        """Exactly `size` bytes from `position`, fewer only where the file ends.
+        """Return exactly `size` bytes from `position`, fewer only where the file ends.
 
         Raises:
             BytesUnreadableError: the disk does not give these bytes.
@@ -211,7 +211,7 @@ class Source:
                 step = _PAGE_SIZE
 
     def _read_block(self, position: int, buffer: memoryview) -> int:
-        """Some bytes; pages that were not in the page cache are given back."""
+        """Return some bytes; pages that were not in the page cache are given back."""
         try:
             count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
         except OSError as error:
@@ -227,7 +227,7 @@ class Source:
         return count
 
     def is_zero_from(self, position: int) -> bool:
-        """Whether every byte from `position` to the end of the file is zero.
+        """Return whether every byte from `position` to the end of the file is zero.
 
         Holes of sparse files are skipped without reading them.
         """
@@ -332,7 +332,7 @@ class Source:
         return announced(unreadable)
 
     def has_changed(self) -> bool:
-        """Whether the file is longer or shorter now than it was when it was opened."""
+        """Return whether the file is longer or shorter now than it was when it was opened."""
         return os.fstat(self._fd).st_size != self.file_bytes
 
     def _became_shorter(self, position: int) -> FileChangedError:
@@ -345,7 +345,7 @@ class Source:
 
 
 def read_file(path: str, size_max: int = 64 << 20) -> bytes:
-    """The whole of a small file.
+    """Return the whole of a small file.
 
     Raises:
         NotAKafkaFileError: the file is larger than `size_max` bytes.
@@ -397,7 +397,7 @@ class ObjectSource(Source):
             self._options.limiter.spend(len(buffer))
 
     def next_data(self, position: int) -> int:
-        """The position: objects have no holes."""
+        """Return the position: objects have no holes."""
         return min(position, self.size_bytes)
 
     def _pread(self, position: int, size: int) -> bytes:

@@ -17,12 +17,12 @@ LOCAL: Final = "file://"
 
 
 def is_object(path: str) -> bool:
-    """Whether a path is the URI of an object, or of a prefix of objects."""
+    """Return whether a path is the URI of an object, or of a prefix of objects."""
     return SEPARATOR in path and not path.startswith(LOCAL)
 
 
 def without_credentials(uri: str) -> str:
-    """A URI as it can be shown: options behind `?` can hold credentials as well.
+    """Return a URI as it can be shown: options behind `?` can hold credentials as well.
 
     Of Azure's, what is before the `@` names a container or an account: only a password goes.
     """

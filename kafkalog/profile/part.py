@@ -243,12 +243,12 @@ def _read(
 
 
 def _sizes(column: Any) -> Any:
-    """Bytes of each value; of null none."""
+    """Return bytes of each value; of null none."""
     return pc.fill_null(pc.binary_length(column).cast(pa.int64()), 0)
 
 
 def _header_sizes(column: Any) -> Any:
-    """Bytes of the keys and values of all headers of each record."""
+    """Return bytes of the keys and values of all headers of each record."""
     flat = column.flatten()
     if not len(flat):
         return pa.repeat(pa.scalar(0, pa.int64()), len(column))

@@ -82,7 +82,7 @@ def gather(
 def _taken(
     session: SparkSession, frame: DataFrame, count: int, done: Callable[[int], None] | None
 ) -> Iterator[Any]:
-    """The rows of so many tasks in order, some tasks at once; with the first all are done."""
+    """Yield the rows of so many tasks in order, some tasks at once; with the first all are done."""
     so_far = 0
 
     def tell(tasks_done: int) -> None:
@@ -113,7 +113,7 @@ def _taken(
 
 
 def _spread(session: SparkSession, rows: Sequence[tuple[int, int, str]]) -> DataFrame:
-    """One row a partition, so that Spark schedules each by itself."""
+    """Return one row a partition, so that Spark schedules each by itself."""
     numbered = [(i, *row) for i, row in enumerate(rows)]
     frame = session.createDataFrame(numbered, "id int, number long, piece long, task string")
     return frame.repartitionById(len(rows), frame.id)
@@ -125,7 +125,7 @@ def _row(number: int, piece: int, row: int, data: bytes | None, error: str | Non
 
 
 def _rows_of(number: int, piece: int, made: Iterable[bytes]) -> Iterator[Any]:
-    """A row for each; errors come as rows, for Spark would run the task again."""
+    """Yield a row for each; errors come as rows, for Spark would run the task again."""
     count = -1
     try:
         for count, data in enumerate(made):
@@ -257,7 +257,7 @@ class SparkEngine:
 
 
 def parallelism_of(session: SparkSession) -> int:
-    """How many tasks the session runs at the same time, as far as it knows."""
+    """Return how many tasks the session runs at the same time, as far as it knows."""
     if not is_remote(session):
         return session.sparkContext.defaultParallelism
     # A range has a partition for each task that can run.

@@ -37,7 +37,7 @@ _LOG_TAIL_SIZE: Final = 256 << 10
 
 
 def spark_error(raised: BaseException) -> KafkaLogError | None:
-    """The error of ours that says what Spark raised; None for what Spark did not raise.
+    """Return the error of ours that says what Spark raised; None for what Spark did not raise.
 
     An error of ours that stands for one of Spark's is returned as it is.
     """
@@ -62,7 +62,7 @@ def errors_as_ours() -> Iterator[None]:
 
 
 def driver_lost() -> EngineError:
-    """The JVM that was to answer is no more."""
+    """Return the JVM that was to answer is no more."""
     return EngineError(
         "The Spark driver died.",
         hint="If memory ran out: --spark-conf spark.driver.memory=4g",
@@ -70,7 +70,7 @@ def driver_lost() -> EngineError:
 
 
 def reason_in(log_path: str) -> str | None:
-    """The first cause, else exception, that a log of Spark's tells, as `Name: message.`"""
+    """Return the first cause, else exception, that a log of Spark's tells, as `Name: message.`"""
     try:
         with open(log_path, "rb") as log:
             log.seek(max(0, log.seek(0, 2) - _LOG_TAIL_SIZE))
@@ -86,18 +86,18 @@ def reason_in(log_path: str) -> str | None:
 
 
 def _is_of_spark(raised: BaseException | None) -> bool:
-    """Whether pyspark, py4j or gRPC raised it. They are loaded where they can have."""
+    """Return whether pyspark, py4j or gRPC raised it. They are loaded where they can have."""
     names = {kind.__module__.partition(".")[0] for kind in type(raised).__mro__}
     return bool(names & {"pyspark", "py4j", "grpc"})
 
 
 def _is_query(raised: BaseException) -> bool:
-    """Whether Spark does not understand what it was asked."""
+    """Return whether Spark does not understand what it was asked."""
     return type(raised).__name__ in {"AnalysisException", "ParseException"}
 
 
 def _text_of(raised: BaseException) -> str:
-    """All that it says; an exception of Java's is asked, unless its JVM is dead."""
+    """Return all that it says; an exception of Java's is asked, unless its JVM is dead."""
     try:
         return str(raised)
     except Exception:  # noqa: BLE001 # py4j asks the JVM for the text, and anything can come of it

@@ -107,12 +107,12 @@ class DriverProcess:
         return self._process.poll() is None
 
     def has_logged(self, text: bytes) -> bool:
-        """Whether the log has a text."""
+        """Return whether the log has a text."""
         with open(self.log_path, "rb") as log:
             return any(text in line for line in log)
 
     def connect(self, timeout_s: float) -> Any:
-        """The gateway of py4j, once the JVM has said where it listens.
+        """Return the gateway of py4j, once the JVM has said where it listens.
 
         Raises:
             EngineError: the JVM ended, or it says nothing for too long.
@@ -162,7 +162,7 @@ class DriverProcess:
 
 
 def java_options(directory: str) -> list[str]:
-    """Options of the JVM: it logs to a file, and leaves nothing outside of `directory`."""
+    """Return options of the JVM: it logs to a file, and leaves nothing outside of `directory`."""
     config = os.path.join(directory, "log4j2.properties")
     _write(
         config,

@@ -68,7 +68,7 @@ def run_job(
 
 
 def is_remote(session: SparkSession) -> bool:
-    """Whether the session is one of Spark Connect."""
+    """Return whether the session is one of Spark Connect."""
     return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
@@ -77,7 +77,7 @@ class _Job(Protocol):
         """Called in the thread that acts."""
 
     def tasks_done(self) -> int:
-        """The tasks that the last stage has done; 0 as long as there is but one."""
+        """Return the tasks that the last stage has done; 0 as long as there is but one."""
 
     def cancel(self) -> None:
         """Stop what runs."""
@@ -161,7 +161,7 @@ class Called:
         )
 
     def load(self) -> Callable[..., Any]:
-        """The function, in the worker."""
+        """Return the function, in the worker."""
         module, _, function = self.name.partition(":")
         found: Callable[..., Any] = getattr(importlib.import_module(module), function)
         settle(self.given)

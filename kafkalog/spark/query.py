@@ -39,7 +39,7 @@ class Answer:
 def run_query(
     session: SparkSession, query: str, paths: Sequence[str], options: Mapping[str, str]
 ) -> Answer:
-    """The answer to a query over the tables of some logs.
+    """Return the answer to a query over the tables of some logs.
 
     Those tables that it names become temporary views. `records` has the columns of Spark's own
     Kafka source, and whichever others the query names. What the query has no use for is not read,
@@ -86,7 +86,7 @@ def _make_view(reader: DataFrameReader, table: TableName, columns: Sequence[str]
 
 
 def _columns_for(query: str, table: TableName) -> list[str]:
-    """The columns that a query can mean, in the order of the table."""
+    """Return the columns that a query can mean, in the order of the table."""
     usual = table_schema(table).names
     return [*usual, *(
         name for name in SCHEMAS[table].names if name not in usual and _names(query, name)

@@ -191,7 +191,7 @@ def spark_session(
 
 
 def _open_already(master: str) -> SparkSession | None:
-    """The session with a driver that this process has; None where it has none."""
+    """Return the session with a driver that this process has; None where it has none."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -253,7 +253,7 @@ def _look_for_master(master: str, timeout_s: float) -> None:
 
 
 def _connected(process: DriverProcess, master: str, timeout_s: float) -> SparkSession:
-    """The session of a JVM; the master has to answer in time."""
+    """Return the session of a JVM; the master has to answer in time."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

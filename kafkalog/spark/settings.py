@@ -85,7 +85,7 @@ def require_connect() -> None:
 
 
 def find_java() -> Java:
-    """The Java that Spark's scripts take: that of `JAVA_HOME`, else the one on the PATH.
+    """Return the Java that Spark's scripts take: that of `JAVA_HOME`, else the one on the PATH.
 
     Raises:
         UnsupportedError: there is none, it does not start, or it is too old.
@@ -162,24 +162,24 @@ def check_master(master: str) -> None:
 
 
 def is_local(master: str) -> bool:
-    """Whether all work is done in the driver's process and its children."""
+    """Return whether all work is done in the driver's process and its children."""
     return master.startswith("local")
 
 
 def is_connect(master: str) -> bool:
-    """Whether the driver is a server of Spark Connect."""
+    """Return whether the driver is a server of Spark Connect."""
     return master.startswith("sc://")
 
 
 def on_this_machine(master: str) -> bool:
-    """Whether the master is local[*] or can only be reached from here."""
+    """Return whether the master is local[*] or can only be reached from here."""
     return is_local(master) or _LOOPBACK.fullmatch(master) is not None
 
 
 def driver_settings(
     master: str, conf: Mapping[str, str], directory: str, java_options: list[str]
 ) -> dict[str, str]:
-    """The settings of a driver that is started here.
+    """Return the settings of a driver that is started here.
 
     Args:
         master: where the tasks are to run.
@@ -200,7 +200,7 @@ def driver_settings(
 
 
 def driver_environment(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the environment of this process while the session lives.
+    """Return variables of the environment of this process while the session lives.
 
     The Python of tasks that run on this machine is the one that runs now: it has kafkalog. For
     other machines that is theirs to say (`PYSPARK_PYTHON`, `spark.pyspark.python`).

@@ -54,7 +54,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def bounds_of(filters: Iterable[Any], bounds: Bounds) -> Bounds:
-    """The bounds, narrowed by what filters of `pyspark.sql.datasource` say.
+    """Return the bounds, narrowed by what filters of `pyspark.sql.datasource` say.
 
     All of them hold. Those about columns or of kinds that nothing can be told from change nothing.
     """
@@ -86,7 +86,7 @@ def _of_names(one: Any, column: str, bounds: Bounds) -> Bounds:
 
 
 def _of_numbers(one: Any, value: int, what: str, bounds: Bounds) -> Bounds:
-    """A whole number: from it on, or up to it."""
+    """Return a whole number: from it on, or up to it."""
     lower = upper = None
     if isinstance(one, EqualTo):
         lower, upper = value, value + 1
@@ -102,7 +102,7 @@ def _of_numbers(one: Any, value: int, what: str, bounds: Bounds) -> Bounds:
 
 
 def _of_times(one: Any, bounds: Bounds) -> Bounds:
-    """A time, to the microsecond; records have milliseconds."""
+    """Return a time, to the microsecond; records have milliseconds."""
     value: datetime = one.value
     if value.tzinfo is None:
         value = value.astimezone()
@@ -162,7 +162,7 @@ def grouped(splits: Sequence[Split], size: int) -> list[SplitPartition]:
 
 
 def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any) -> Iterator[Any]:
-    """The rows of one task, as record batches."""
+    """Yield the rows of one task, as record batches."""
     assert isinstance(partition, SplitPartition), "one of ours"
     settle(asked.paths)  # what is in a URI beside the path is not in the splits
     defects = _pass_over if asked.mode == Mode.PERMISSIVE else None
@@ -210,7 +210,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 # Spark's names
-        """Where the logs begin, or where they end now."""
+        """Return where the logs begin, or where they end now."""
         return self._tail.end(is_first=True) if self._asked.from_latest else self._tail.beginning()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -223,7 +223,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._tail.end()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        """How far the next batch goes."""
+        """Return how far the next batch goes."""
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         return self._tail.advance(start, self._target, size)
 
@@ -232,7 +232,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return grouped(self._tail.splits(start, end), self._asked.request.split_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a task."""
+        """Yield the rows of a task."""
         return read_partition(partition, self._asked, self._schema)
 
 
@@ -248,11 +248,11 @@ class KafkaLogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "kafkalog"
 
     def schema(self) -> StructType:
-        """The columns of the table."""
+        """Return the columns of the table."""
         asked = parse_options(self.options)
         columns = table_schema(asked.request.table, asked.columns, text=asked.as_text)
         return from_arrow_schema(columns)
@@ -280,13 +280,13 @@ class TableReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks. Of no task at all Spark would make one with nothing in it."""
+        """Return the tasks. Of no task at all Spark would make one with nothing in it."""
         request = self._asked.request
         splits = plan_splits(self._asked.paths, request)
         return grouped(splits, request.split_bytes) or [SplitPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task."""
+        """Yield the rows of one task."""
         return read_partition(partition, self._asked, self._schema)
 
 
@@ -305,7 +305,7 @@ class FilteringReader(TableReader):
 
 
 def _chosen(asked: SourceOptions, schema: StructType) -> Any:
-    """The Arrow schema of the columns that the user's own schema has; their types stay."""
+    """Return the Arrow schema of the columns that the user's own schema has; their types stay."""
     names = [field.name for field in schema.fields]
     own = from_arrow_schema(table_schema(asked.request.table, names, text=asked.as_text))
     for field, wanted in zip(schema.fields, own.fields, strict=True):

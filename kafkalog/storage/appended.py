@@ -70,7 +70,7 @@ class AppendedFile:
         self._size += len(data)
 
     def _whole_lines(self) -> int:
-        """Where the last newline ends."""
+        """Return where the last newline ends."""
         end = os.fstat(self._file).st_size
         while end:
             start = max(0, end - (1 << 16))

@@ -124,7 +124,7 @@ class Changes:
         self._real = os.path.realpath(directory)
 
     def path(self, name: str) -> str:
-        """Where a file of the directory is."""
+        """Return where a file of the directory is."""
         return os.path.join(self.directory, name)
 
     @contextmanager

@@ -190,7 +190,7 @@ def require_space(path: str, size_bytes: int) -> None:
 
 
 def free_space(path: str) -> int:
-    """Bytes that are left where `path` will be."""
+    """Return bytes that are left where `path` will be."""
     try:
         return shutil.disk_usage(os.path.dirname(os.path.realpath(path))).free
     except OSError as error:
@@ -306,11 +306,11 @@ class FileTree:
             raise unwritable(error, path) from error
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a small file; None where there is none."""
+        """Return the bytes of a small file; None where there is none."""
         return b"".join(pieces) if (pieces := self.pieces(name)) is not None else None
 
     def pieces(self, name: str) -> Iterator[bytes] | None:
-        """The bytes of a file, one after the other; None where there is none."""
+        """Yield the bytes of a file, one after the other; None where there is none."""
         path = self._path(name)
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
@@ -327,7 +327,7 @@ class FileTree:
         return _pieces(file)
 
     def sizes(self) -> dict[str, int]:
-        """Name to bytes of all files, relative to the root, with slashes."""
+        """Return name to bytes of all files, relative to the root, with slashes."""
         found = {}
         for place, _, names in os.walk(self.root):
             for name in names:
@@ -377,7 +377,7 @@ class FileTree:
             os.close(lock)
 
     def _path(self, name: str) -> str:
-        """Where a file is; raises `RefusedError` for a name that leads out of the tree."""
+        """Return where a file is; raises `RefusedError` for a name that leads out of the tree."""
         if not all(map(is_plain, name.split("/"))):
             raise RefusedError("This is not the name of a file in the directory.", path=self.root,
                                note=f"The name is {name[:200]!a}.")  # fmt: skip

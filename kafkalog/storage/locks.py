@@ -135,7 +135,7 @@ class LogDirLock:
 
 
 def _is_ours(words: list[str]) -> bool:
-    """Whether a command line is one of kafkalog: `kafkalog …` or `python …/kafkalog …`."""
+    """Return whether a command line is one of kafkalog: `kafkalog …` or `python …/kafkalog …`."""
     return "kafkalog" in [os.path.basename(word) for word in words[:2]]
 
 

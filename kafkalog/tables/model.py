@@ -44,7 +44,7 @@ def partition_ends(targets: Iterable[Target], request: Request) -> list[Partitio
 
 
 def has_bounds(request: Request) -> bool:
-    """Whether the high watermark and the like decide what is given."""
+    """Return whether the high watermark and the like decide what is given."""
     is_committed = request.isolation == Isolation.READ_COMMITTED
     left_overs = request.view == LogView.ALL and not is_committed
     is_asked = request.table == TableName.RECORDS and request.isolation != Isolation.LOG
@@ -220,7 +220,7 @@ class Split:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """The split of `as_json`."""
+        """Return the split of `as_json`."""
         aborted = tuple((one[0], one[1], one[2]) for one in fields["aborted"])
         seen = fields.get("seen")
         return cls(

@@ -70,7 +70,7 @@ def plan_splits(
     ends: Callable[[PartitionEnd], object] | None = None,
     differences: Callable[[Difference], object] | None = None,
 ) -> list[Split]:
-    """The splits of a table, by path, topic, partition, segment and position.
+    """Return the splits of a table, by path, topic, partition, segment and position.
 
     Args:
         paths: log directories, partition directories, or single logs.
@@ -170,7 +170,7 @@ def _shown(partition: PartitionDir, view: LogView) -> Target:
 
 
 def _shown_now(partition: PartitionDir, view: LogView) -> Target:
-    """The view of a partition; that of a new listing, where its files have changed."""
+    """Return the view of a partition; that of a new listing, where its files have changed."""
     try:
         return answered(
             lambda: _shown(partition, view),
@@ -264,7 +264,7 @@ def _best(targets: Sequence[Target]) -> list[Target]:
 
 
 def _worth(log: UnifiedLog) -> tuple[int, int]:
-    """How much a replica knows."""
+    """Return how much a replica knows."""
     return log.leader_epochs[-1].epoch if log.leader_epochs else -1, log.log_end_offset
 
 
@@ -385,7 +385,7 @@ class _LogSplits:
         return None if seen is None else seen.of_part(source, start, end)
 
     def _offset_of(self, timestamp: int | None) -> int | None:
-        """The offset at which a consumer that seeks to a time begins."""
+        """Return the offset at which a consumer that seeks to a time begins."""
         if timestamp is None:
             return None
         offset = lookup_timestamp(self._log, timestamp).offset
@@ -402,7 +402,7 @@ class _LogSplits:
         )
 
     def _end(self, opened: OpenSegment) -> int:
-        """Position behind which nothing is wanted, as the indexes tell; else the end."""
+        """Return position behind which nothing is wanted, as the indexes tell; else the end."""
         end, index = opened.source.size_bytes, opened.offset_index
         if index is None:
             return end

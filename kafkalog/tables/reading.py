@@ -53,7 +53,7 @@ def read_split(
     defects: Callable[[Defect], object] | None = None,
     losses: Callable[[Defect], object] | None = None,
 ) -> Iterator[Any]:
-    """The rows of a split as `pyarrow.RecordBatch`es of at most 65,536 rows.
+    """Yield the rows of a split as `pyarrow.RecordBatch`es of at most 65,536 rows.
 
     Args:
         split: which rows.
@@ -210,7 +210,7 @@ def _timestamp_type(column: Any) -> Any:
 
 
 def _as_text(column: Any) -> Any:
-    """Bytes as text; what is no UTF-8 in them becomes U+FFFD, as Kafka's consumer has it."""
+    """Return bytes as text; what is no UTF-8 in them becomes U+FFFD, as Kafka's consumer has it."""
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:

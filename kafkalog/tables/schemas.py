@@ -148,7 +148,7 @@ DATA: Final = ("key", "value")
 def table_schema(
     table: TableName, columns: Sequence[str] | None = None, *, text: bool = False
 ) -> Any:
-    """The `pyarrow.Schema` of a table.
+    """Return the `pyarrow.Schema` of a table.
 
     Args:
         table: which one.

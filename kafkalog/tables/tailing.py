@@ -268,7 +268,7 @@ def _shared(
 
 
 def _size_between(log: UnifiedLog, start: int, end: int) -> int:
-    """About how many bytes lie between two offsets."""
+    """Return about how many bytes lie between two offsets."""
     total = 0
     for segment in log.segments:
         following = segment.next_base_offset
@@ -306,7 +306,7 @@ def _offset_behind(log: UnifiedLog, start: int, end: int, size: int) -> int:
 
 
 def _indexed_offset(index: OffsetIndex, position: int, start: int) -> int | None:
-    """The first offset behind an entry at or behind a position that is behind the start."""
+    """Return the first offset behind an entry at or behind a position that is behind the start."""
     for number in range(index.first_at(position), index.entry_count):
         if index.entry(number).offset >= start:
             return index.entry(number).offset + 1

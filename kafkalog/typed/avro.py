@@ -60,7 +60,7 @@ class AvroDecoder:
         self.type = _type(tree, "#", SchemaSize())
 
     def decode(self, data: bytes) -> Any:
-        """The value."""
+        """Return the value."""
         file = io.BytesIO(data)
         try:
             value = fastavro.schemaless_reader(file, self._schema, None)
