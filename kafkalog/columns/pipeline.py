@@ -1,6 +1,6 @@
 """The pipeline of a scan: the segments of a log, chunk by chunk, as parts in order.
 
-Where a chunk ends in something that is no sound batch, the reference scanner says what it is, so
+Where a chunk ends in something that is not a sound batch, the reference scanner judges it, so
 that damage has the same names and reading resumes at the same place as in the reference reader.
 """
 
@@ -40,8 +40,8 @@ def read_contents(
 ) -> Iterator[Any]:
     """What a format makes of the records or the batches of a log, and defects, in order.
 
-    `form` is a `RecordFormat`, or a `BatchFormat` for batches; what it makes is to be used before
-    the next piece is asked for. Raises as `read_records`.
+    `form` is a `RecordFormat`, or a `BatchFormat` for batches; what it makes is valid until
+    the next piece is requested. Raises as `read_records`.
     """
     plan = plan_reading(target, selection)
     work = BatchWork(plan, form) if batches else RecordWork(plan, form)
@@ -55,7 +55,7 @@ def scan_parts(
     threads: int | None = None,
     turnstile: Turnstile | None = None,
 ) -> Iterator[Part]:
-    """All parts of a plan, in order, up to its limit; each is used before the next is asked for.
+    """Yield the parts of a plan in order, up to its limit; each is valid until the next.
 
     `progress` is called with numbers of bytes as they are read. Scans that share a turnstile hold
     large batches one after the other.
@@ -151,7 +151,7 @@ class _SegmentScan:
         )
 
     def stop(self) -> None:
-        """Wait for what is under way."""
+        """Wait for what is in progress."""
         self._conveyor.stop()
 
     def parts(self) -> Iterator[Part]:
@@ -172,7 +172,7 @@ class _SegmentScan:
                 return
 
     def _finish(self, task: Task) -> Iterator[Part]:
-        """What a chunk held, up to the first batch that is none after all."""
+        """What a chunk held, up to the first false batch."""
         chunk = task.chunk
         for ordinal in task.future.result().steps[0]:
             wrong = self._frames.at(chunk.batch(ordinal).position)

@@ -3,7 +3,7 @@
 The twins of `ReadPlan.wants`, `ReadPlan.is_behind` and `record_matches` of the reference
 reader.
 
-Work comes in two kinds, records and batches; what is made of them is the format's business.
+Work comes in two kinds, records and batches; the format decides what is made of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def first_behind(headers: NDArray[np.int64], plan: ReadPlan) -> int:
-    """Ordinal of the first batch behind all wanted offsets, the number of batches without one."""
+    """Return the ordinal of the first batch after all wanted offsets, or the batch count."""
     if plan.selection.to_offset is None:
         return int(headers.shape[1])
     is_wrapper = (headers[k.MAGIC] < 2) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK != 0)
@@ -144,7 +144,7 @@ def _array(data: bytes) -> NDArray[np.uint8]:
 
 
 OFFSET_LIMIT: Final = 1 << 62
-"""Beyond, sums of offsets could overflow: for the reference decoder."""
+"""Beyond this, sums of offsets could overflow: the reference decoder takes over."""
 
 
 class Event(NamedTuple):
@@ -160,7 +160,7 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class Part:
-    """A piece of what a scan gives: so many rows, about so many bytes, and the defects in it."""
+    """A piece of what a scan gives: its row count, approximate size in bytes, and defects."""
 
     content: Any
     rows: int
@@ -170,7 +170,7 @@ class Part:
 
 @dataclass(slots=True)
 class Judged:
-    """A chunk, and which of its batches have a right checksum; `shown` is for the format's use."""
+    """A chunk, and which of its batches have a right checksum; `shown` is for use by the format."""
 
     chunk: Chunk
     valid: Mask
@@ -185,13 +185,13 @@ class Format(Protocol):
     """Makes something of rows; several threads use it at once."""
 
     rows_max: int
-    """How many rows are decoded at a time."""
+    """Maximum number of rows decoded at a time."""
 
     def cut(self, content: Any, first: int, last: int) -> Any:
         """Return some rows of a part's content."""
 
     def release(self, content: Any) -> None:
-        """The content is not used any more."""
+        """Release the content, which is no longer used."""
 
 
 class RecordFormat(Format, Protocol):
@@ -211,18 +211,18 @@ class BatchFormat(Format, Protocol):
     """Makes something of batches."""
 
     def of_batches(self, judged: Judged, first: int, last: int, chosen: Mask) -> Iterator[Part]:
-        """Parts of the chosen ones of the batches from `first` up to `last`, without events."""
+        """Yield parts of the chosen batches from `first` up to `last`, without events."""
 
     def of_batch(self, batch: Batch) -> Part:
         """Return a batch that the reference scanner read."""
 
 
 class Work(Protocol):
-    """What is done with chunks, and with what the reference scanner found between them."""
+    """The processing of chunks, and of what the reference scanner found between them."""
 
     @property
     def format(self) -> Format:
-        """What is made of them."""
+        """The output format."""
 
     def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
         """Yield first the ordinals of batches with wrong checksums, then the parts of a chunk.
@@ -292,10 +292,10 @@ class RecordWork:
                 else:
                     is_over = True
             except FileChangedError:
-                raise  # the reading goes on elsewhere
+                raise  # reading resumes elsewhere
             except KafkaLogError as error:
                 failure, is_over = defect_of(error, batch), True
-            if records:  # what the format makes of them may fail, too: that is not the batch's end
+            if records:  # the format may fail, too: that does not end the batch
                 yield from self.format.of_records(records, begins=begins)
                 begins = False
         if failure is not None:
@@ -348,7 +348,7 @@ class BatchWork:
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
         """See `Work`."""
         if batch.magic < 2 and batch.compression:
-            with suppress(KafkaLogError):  # the offset in the header is the best there is
+            with suppress(KafkaLogError):  # the offset in the header is the best estimate
                 batch = resolve_batch(source, batch)
         part = self.format.of_batch(batch)
         part.events = tuple(Event(1, defect, trails=True) for defect in crc_defects(batch))
@@ -363,9 +363,9 @@ def judge(chunk: Chunk, bad: list[int]) -> Judged:
 
 
 def defects_of(rows: Rows, chunk: Chunk, bad: list[int]) -> list[Event]:
-    """What is wrong with the batches of these rows, in order.
+    """Return the defects of the batches of these rows, in order.
 
-    The checksum of a batch (`bad`: ordinals of wrong ones) is told before its records are judged.
+    A wrong checksum (`bad`: ordinals of such batches) is reported before defects in its records.
     """
     told = [
         (rows.row_of(i), i, 0, next(crc_defects(chunk.batch(i, crc_valid=False))))

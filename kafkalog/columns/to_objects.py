@@ -31,7 +31,7 @@ class Restored:
     rows_max = 4096
 
     def left_over(self, headers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """See `scan_steps.RecordFormat`; rows do not tell the checksums of messages."""
+        """See `scan_steps.RecordFormat`; rows lack the checksums of messages."""
         mask: NDArray[np.bool_] = headers[k.MAGIC] < 2
         return mask
 
@@ -66,7 +66,7 @@ def _part(values: list[Any]) -> Part:
 
 
 def records_of(rows: Rows, judged: Judged) -> list[Record]:
-    """Return rows as the reference decoder has them."""
+    """Return rows as the reference decoder's records."""
     table, arena = rows.table, rows.arena
     counts = table[k.HEADERS_COUNT]
     pairs = np.empty((4, int(counts.sum())), np.int64)

@@ -66,7 +66,7 @@ class KafkaText(TextFormat):
         return _left_over(headers)
 
     def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
-        """See `scan_steps.RecordFormat`; the line of a batch comes before that of its first record."""
+        """See `scan_steps.RecordFormat`; a batch's line precedes that of its first record."""
         ordinals = rows.table[k.ORDINAL]
         if not len(ordinals):
             return
