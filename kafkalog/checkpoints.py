@@ -47,7 +47,7 @@ def read_leader_epochs(path: str) -> list[EpochEntry]:
 
 
 def read_number_pairs(path: str) -> list[tuple[int, int]]:
-    """The entries of any checkpoint of two numbers a line; raises as `read_offset_checkpoint`."""
+    """Read any checkpoint of two numbers per line; raises as `read_offset_checkpoint`."""
     return [(_number(first, path, 32), _number(second, path)) for first, second in _fields(path, 2)]
 
 
@@ -134,7 +134,7 @@ def _malformed(path: str, message: str) -> CorruptDataError:
 
 
 def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> int | None:
-    """A partition's entry in a checkpoint of offsets; None without one, or in a malformed file.
+    """Return a partition's offset in a checkpoint; None if missing or the file is malformed.
 
     Raises:
         UnreadableError: the file cannot be read.

@@ -113,7 +113,7 @@ class ClusterImage:
 def read_cluster_image(log_dir: LogDir) -> ClusterImage | None:
     """Return the image in a log directory: the newest snapshot, and the log from its end on.
 
-    Records that cannot be read are passed over: the checks of batches tell of them.
+    Records that cannot be read are passed over: the checks of batches report them.
 
     Returns:
         None where there is no `__cluster_metadata-0`, or it does not reach back to the beginning

@@ -65,11 +65,11 @@ class _Index(ABC, Generic[Entry]):
 
     @property
     def is_padded(self) -> bool:
-        """Whether slots are left behind the entries, as in an index that a broker has open."""
+        """Whether slots are left after the entries, as in an index that a broker has open."""
         return self.entry_count < self.slot_count
 
     def padding_is_zero(self) -> bool:
-        """Return whether nothing lies behind the entries; holes of the file are not read."""
+        """Return whether nothing follows the entries; holes of the file are not read."""
         return self._source.is_zero_from(self.entry_count * self.entry_size)
 
     def _slot(self, number: int) -> bytes:
@@ -103,7 +103,7 @@ class _Index(ABC, Generic[Entry]):
     def blocks(
         self, *, padding: bool = False, at_once: int = ENTRIES_A_BLOCK
     ) -> Iterator[tuple[int, bytes]]:
-        """The entries as they are stored, so many at a time, after the number of the first."""
+        """Yield the number of the first of some entries, and the entries as stored."""
         count = self.slot_count if padding else self.entry_count
         for first in range(0, count, at_once):
             number = min(at_once, count - first)
@@ -154,14 +154,14 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
     def lookup(
         self, offset: int, probes: list[Probe[OffsetIndexEntry]] | None = None
     ) -> OffsetIndexEntry | None:
-        """The last entry with an offset <= `offset`, None before the first: `OffsetIndex.lookup`.
+        """Return the last entry with an offset <= `offset`, or None: `OffsetIndex.lookup`.
 
         `probes` collects the steps of the binary search.
         """
         return self._floor(offset, "offset", probes)
 
     def first_at(self, position: int) -> int:
-        """Number of the first entry at or behind a position; the number of entries without one."""
+        """Return the number of the first entry at or after a position, or the entry count."""
         return bisect_left(range(self.entry_count), position, key=lambda i: self.entry(i).position)
 
 

@@ -40,7 +40,7 @@ def _is_pointer(path: str) -> bool:
         with Source(path) as source:
             return _POINTER.fullmatch(source.read(0, _SIZES.stop)) is not None
     except KafkaLogError:
-        return False  # the finding about the file tells
+        return False  # the finding about the file reports it
 
 
 def require_contents(path: str, files: Iterable[FileEntry]) -> None:

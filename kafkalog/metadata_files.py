@@ -177,7 +177,7 @@ def read_quorum_state(path: str) -> dict[str, Any]:
 
 
 def read_clean_shutdown(path: str) -> dict[str, Any]:
-    """The object in `.kafka_cleanshutdown`, empty up to Kafka 3.6; raises as `read_properties`."""
+    """Read `.kafka_cleanshutdown`, empty up to Kafka 3.6; raises as `read_properties`."""
     from formats.clean_shutdown import CleanShutdown
 
     reference = "clean-shutdown-unreadable"

@@ -98,7 +98,7 @@ OFFSET_CHECKPOINTS = {
     file_names.CLEANER_OFFSETS: "first dirty offset",
 }
 TOP_FILES = (file_names.META_PROPERTIES, file_names.CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
-"""What lies in a log directory beside its partitions."""
+"""Files in a log directory besides its partitions."""
 STAGING_TOPIC = "kafkalog-staging"
 
 _FIXED = {
@@ -210,7 +210,7 @@ def is_staged(name: str) -> bool:
 
 
 def segment_file_name(base_offset: int, kind: FileKind) -> str:
-    """The name of a segment's file, `LogFileUtils.filenamePrefixFromOffset` and its suffix."""
+    """Name a segment's file: `LogFileUtils.filenamePrefixFromOffset` and its suffix."""
     return f"{base_offset:020d}.{kind}"
 
 

@@ -2,11 +2,11 @@
 
 `started` is what recovery predicts (`kafkalog.recovery`, which follows `LogLoader` of Kafka 4.3):
 
-- Beside the mark of a clean shutdown, and without leftovers of a swap, the files are it: nothing
+- With a clean shutdown mark, and without leftovers of a swap, the files are it: nothing
   is computed.
 - In a log directory without the mark everything from the recovery point on is read, as a start
   reads it. What the start would cut off is not shown, and the `Difference` counts it.
-- Beside a running broker (another process holds `.lock`) and in a partition directory that lies in
+- With a running broker (another process holds `.lock`) and in a partition directory that lies in
   no log directory (a copy: no checkpoint, no `meta.properties` and no mark around it) swaps are
   completed by the names of files alone, and nothing is cut off: the broker has not recovered what
   it writes, and nothing says that the copy was not closed.
@@ -125,7 +125,7 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
 
 
 def show_now(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
-    """As `show`; where files went away since the partition was listed, of a new listing."""
+    """Do what `show` does, from a new listing if files disappeared since the last one."""
     return answered(
         lambda: show(partition, view), lambda: show(list_partition(partition.path), view)
     )

@@ -124,7 +124,7 @@ def _legacy_batch(
 def scan_batches(
     source: Source, start: int = 0, end: int | None = None, *, check_crc: bool = False
 ) -> Iterator[Batch | Defect]:
-    """Every batch from position `start` to `end`, with a defect for each stretch that holds none.
+    """Yield every batch from `start` to `end`, with a defect for each stretch without one.
 
     Args:
         source: the segment.
@@ -158,7 +158,7 @@ class Frames:
         self._search = _Search(source, 0, self.end)
 
     def at(self, position: int) -> Batch | Defect:
-        """The batch that begins here, or the defect up to the place where reading resumes."""
+        """Return the batch that begins here, or the defect up to where reading resumes."""
         try:
             return self._at(position)
         except BytesUnreadableError as error:
@@ -183,7 +183,7 @@ class Frames:
 
 
 def crc_valid(source: Source, batch: Batch) -> bool:
-    """Whether the stored checksum matches the bytes: CRC-32C for magic 2, CRC-32 for 0 and 1."""
+    """Check the stored checksum against the bytes: CRC-32C for magic 2, else CRC-32."""
     checksum, position = (crc32, batch.position + c.MAGIC_POSITION)
     if batch.magic >= 2:
         checksum, position = (crc32c, batch.position + c.ATTRIBUTES_POSITION)
@@ -196,7 +196,7 @@ def crc_valid(source: Source, batch: Batch) -> bool:
 
 
 def find_batch(source: Source, start: int, end: int) -> int:
-    """Return position of the first sound batch at or after `start`, `end` where there is none.
+    """Return the position of the first sound batch at or after `start`, `end` where there is none.
 
     Sound: a header that makes sense and whose frame fits and whose checksum matches. The work is
     bounded: at most four times the bytes searched are fed to checksums, however hostile they are.
@@ -214,7 +214,7 @@ class _Search:
         self._searched_from, self._found = end, start - 1  # nothing yet
 
     def next_batch(self, start: int) -> int:
-        """Position of the first sound batch at or after `start`, the end where there is none."""
+        """Return the position of the first sound batch at or after `start`, or the end."""
         if not self._searched_from <= start <= self._found:
             self._found = self._search(start)
             self._searched_from = start
@@ -223,7 +223,7 @@ class _Search:
     def _search(self, position: int) -> int:
         size = _CHUNK_SIZE_MIN
         while position < self._end:
-            # What begins in a hole has at least its magic or its length behind it.
+            # What begins in a hole has at least its magic or its length after it.
             position = max(position, self._source.next_data(position) - c.RECORD_BATCH_OVERHEAD)
             wanted = min(size + c.RECORD_BATCH_OVERHEAD, self._end - position)
             try:

@@ -83,7 +83,7 @@ class _Search:
         return replace(answer, steps=tuple(self.steps), bytes_read=self.bytes_read)
 
     def start_position(self, opened: OpenSegment, offset: int) -> int:
-        """Return position where the scan for `offset` starts, by the offset index."""
+        """Return the position where the scan for `offset` starts, by the offset index."""
         index = opened.offset_index
         if index is None:
             detail = "not used" if not opened.use_index else "there is none"

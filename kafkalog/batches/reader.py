@@ -54,7 +54,7 @@ class Selection:
         header: records with a header of this name and, where not None, this value.
         control: control batches only.
         data: no control batches; messages of magic 0 and 1 are data.
-        sound: no records of batches with a wrong checksum, whose defects are told all the same.
+        sound: no records of batches with a wrong checksum, whose defects are still reported.
         read_committed: what a read_committed consumer is given, from the log start offset up to
             the last stable offset, which is never above the high watermark.
         view: what of a partition directory is shown, where its path is given. A `PartitionDir` is
@@ -89,7 +89,7 @@ def read_batches(
     selection: Selection = EVERYTHING,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Batch | Defect]:
-    """The batches of a partition directory or a log file, with a defect for each damaged stretch.
+    """Yield the batches of a partition directory or log file, and a defect per damaged stretch.
 
     A `view-differs` comes first where a path is given whose view is not its files. Checksums are
     computed (`Batch.crc_valid`). Batches are selected as a whole: one is taken if it
@@ -120,7 +120,7 @@ def read_records(
     selection: Selection = EVERYTHING,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Record | Defect]:
-    """The records of a partition directory or a log file, with a defect for all that is damaged.
+    """Yield the records of a partition directory or log file, and a defect per damaged part.
 
     A `view-differs` comes first where a path is given whose view is not its files. Records come in
     the order of the log; those of a batch with a wrong checksum come after its
@@ -157,7 +157,7 @@ def read_records(
 
 
 def untold_differences(path: Readable, plan: ReadPlan) -> Iterator[Defect]:
-    """Yield the defect of a view that is not the files, unless the caller has made the view."""
+    """Yield the defect for a view that differs from the files, unless the caller made it."""
     difference = plan.difference
     if difference is not None and not isinstance(path, ReadPlan | Shown):
         yield make_defect("view-differs", difference.path, difference.detail)
@@ -193,7 +193,7 @@ def _resolved(opened: OpenSegment, batch: Batch) -> Batch:
     try:
         return resolve_batch(opened.source, batch)
     except KafkaLogError:
-        return batch  # the offset in the header is the best there is
+        return batch  # the offset in the header is the best estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class ReadPlan:
         return tuple(segment for segment in segments if not _skips(segment, self.selection))
 
     def is_behind(self, batch: Batch) -> bool:
-        """Return whether the batch, and so all that follow, is behind the last offset wanted."""
+        """Return whether the batch, and so every later one, is after the last wanted offset."""
         if self.selection.to_offset is None or batch.base_offset < self.selection.to_offset:
             return False
         return batch.magic >= 2 or not batch.compression  # a wrapper's header has its last offset
@@ -288,7 +288,7 @@ def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadP
 
 
 def size_to_read(target: Readable, selection: Selection) -> int:
-    """Return about how many bytes of logs a reader has to go through, by what the indexes say.
+    """Estimate the bytes of logs that a reader has to go through, from the indexes.
 
     Holes of sparse files do not count, nor does what cannot be opened. Raises as `open_path`.
     """

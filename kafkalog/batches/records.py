@@ -196,7 +196,7 @@ class _Stretch:
         self._end = end
 
     def read(self, size: int) -> bytes:
-        """So many bytes, fewer at the end."""
+        """Read up to `size` bytes, fewer at the end."""
         data = self._source.read(self._position, min(size, self._end - self._position))
         self._position += len(data)
         return data

@@ -102,7 +102,7 @@ class OpenSegment:
     def index_entry(
         self, offset: int, probes: list[Probe[OffsetIndexEntry]] | None = None
     ) -> OffsetIndexEntry | None:
-        """The index entry a search for `offset` starts from, None where it starts at position 0.
+        """Return the index entry where a search for `offset` starts; None for position 0.
 
         An entry that hits no batch is not used: damage in an index must not hide records.
         """
@@ -113,7 +113,7 @@ class OpenSegment:
         return entry if isinstance(hit, Batch) and hit.base_offset <= entry.offset else None
 
     def scan_from(self, offset: int, *, check_crc: bool = False) -> Iterator[Batch | Defect]:
-        """Batches and defects from the index entry below `offset` on; earlier batches may come."""
+        """Yield batches and defects from the index entry below `offset` on."""
         entry = self.index_entry(offset)
         return scan_batches(self.source, entry.position if entry else 0, check_crc=check_crc)
 
@@ -146,22 +146,22 @@ class OpenSegment:
         return following
 
     def _last_indexed_offset(self) -> int:
-        """Return offset of the last entry of the offset index, the base offset without one."""
+        """Return the offset of the last entry of the offset index, the base offset without one."""
         index = self.offset_index
         if index is None or not index.entry_count:
             return self.segment.base_offset
         return index.entry(index.entry_count - 1).offset
 
     def largest_timestamp(self, *, recovered: bool, end: int | None = None) -> tuple[int, int]:
-        """Largest timestamp and the offset that goes with it, (-1, base offset) where unknown.
+        """Return the largest timestamp and its offset, (-1, base offset) if unknown.
 
         The last entry of the time index, as a broker takes it that loads a cleanly closed log. With
-        `recovered` the batches behind the index count too, as after the recovery of a log that was
+        `recovered` the batches after the index count too, as after the recovery of a log that was
         not closed. Each entry of the offset index brought the time index up to date before the next
-        one was written, so that only batches behind the last but one can be later.
+        one was written, so that only batches after the last but one can be later.
 
         Args:
-            recovered: whether batches behind the index count.
+            recovered: whether batches after the index count.
             end: a log end that was taken before; what was appended there since does not count.
         """
         settled = self._settled_offset(end)  # before the time index is opened, which may be newer
@@ -181,7 +181,7 @@ class OpenSegment:
         return timestamp, offset
 
     def _settled_offset(self, end: int | None) -> int:
-        """Return offset of the last entry but one of the offset index below a log end."""
+        """Return the offset of the last entry but one of the offset index below a log end."""
         index = self.offset_index
         if index is None or not index.entry_count:
             return self.segment.base_offset

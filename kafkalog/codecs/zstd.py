@@ -59,7 +59,7 @@ def _decompress_frames(decompressor: Any, view: memoryview, output: Output) -> N
 
 
 def _decompressor() -> Any:
-    """Return one for each thread: to make one costs as much as to decompress a small batch."""
+    """Return the thread's decompressor: making one costs as much as a small batch."""
     import zstandard
 
     if getattr(_kept, "zstd", None) is None:

@@ -200,7 +200,7 @@ class ConfigSources:
 
     @property
     def has_given(self) -> bool:
-        """Whether anything beside the log directory says something."""
+        """Whether there is any source besides the log directory."""
         return bool(self._given or self._properties)
 
     def in_log_dir(self, path: str) -> LogDirConfigs:
@@ -248,7 +248,7 @@ class LogDirConfigs:
         except (FileNotFoundError, NotADirectoryError):
             return None  # so that what decodes records is not loaded
         except OSError:
-            pass  # who reads it tells
+            pass  # its reader reports it
         from kafkalog.configs.cluster_metadata import read_metadata_configs
 
         return read_metadata_configs(self.path)

@@ -35,7 +35,7 @@ def failures_kept(path: str, failures: list[dict[str, Any]]) -> Iterator[None]:
 
     Args:
         path: what is worked on in the block.
-        failures: gets the failure as `told` tells it; an error raised on purpose goes on.
+        failures: gets the failure as returned by `told`; an error raised on purpose goes on.
     """
 
     def failed(error: KafkaLogError) -> None:
@@ -61,7 +61,7 @@ def told(error: KafkaLogError) -> dict[str, Any]:
 
 
 def told_error(fields: Mapping[str, Any]) -> KafkaLogError:
-    """Return the error that `told` told."""
+    """Rebuild the error from the result of `told`."""
     kind = getattr(errors, fields["class"], KafkaLogError)
     more = {name: fields[name] for name in ("path", "position", "note", "hint")}
     if issubclass(kind, CorruptDataError):
@@ -99,7 +99,7 @@ class Engine(Protocol):
         *,
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Yield the numbers of tasks with their results, as they end.
+        """Yield (task index, result) as tasks complete.
 
         Args:
             work: what is done for each task.
@@ -119,7 +119,7 @@ class Engine(Protocol):
         *,
         done: Callable[[int], None] | None = None,
     ) -> Generator[bytes, None, None]:
-        """Yield all that tasks give, in the order of the tasks; closing it stops what is under way.
+        """Yield the output of tasks, in their order; closing it stops what is in progress.
 
         Args:
             work: what is done for each task. It need not take all that the pieces made.

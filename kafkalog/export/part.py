@@ -37,7 +37,7 @@ _RANGE_COLUMNS: Final = {
 
 
 def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the files of some parts, and beside each what is known of it.
+    """Write the files of some parts, and an entry about each.
 
     Args:
         task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
@@ -185,7 +185,7 @@ def full_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
 
 
 def column_types(asked: ExportRequest, columns: Sequence[str]) -> list[dict[str, str]]:
-    """Names and types of the columns of the table that the files make, those of the path first."""
+    """Return names and types of the table's columns, those of the path first."""
     table = asked.request.table
     by_path = [{"name": name, "type": str(SCHEMAS[table].field(name).type), "in": "path"}
                for name in ("topic", "partition")]  # fmt: skip

@@ -58,7 +58,7 @@ class Part:
         return sum(split.size_bytes for split in self.splits)
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields, of which `from_json` makes it again."""
+        """Return its fields, from which `from_json` rebuilds it."""
         splits = [split.as_json() for split in self.splits]
         return {"number": self.number, "file": self.file, "splits": splits}
 
@@ -71,10 +71,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is done.
+    """The plan of an export.
 
     Attributes:
-        options: what was asked for, as JSON has it.
+        options: the request, as JSON.
         columns: of the files.
         sources: the files that are read, with their sizes at that time.
         parts: the files that are written.
@@ -99,7 +99,7 @@ class Plan:
 
     @property
     def id(self) -> str:
-        """The same for the same plan alone, whenever and wherever it was made."""
+        """A hash of the plan, whenever and wherever it was made."""
         parts = [replace(part, splits=tuple(map(_unseen, part.splits))) for part in self.parts]
         return sha256(replace(self, parts=tuple(parts), ends=()).as_bytes()).hexdigest()
 
@@ -120,8 +120,8 @@ class Plan:
         """Return the plan of `as_bytes`, found at a place.
 
         Raises:
-            UnreadableError: it is one of another release.
-            CorruptDataError: it is none.
+            UnreadableError: it is from another release.
+            CorruptDataError: it is not a plan.
         """
         fields = read_document(data, _VERSIONED, place, "a plan of an export")
         if fields["version"] != VERSION:
@@ -175,8 +175,8 @@ def make_plan(
     """Return the plan for what is asked for; `differences` is that of `plan_splits`.
 
     Raises:
-        UsageError: a column is unknown, none is left, bounds do not go with the table, a partition
-            directory is meant twice, or a schema of a typed column is malformed.
+        UsageError: a column is unknown, none is left, bounds do not fit the table, a partition
+            directory is given twice, or a schema of a typed column is malformed.
         UnsupportedError: a package for a typed column is missing.
         NotFoundError, UnreadableError, NotAKafkaFileError: as `plan_splits`.
 
@@ -208,7 +208,7 @@ def make_plan(
 
 
 def options_of(asked: ExportRequest) -> dict[str, Any]:
-    """What was asked for, as JSON has it: the same for the same export."""
+    """Return the request as JSON: the same for the same export."""
     request = asdict(asked.request)
     bounds = request.pop("bounds")
     del request["required_topics"]  # they are there, or nothing is exported
@@ -238,7 +238,7 @@ def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
         place: where it was found.
 
     Raises:
-        CorruptDataError: it is none.
+        CorruptDataError: it is not a plan.
     """
     splits = [split for part in plan.parts for split in part.splits]
     replicas = _replicas(splits)
@@ -303,7 +303,7 @@ def _parts(splits: list[Split], size: int, suffix: str) -> list[Part]:
     groups: list[list[Split]] = []
     room = 0
     for split in splits:
-        cost = max(split.size_bytes, size // 64)  # to open a file is not for nothing
+        cost = max(split.size_bytes, size // 64)  # opening a file has a cost
         if not groups or cost > room or _home(groups[-1][-1]) != _home(split):
             groups.append([])
             room = size
@@ -339,7 +339,7 @@ def _home(split: Split) -> tuple[str, int, str]:
 
 
 def _replicas(splits: Iterable[Split]) -> dict[tuple[str, int, str], int | None]:
-    """Of each partition directory its ordinal among those of the partition; None: it is alone."""
+    """Number the directories of each partition; None if there is only one."""
     places: dict[tuple[str, int], list[str]] = {}
     for split in splits:
         topic, partition, place = _home(split)

@@ -22,9 +22,9 @@ def is_object(path: str) -> bool:
 
 
 def without_credentials(uri: str) -> str:
-    """Return a URI as it can be shown: options behind `?` can hold credentials as well.
+    """Return a URI as it can be shown: options after `?` can hold credentials as well.
 
-    Of Azure's, what is before the `@` names a container or an account: only a password goes.
+    In Azure's URIs the part before `@` names a container or account: only a password is removed.
     """
     if SEPARATOR not in uri:
         return uri
@@ -40,7 +40,7 @@ def without_credentials(uri: str) -> str:
 
 
 def words_of(error: Exception, uri: str) -> str:
-    """What a library says, on one line, without the credentials of a URI that it was told."""
+    """Return a library's error on one line, without the credentials of a URI."""
     from urllib.parse import unquote, urlsplit
 
     text = " ".join(str(error).split()).replace(uri, without_credentials(uri))

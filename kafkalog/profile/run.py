@@ -75,7 +75,7 @@ def profile_logs(
     ends: Callable[[PartitionEnd], object] | None = None,
     failed: Callable[[KafkaLogError], object] | None = None,
 ) -> list[Profile]:
-    """Return the profiles of all partitions, each topic's behind those of its partitions.
+    """Return the profiles of all partitions, each topic's after those of its partitions.
 
     Args:
         engine: what counts.
@@ -92,7 +92,7 @@ def profile_logs(
         KafkaLogError: as `plan_splits` and the engine.
 
     Cost:
-        Memory here: some 300 KiB a partition, and the keys that are frequent.
+        Memory here: about 300 KiB per partition, and the keys that are frequent.
     """
     at_ms = now_ms()
     targets = {one.partition.path: one for one in find_targets(paths, request)}

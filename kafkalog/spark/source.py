@@ -56,7 +56,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 def bounds_of(filters: Iterable[Any], bounds: Bounds) -> Bounds:
     """Return the bounds, narrowed by what filters of `pyspark.sql.datasource` say.
 
-    All of them hold. Those about columns or of kinds that nothing can be told from change nothing.
+    All of them hold. Filters of unknown columns or kinds change nothing.
     """
     for one in filters:
         column = one.attribute[0] if len(getattr(one, "attribute", ())) == 1 else None
@@ -148,11 +148,11 @@ class SplitPartition(InputPartition):
 
 
 def grouped(splits: Sequence[Split], size: int) -> list[SplitPartition]:
-    """Splits as tasks: neighbours together as long as they are not larger than one may be."""
+    """Group neighbouring splits into tasks of a limited size."""
     tasks: list[list[Split]] = []
     room = 0
     for split in splits:
-        cost = max(split.size_bytes, size // 64)  # to open a file is not for nothing
+        cost = max(split.size_bytes, size // 64)  # opening a file has a cost
         if not tasks or cost > room:
             tasks.append([])
             room = size
@@ -164,7 +164,7 @@ def grouped(splits: Sequence[Split], size: int) -> list[SplitPartition]:
 def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any) -> Iterator[Any]:
     """Yield the rows of one task, as record batches."""
     assert isinstance(partition, SplitPartition), "one of ours"
-    settle(asked.paths)  # what is in a URI beside the path is not in the splits
+    settle(asked.paths)  # the splits lack what a URI has besides the path
     defects = _pass_over if asked.mode == Mode.PERMISSIVE else None
     losses = None if asked.fails_on_loss else _warn
     batches = (
@@ -176,7 +176,7 @@ def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any)
 
 
 def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same rows in fewer record batches, each of which costs Spark about a millisecond."""
+    """Yield the same rows in fewer batches: each costs Spark about a millisecond."""
     waiting: list[Any] = []
     rows = size = 0
     for batch in batches:
@@ -192,12 +192,12 @@ def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _warn(loss: Defect) -> None:
-    """As Spark's own Kafka source does with failOnDataLoss=false: the worker's log has it."""
+    """Log a loss in the worker's log, as Spark's Kafka source with failOnDataLoss=false."""
     warnings.warn(f"{loss.detail} [{loss.path}]", stacklevel=2)
 
 
 def _pass_over(_: Defect) -> None:
-    """The table of defects tells it."""
+    """Skip a defect: the table of defects reports it."""
 
 
 class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -214,12 +214,12 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._tail.end(is_first=True) if self._asked.from_latest else self._tail.beginning()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What `maxBytesPerTrigger` says."""
+        """Return the limit from `maxBytesPerTrigger`."""
         size = self._asked.bytes_per_trigger
         return ReadAllAvailable() if size is None else ReadMaxBytes(size)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there now is all there is."""
+        """Fix the end of the stream at what is there now."""
         self._target = self._tail.end()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
@@ -228,7 +228,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._tail.advance(start, self._target, size)
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """The tasks of a batch; small segments together, as each task costs more than they do."""
+        """Return a batch's tasks; small segments share one, as a task costs more."""
         return grouped(self._tail.splits(start, end), self._asked.request.split_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -258,14 +258,14 @@ class KafkaLogDataSource(DataSource):
         return from_arrow_schema(columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads a batch."""
+        """Return the reader of a batch."""
         asked = parse_options(self.options)
         require_batch(asked)
         kind = FilteringReader if asked.pushes_filters else TableReader
         return kind(asked, _chosen(asked, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 # Spark's
-        """What follows the logs."""
+        """Return the reader that follows the logs."""
 
         asked = parse_options(self.options)
         require_stream(asked)
@@ -273,14 +273,14 @@ class KafkaLogDataSource(DataSource):
 
 
 class TableReader(DataSourceReader):
-    """Reads a table, some splits a task."""
+    """Reads a table, some splits per task."""
 
     def __init__(self, asked: SourceOptions, schema: Any) -> None:
         self._asked = asked
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the tasks. Of no task at all Spark would make one with nothing in it."""
+        """Return the tasks, at least one: from none Spark would make an empty one."""
         request = self._asked.request
         splits = plan_splits(self._asked.paths, request)
         return grouped(splits, request.split_bytes) or [SplitPartition(())]

@@ -21,7 +21,7 @@ BLOCK_SIZE: Final = 1 << 19
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Lines, to be used before the next part is asked for.
+    """Lines, valid until the next part is requested.
 
     Attributes:
         buffer: the lines from `start` to `end`.
@@ -87,7 +87,7 @@ class TextFormat:
             first, last: the rows.
             kernel: formats from a state on: state, ends of the rows' lines, buffer.
             line: the line of a row that the kernel leaves to the reference.
-            more: what the kernel's state holds beside the next row and the size.
+            more: what the kernel's state holds besides the next row and the size.
         """
         state = np.array((first, 0, *more), np.int64)
         ends = np.empty(last, np.int64)
@@ -126,7 +126,7 @@ class TextFormat:
 
 
 def whole(table: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the contiguous table of which this is all of it or its first columns."""
+    """Return the contiguous table of which this is the whole or the first columns."""
     if table.flags.c_contiguous:
         return table
     assert isinstance(table.base, np.ndarray), "a slice of a workspace's table"

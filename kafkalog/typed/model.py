@@ -1,4 +1,4 @@
-"""What is said about a column that is to be typed, and what types it."""
+"""The description of a typed column, and its decoder."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _indexes_of(descriptor: Any) -> list[int]:
 
 
 def _without_indexes(data: bytes, wanted: list[int]) -> bytes:
-    """Return the data behind the indexes of a message; a lone zero stands for the first message."""
+    """Return the data after the indexes of a message; a lone zero means the first message."""
     count, position = _varint(data, 0)
     found = [] if count else [0]
     if count > len(wanted):
@@ -153,7 +153,7 @@ def _without_indexes(data: bytes, wanted: list[int]) -> bytes:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a zigzag varint, and the position behind it."""
+    """Return a zigzag varint, and the position after it."""
     number = 0
     for i in range(_VARINT_SIZE_MAX):
         if position + i >= len(data):
