@@ -27,7 +27,7 @@ POSIX drops a lock when its process closes any descriptor of the file: these mus
 
 
 def is_broker_running(log_dir: str) -> bool:
-    """Whether another process keeps a log directory locked for writing: a broker, as a rule.
+    """Return whether another process keeps a log directory locked for writing: a broker, as a rule.
 
     Nothing is locked or written. Not guaranteed: locks of other hosts, on network file systems. In
     an object store nobody runs. A file that is there and cannot be opened, for want of permission,

@@ -29,7 +29,7 @@ _LINE_END = re.compile(rb"\n|\r(?!\n)")
 
 
 def read_offset_checkpoint(path: str) -> list[CheckpointEntry]:
-    """The entries of an offset checkpoint in file order.
+    """Return the entries of an offset checkpoint in file order.
 
     Raises:
         CorruptDataError: Kafka would refuse the file (and take its log directory offline).
@@ -42,17 +42,17 @@ def read_offset_checkpoint(path: str) -> list[CheckpointEntry]:
 
 
 def read_leader_epochs(path: str) -> list[EpochEntry]:
-    """The entries of a leader-epoch-checkpoint; raises as `read_offset_checkpoint`."""
+    """Return the entries of a leader-epoch-checkpoint; raises as `read_offset_checkpoint`."""
     return [EpochEntry(epoch, offset) for epoch, offset in read_number_pairs(path)]
 
 
 def read_number_pairs(path: str) -> list[tuple[int, int]]:
-    """The entries of any checkpoint of two numbers a line; raises as `read_offset_checkpoint`."""
+    """Read any checkpoint of two numbers per line; raises as `read_offset_checkpoint`."""
     return [(_number(first, path, 32), _number(second, path)) for first, second in _fields(path, 2)]
 
 
 def checkpoint_text(entries: Sequence[Sequence[object]]) -> bytes:
-    """A checkpoint with these entries, a sequence of fields each, as Kafka writes it."""
+    """Return a checkpoint with these entries, a sequence of fields each, as Kafka writes it."""
     lines = [str(_VERSION), str(len(entries))]
     lines += [" ".join(str(field) for field in entry) for entry in entries]
     return "".join(f"{line}\n" for line in lines).encode()
@@ -82,7 +82,7 @@ def _fields(path: str, count: int) -> Iterator[list[str]]:
 
 
 def _lines(path: str) -> Iterator[list[str]]:
-    """The fields of each line, of some lines at a time: parsed, they are far larger."""
+    """Yield the fields of each line, of some lines at a time: parsed, they are far larger."""
     from formats.checkpoint import Checkpoint
 
     data = read_file(path, _SIZE_MAX)
@@ -104,7 +104,7 @@ def _trimmed(fields: list[str]) -> list[str]:
 
 
 def _number(text: str, path: str, bits: int = 64) -> int:
-    """An int or a long as Java parses it."""
+    """Return an int or a long as Java parses it."""
     number = java_number(text, bits)
     if number is None:
         raise _malformed(path, f"{text!r} is not a number of {bits} bits.")
@@ -134,7 +134,7 @@ def _malformed(path: str, message: str) -> CorruptDataError:
 
 
 def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> int | None:
-    """A partition's entry in a checkpoint of offsets; None without one, or in a malformed file.
+    """Return a partition's offset in a checkpoint; None if missing or the file is malformed.
 
     Raises:
         UnreadableError: the file cannot be read.
@@ -151,7 +151,7 @@ def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> 
 
 @lru_cache(len(OFFSET_CHECKPOINTS))
 def _entries(path: str, _version: tuple[int, ...]) -> dict[tuple[str, int | None], int]:
-    """The entries of a checkpoint, which all partitions of a log directory ask for."""
+    """Return the entries of a checkpoint, which all partitions of a log directory ask for."""
     try:
         found = read_offset_checkpoint(path)
     except (NotFoundError, CorruptDataError):

@@ -38,7 +38,7 @@ EMPTY_BATCH: Final = "Empty batches are only supported for magic v2 and above"
 
 
 def why_not_rewritten(batch: Batch, records: Iterable[tuple[int, int]]) -> str | None:
-    """Why Kafka does not write a batch again with some of its records; None where it does.
+    """Return why Kafka does not write a batch again with some of its records; None where it does.
 
     Args:
         batch: what it was.

@@ -85,7 +85,7 @@ class ClusterImage:
         return {*self.topics.values(), *self.removed}
 
     def owners(self, directory_id: str | None) -> set[int]:
-        """The nodes that have registered a log directory."""
+        """Return the nodes that have registered a log directory."""
         return {node for node, one in self.brokers.items() if directory_id in one.directories}
 
     def apply(self, kind: str, data: dict[str, Any]) -> None:
@@ -111,9 +111,9 @@ class ClusterImage:
 
 
 def read_cluster_image(log_dir: LogDir) -> ClusterImage | None:
-    """The image in a log directory: the newest snapshot, and the log from its end on.
+    """Return the image in a log directory: the newest snapshot, and the log from its end on.
 
-    Records that cannot be read are passed over: the checks of batches tell of them.
+    Records that cannot be read are passed over: the checks of batches report them.
 
     Returns:
         None where there is no `__cluster_metadata-0`, or it does not reach back to the beginning

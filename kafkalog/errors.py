@@ -30,7 +30,7 @@ class KafkaLogError(Exception):
         message: what happened, one sentence.
         path: the file or directory concerned.
         position: byte position in that file.
-        note: something worth knowing beside the message.
+        note: something worth knowing besides the message.
         hint: what to do next, ideally a command.
     """
 

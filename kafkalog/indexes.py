@@ -65,11 +65,11 @@ class _Index(ABC, Generic[Entry]):
 
     @property
     def is_padded(self) -> bool:
-        """Whether slots are left behind the entries, as in an index that a broker has open."""
+        """Whether slots are left after the entries, as in an index that a broker has open."""
         return self.entry_count < self.slot_count
 
     def padding_is_zero(self) -> bool:
-        """Whether nothing lies behind the entries; holes of the file are not read."""
+        """Return whether nothing follows the entries; holes of the file are not read."""
         return self._source.is_zero_from(self.entry_count * self.entry_size)
 
     def _slot(self, number: int) -> bytes:
@@ -98,12 +98,12 @@ class _Index(ABC, Generic[Entry]):
 
     @abstractmethod
     def entries(self, *, padding: bool = False) -> Iterator[Entry]:
-        """All entries in file order; with `padding` every slot of the file."""
+        """Yield all entries in file order; with `padding` every slot of the file."""
 
     def blocks(
         self, *, padding: bool = False, at_once: int = ENTRIES_A_BLOCK
     ) -> Iterator[tuple[int, bytes]]:
-        """The entries as they are stored, so many at a time, after the number of the first."""
+        """Yield the number of the first of some entries, and the entries as stored."""
         count = self.slot_count if padding else self.entry_count
         for first in range(0, count, at_once):
             number = min(at_once, count - first)
@@ -144,7 +144,7 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
         return OffsetIndexEntry(number, self.base_offset + parsed.relative_offset, parsed.position)
 
     def entries(self, *, padding: bool = False) -> Iterator[OffsetIndexEntry]:
-        """All entries in file order; with `padding` every slot of the file."""
+        """Yield all entries in file order; with `padding` every slot of the file."""
         for first, chunk in self.blocks(padding=padding):
             for number, (relative, position) in enumerate(
                 OFFSET_INDEX_ENTRY.struct.iter_unpack(chunk), first
@@ -154,14 +154,14 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
     def lookup(
         self, offset: int, probes: list[Probe[OffsetIndexEntry]] | None = None
     ) -> OffsetIndexEntry | None:
-        """The last entry with an offset <= `offset`, None before the first: `OffsetIndex.lookup`.
+        """Return the last entry with an offset <= `offset`, or None: `OffsetIndex.lookup`.
 
         `probes` collects the steps of the binary search.
         """
         return self._floor(offset, "offset", probes)
 
     def first_at(self, position: int) -> int:
-        """Number of the first entry at or behind a position; the number of entries without one."""
+        """Return the number of the first entry at or after a position, or the entry count."""
         return bisect_left(range(self.entry_count), position, key=lambda i: self.entry(i).position)
 
 
@@ -183,7 +183,7 @@ class TimeIndex(_Index[TimeIndexEntry]):
         return TimeIndexEntry(number, parsed.timestamp, self.base_offset + parsed.relative_offset)
 
     def entries(self, *, padding: bool = False) -> Iterator[TimeIndexEntry]:
-        """All entries in file order; with `padding` every slot of the file."""
+        """Yield all entries in file order; with `padding` every slot of the file."""
         for first, chunk in self.blocks(padding=padding):
             for number, (timestamp, relative) in enumerate(
                 TIME_INDEX_ENTRY.struct.iter_unpack(chunk), first
@@ -193,11 +193,11 @@ class TimeIndex(_Index[TimeIndexEntry]):
     def lookup(
         self, timestamp: int, probes: list[Probe[TimeIndexEntry]] | None = None
     ) -> TimeIndexEntry | None:
-        """The last entry with a timestamp <= `timestamp`, None before the first."""
+        """Return the last entry with a timestamp <= `timestamp`, None before the first."""
         return self._floor(timestamp, "timestamp", probes)
 
     def last(self) -> TimeIndexEntry | None:
-        """The last entry, which holds the largest timestamp of the segment."""
+        """Return the last entry, which holds the largest timestamp of the segment."""
         return self.entry(self.entry_count - 1) if self.entry_count else None
 
     def last_slot_timestamp(self) -> int:
@@ -209,7 +209,7 @@ class TimeIndex(_Index[TimeIndexEntry]):
 
 
 def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
-    """The entries of a `.txnindex` file in file order; a partial last entry is left out."""
+    """Yield the entries of a `.txnindex` file in file order; a partial last entry is left out."""
     with Source(path) as source:
         size = source.size_bytes - source.size_bytes % c.ABORTED_TXN_SIZE
         for position in range(0, size, c.ABORTED_TXN_SIZE):
@@ -217,5 +217,5 @@ def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
 
 
 def parse_aborted_transaction(entry: bytes) -> AbortedTransaction:
-    """One entry of a `.txnindex` file."""
+    """Return one entry of a `.txnindex` file."""
     return AbortedTransaction(*ABORTED_TRANSACTION.struct.unpack(entry))

@@ -103,7 +103,7 @@ class FileRow:
 
 
 def list_log_dirs(targets: Iterable[Target]) -> Iterator[LogDirRow]:
-    """A row for each log directory among the targets."""
+    """Yield a row for each log directory among the targets."""
     for target in targets:
         if isinstance(target, LogDir):
             yield _log_dir_row(target)
@@ -147,7 +147,7 @@ def _defect(path: str, error: KafkaLogError) -> Defect:
 
 
 def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
-    """The partition directories of the targets."""
+    """Yield the partition directories of the targets."""
     for target in targets:
         if isinstance(target, LogDir):
             yield from target.partitions
@@ -160,7 +160,7 @@ def list_partitions(
     view: LogView = LogView.STARTED,
     differences: Callable[[Difference], object] = lambda _: None,
 ) -> Iterator[PartitionRow]:
-    """A row for each partition directory; a file among the targets stands for its partition.
+    """Yield a row for each partition directory; a file among the targets stands for its partition.
 
     Segments and offsets are those of the view, sizes and other files those on disk; `differences`
     is called with how these differ.
@@ -246,7 +246,7 @@ def list_segments(
     view: LogView = LogView.STARTED,
     differences: Callable[[Difference], object] = lambda _: None,
 ) -> Iterator[SegmentRow]:
-    """A row for each segment of the view, by partition and base offset.
+    """Yield a row for each segment of the view, by partition and base offset.
 
     `differences` is called with how views differ from files.
     """
@@ -284,7 +284,7 @@ def _segment_rows(partition: PartitionDir, shown: Shown, changes: Errors) -> Ite
 
 
 def list_files(targets: Iterable[Target]) -> Iterator[FileRow]:
-    """A row for each file of the targets, those of a log directory's top first."""
+    """Yield a row for each file of the targets, those of a log directory's top first."""
     for target in targets:
         for entry in _files(target):
             yield FileRow(

@@ -27,7 +27,7 @@ _NAMED_MAX: Final = 3
 
 
 def pointers_among(files: Iterable[FileEntry]) -> list[FileEntry]:
-    """The files that are pointers. Only those of a pointer's size are read."""
+    """Return the files that are pointers. Only those of a pointer's size are read."""
     return [
         entry
         for entry in files
@@ -40,7 +40,7 @@ def _is_pointer(path: str) -> bool:
         with Source(path) as source:
             return _POINTER.fullmatch(source.read(0, _SIZES.stop)) is not None
     except KafkaLogError:
-        return False  # the finding about the file tells
+        return False  # the finding about the file reports it
 
 
 def require_contents(path: str, files: Iterable[FileEntry]) -> None:
@@ -54,7 +54,7 @@ def require_contents(path: str, files: Iterable[FileEntry]) -> None:
 
 
 def pointer_defect(path: str, pointers: Sequence[FileEntry]) -> Defect:
-    """The one finding about all pointers below a path."""
+    """Return the one finding about all pointers below a path."""
     names = [os.path.relpath(entry.path, path) for entry in pointers]
     named = ", ".join(names[:_NAMED_MAX])
     if len(names) > _NAMED_MAX:

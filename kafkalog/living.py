@@ -98,7 +98,7 @@ class LivingWalk:
         self._error: KafkaLogError | None = None
 
     def take(self) -> Segment | None:
-        """The next segment, None at the end."""
+        """Return the next segment, None at the end."""
         return self._left.pop(0) if self._left else None
 
     def stop(self) -> None:
@@ -174,10 +174,10 @@ class LivingWalk:
 
 
 def is_being_written(source: Source, log_dir: str) -> bool:
-    """Whether the end of a log is not its end yet: it grows, or a broker is running that may write.
+    """Return whether a log may still grow: it does, or a broker is running that may write.
 
     Cost:
-        Beside a running broker up to a tenth of a second, in which an append comes to its end.
+        With a running broker up to a tenth of a second, in which an append comes to its end.
     """
     from kafkalog.broker_lock import is_broker_running
 

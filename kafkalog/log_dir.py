@@ -142,7 +142,7 @@ class PartitionDir:
         return self.name.state if self.name else DirectoryState.LIVE
 
     def live(self, kind: FileKind) -> list[FileEntry]:
-        """The live files of one kind, by offset, then name."""
+        """Return the live files of one kind, by offset, then name."""
         found = [
             entry
             for entry in self.files
@@ -217,7 +217,7 @@ class LogDir:
     errors: dict[str, KafkaLogError] = field(default_factory=dict)
 
     def file(self, name: str) -> FileEntry | None:
-        """The file of that name at the top of the directory."""
+        """Return the file of that name at the top of the directory."""
         return next((entry for entry in self.files if entry.name.name == name), None)
 
 
@@ -280,7 +280,7 @@ def _is_kafkas(partition: PartitionDir) -> bool:
 
 
 def _is_log_dir(parent: str, name: str) -> bool:
-    """Whether a directory has the files that stand at the top of a log directory."""
+    """Return whether a directory has the files that stand at the top of a log directory."""
     try:
         names = file_system.names(os.path.join(parent, name))
     except (OSError, KafkaLogError):
@@ -289,7 +289,7 @@ def _is_log_dir(parent: str, name: str) -> bool:
 
 
 def open_partition(path: str) -> PartitionDir:
-    """The partition directory at a path; the errors of `open_path`."""
+    """Return the partition directory at a path; the errors of `open_path`."""
     found = open_path(path)
     if isinstance(found, PartitionDir):
         return found
@@ -302,7 +302,7 @@ def open_partition(path: str) -> PartitionDir:
 
 
 def list_partition(path: str) -> PartitionDir:
-    """The files of a directory that is known to be a partition's, whatever is in it.
+    """Return the files of a directory that is known to be a partition's, whatever is in it.
 
     Raises:
         NotFoundError, UnreadableError: it cannot be listed.
@@ -311,7 +311,7 @@ def list_partition(path: str) -> PartitionDir:
 
 
 def one_log(target: LogDir | PartitionDir | FileEntry) -> PartitionDir | FileEntry:
-    """The target, if it stands for one log.
+    """Return the target, if it stands for one log.
 
     Raises:
         UsageError: it is a log directory, which holds many.
@@ -326,7 +326,7 @@ def one_log(target: LogDir | PartitionDir | FileEntry) -> PartitionDir | FileEnt
 
 
 def open_remote_index_cache(path: str) -> tuple[FileEntry, ...]:
-    """The files of a `remote-log-index-cache` directory, by name."""
+    """Return the files of a `remote-log-index-cache` directory, by name."""
     return _list(path)[0]
 
 
@@ -352,7 +352,7 @@ def _log_dir(path: str, files: tuple[FileEntry, ...], directories: tuple[str, ..
 
 
 def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
-    """The files and the directories in one, listed again where names changed meanwhile.
+    """Return the files and the directories in one, listed again where names changed meanwhile.
 
     A broker renames files while they are listed: a swap that is met half-way would hide a segment.
 

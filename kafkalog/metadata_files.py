@@ -54,7 +54,7 @@ _SIZE_MAX = 1 << 20  # each of these files has a few lines
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """A file of Java properties, unescaped; the last of equal keys wins.
+    """Return a file of Java properties, unescaped; the last of equal keys wins.
 
     Raises:
         CorruptDataError: an escape is malformed.
@@ -103,7 +103,7 @@ class NoTopicIdError(CorruptDataError):
 
 
 def read_topic_id(path: str) -> str:
-    """The topic id in `partition.metadata`, 22 characters.
+    """Return the topic id in `partition.metadata`, 22 characters.
 
     As for Kafka, a line counts by its place and what is after the colon, not by its key; nothing
     after the second one counts.
@@ -146,7 +146,7 @@ def _metadata_value(lines: Iterator[str], path: str) -> str:
 
 
 def uuid_bytes(text: str) -> bytes | None:
-    """The 16 bytes of an id as `Uuid.fromString` reads it, None where it is none."""
+    """Return the 16 bytes of an id as `Uuid.fromString` reads it, None where it is none."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,24}={0,2}", text) or len(text) > _UUID_TEXT_MAX:
         return None
     try:
@@ -157,7 +157,7 @@ def uuid_bytes(text: str) -> bytes | None:
 
 
 def read_quorum_state(path: str) -> dict[str, Any]:
-    """The object in `quorum-state`, Kafka's own names; raises as `read_properties`."""
+    """Return the object in `quorum-state`, Kafka's own names; raises as `read_properties`."""
     from formats.quorum_state import QuorumState
 
     first_line = re.split(rb"[\r\n]", read_file(path, _SIZE_MAX), maxsplit=1)[0]
@@ -177,7 +177,7 @@ def read_quorum_state(path: str) -> dict[str, Any]:
 
 
 def read_clean_shutdown(path: str) -> dict[str, Any]:
-    """The object in `.kafka_cleanshutdown`, empty up to Kafka 3.6; raises as `read_properties`."""
+    """Read `.kafka_cleanshutdown`, empty up to Kafka 3.6; raises as `read_properties`."""
     from formats.clean_shutdown import CleanShutdown
 
     reference = "clean-shutdown-unreadable"
@@ -188,7 +188,7 @@ def read_clean_shutdown(path: str) -> dict[str, Any]:
 
 
 def read_remote_log_file(path: str, kind: FileKind) -> dict[str, Any]:
-    """The leftovers of tiered storage up to Kafka 3.7; raises as `read_properties`.
+    """Return the leftovers of tiered storage up to Kafka 3.7; raises as `read_properties`.
 
     `remote_log_snapshot`: where the snapshot was taken, and how many entries it has.
     `_rlmm_committed_offsets`: metadata partition to offset.
@@ -207,7 +207,7 @@ def read_remote_log_file(path: str, kind: FileKind) -> dict[str, Any]:
 
 
 def _integer(text: str, path: str) -> int:
-    """An int as Java parses it."""
+    """Return an int as Java parses it."""
     if re.fullmatch(r"[+-]?[0-9]{1,20}", text) and -(2**31) <= int(text) < 2**31:
         return int(text)
     raise _malformed(path, f"{text[:40]!r} is not a number.")

@@ -287,7 +287,7 @@ class EpochEntry:
 
 
 def wrap_int64(number: int) -> int:
-    """The number as Java's 64-bit arithmetic has it."""
+    """Return the number as Java's 64-bit arithmetic has it."""
     return (number + 2**63) % 2**64 - 2**63
 
 

@@ -98,7 +98,7 @@ OFFSET_CHECKPOINTS = {
     file_names.CLEANER_OFFSETS: "first dirty offset",
 }
 TOP_FILES = (file_names.META_PROPERTIES, file_names.CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
-"""What lies in a log directory beside its partitions."""
+"""Files in a log directory besides its partitions."""
 STAGING_TOPIC = "kafkalog-staging"
 
 _FIXED = {
@@ -177,7 +177,7 @@ def parse_directory_name(name: str) -> DirectoryName | None:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a text is the name of one file in a directory, not a path."""
+    """Return whether a text is the name of one file in a directory, not a path."""
     try:
         encoded = os.fsencode(name)
     except UnicodeEncodeError:
@@ -187,12 +187,12 @@ def is_plain(name: str) -> bool:
 
 
 def is_topic(name: str) -> bool:
-    """Whether Kafka takes a text for the name of a topic: `Topic.validate`."""
+    """Return whether Kafka takes a text for the name of a topic: `Topic.validate`."""
     return _TOPIC.fullmatch(name) is not None and name not in (os.curdir, os.pardir)
 
 
 def is_known(name: str) -> bool:
-    """Whether Kafka or kafkalog gives such a name to a file."""
+    """Return whether Kafka or kafkalog gives such a name to a file."""
     if is_staged(name) or parse_file_name(name).kind != FileKind.UNKNOWN:
         return True
     stem = name.removesuffix(".tmp")  # such as of a `.swap` file that is being written
@@ -205,12 +205,12 @@ def staged_name(number: int) -> str:
 
 
 def is_staged(name: str) -> bool:
-    """Whether a file is one of those."""
+    """Return whether a file is one of those."""
     return _STAGED.fullmatch(name) is not None
 
 
 def segment_file_name(base_offset: int, kind: FileKind) -> str:
-    """The name of a segment's file, `LogFileUtils.filenamePrefixFromOffset` and its suffix."""
+    """Name a segment's file: `LogFileUtils.filenamePrefixFromOffset` and its suffix."""
     return f"{base_offset:020d}.{kind}"
 
 
@@ -224,7 +224,7 @@ def staging_name(uid: str = "0" * 32) -> str:
 
 
 def is_staging(name: str) -> bool:
-    """Whether a directory is one of those, whatever its uid."""
+    """Return whether a directory is one of those, whatever its uid."""
     parsed = parse_directory_name(name)
     return parsed is not None and (parsed.topic, parsed.state) == (
         STAGING_TOPIC,

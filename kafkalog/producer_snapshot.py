@@ -18,7 +18,7 @@ _SIZE_MAX = 1 << 28  # more than five million producers
 
 
 def read_producer_snapshot(path: str) -> list[ProducerState]:
-    """The producers of a `.snapshot` file in file order.
+    """Return the producers of a `.snapshot` file in file order.
 
     Raises:
         CorruptDataError: version, checksum or layout are wrong; a broker discards such a file.
@@ -53,7 +53,7 @@ def read_producer_snapshot(path: str) -> list[ProducerState]:
 
 
 def _data(path: str) -> bytes:
-    """The bytes of a file of the known version; of another one no more is read."""
+    """Return the bytes of a file of the known version; of another one no more is read."""
     with Source(path) as source:
         start = source.read(0, _VERSION_SIZE) if source.size_bytes <= _SIZE_MAX else b""
         version = int.from_bytes(start, "big", signed=True)

@@ -68,7 +68,7 @@ class Sighting:
 
     @classmethod
     def of(cls, partition: PartitionDir, at_ms: int) -> Self | None:
-        """See a partition directory; None in an object store, which is the same from everywhere.
+        """Record a partition directory; None in an object store, which is the same from everywhere.
 
         Args:
             partition: as it was listed.
@@ -170,7 +170,7 @@ class Sighting:
         return None if same else f"{name} has other records"
 
     def _was_deleted_since(self) -> bool:
-        """Whether the partition directory is missing in the log directory where it was.
+        """Return whether the partition directory is missing in the log directory where it was.
 
         The disk says that something was renamed or removed there after the sighting.
         """
@@ -188,7 +188,7 @@ class Sighting:
         return status.st_ctime_ns // 1_000_000 >= self.at_ms - _CLOCK_SLACK_MS
 
     def _was_changed_since(self) -> bool:
-        """Whether the disk says that the file or its directory was changed after the sighting."""
+        """Return whether the file or its directory was changed after the sighting."""
         for path in (self.path, self.last_log and self.last_log[0], ""):
             with suppress(OSError, ValueError):
                 if self._is_later(os.stat(os.path.join(self.directory, path or ""))):

@@ -111,7 +111,7 @@ class Marks:
         """High watermark or first open transaction, the smaller.
 
         Cost:
-            Reads the headers behind the newest producer snapshot.
+            Reads the headers after the newest producer snapshot.
         """
         return Mark(
             "last stable offset", self.log.last_stable_offset, "open transactions in the log"
@@ -169,7 +169,7 @@ class UnifiedLog:
         self._log_end_offset = log_end_offset
 
     def listed_again(self) -> UnifiedLog:
-        """The same log as it is now, for the same questions. Raises as `list_partition`."""
+        """Return the same log as it is now, for the same questions. Raises as `list_partition`."""
         from kafkalog.view import show
 
         return UnifiedLog(
@@ -186,7 +186,7 @@ class UnifiedLog:
         return self.partition.segments
 
     def open_segment(self, segment: Segment) -> OpenSegment:
-        """The segment, open for reading; use it as a context manager."""
+        """Return the segment, open for reading; use it as a context manager."""
         return OpenSegment(segment, use_index=self.use_index)
 
     def checkpoint(self, name: str) -> int | None:
@@ -194,7 +194,7 @@ class UnifiedLog:
         if self.partition.state not in (DirectoryState.LIVE, DirectoryState.FUTURE):
             return None
         partition = self.partition
-        with suppress(KafkaLogError):  # `verify` tells; what is readable is read
+        with suppress(KafkaLogError):  # `verify` reports it; what is readable is read
             return checkpointed(self._log_dir, name, partition.topic, partition.partition)
         return None
 
@@ -258,7 +258,7 @@ class UnifiedLog:
         return min(firsts, default=self.high_watermark)
 
     def fetch_bounds(self, isolation: Isolation) -> tuple[int, int]:
-        """Offsets that consumers of an isolation level are given: the first, and the end.
+        """Return offsets that consumers of an isolation level are given: the first, and the end.
 
         The one rule of all readers: from the log start offset up to the high watermark, to the
         last stable offset for read_committed, to the log end for whoever reads the log itself.
@@ -334,7 +334,7 @@ class UnifiedLog:
         return {}, self.log_start_offset
 
     def batches_from(self, offset: int) -> Iterator[tuple[Batch, OpenSegment]]:
-        """Batches with offsets at or above `offset`, headers only, each with its open segment."""
+        """Yield batches from `offset` on, headers only, each with its open segment."""
         for segment in self.segments:
             if segment.next_base_offset is not None and segment.next_base_offset <= offset:
                 continue
@@ -374,6 +374,6 @@ class UnifiedLog:
         ]
 
     def floor_segment(self, offset: int) -> int | None:
-        """Ordinal of the segment with the greatest base offset <= `offset`, None below all."""
+        """Return the ordinal of the last segment with a base offset <= `offset`, or None."""
         below = [i for i, segment in enumerate(self.segments) if segment.base_offset <= offset]
         return below[-1] if below else None

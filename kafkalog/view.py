@@ -2,11 +2,11 @@
 
 `started` is what recovery predicts (`kafkalog.recovery`, which follows `LogLoader` of Kafka 4.3):
 
-- Beside the mark of a clean shutdown, and without leftovers of a swap, the files are it: nothing
+- With a clean shutdown mark, and without leftovers of a swap, the files are it: nothing
   is computed.
 - In a log directory without the mark everything from the recovery point on is read, as a start
   reads it. What the start would cut off is not shown, and the `Difference` counts it.
-- Beside a running broker (another process holds `.lock`) and in a partition directory that lies in
+- With a running broker (another process holds `.lock`) and in a partition directory that lies in
   no log directory (a copy: no checkpoint, no `meta.properties` and no mark around it) swaps are
   completed by the names of files alone, and nothing is cut off: the broker has not recovered what
   it writes, and nothing says that the copy was not closed.
@@ -125,7 +125,7 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
 
 
 def show_now(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
-    """As `show`; where files went away since the partition was listed, of a new listing."""
+    """Do what `show` does, from a new listing if files disappeared since the last one."""
     return answered(
         lambda: show(partition, view), lambda: show(list_partition(partition.path), view)
     )
@@ -173,7 +173,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _left_over(log: FileEntry) -> Segment:
-    """A segment that is not live: its indexes are not used."""
+    """Return a segment that is not live: its indexes are not used."""
     return Segment(log.name.offset or 0, log, None, None, None, None)
 
 
@@ -182,7 +182,7 @@ def _as_it_is(partition: PartitionDir, why: str) -> Shown:
 
 
 def _started(partition: PartitionDir) -> Shown | None:
-    """The view of a start; None where the files are it."""
+    """Return the view of a start; None where the files are it."""
     if partition.state in (DirectoryState.DELETE, DirectoryState.STRAY):
         return None
     log_dir = os.path.dirname(file_system.absolute(partition.path))
@@ -201,7 +201,7 @@ def _started(partition: PartitionDir) -> Shown | None:
 
 
 def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:
-    """Whether a start after a clean shutdown would not take the segments as they are.
+    """Return whether a start after a clean shutdown would not take the segments as they are.
 
     It recovers those without an offset index, and drops a log that ends below its start.
     """
@@ -214,7 +214,7 @@ def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:
 
 
 def _recovered(partition: PartitionDir) -> Shown:
-    """The view after all steps of a start."""
+    """Return the view after all steps of a start."""
     from kafkalog.recovery import StartInProgress
 
     written: dict[str, bytes] = {}
@@ -256,7 +256,7 @@ def start_config_of(partition: PartitionDir) -> StartConfig | None:
 
 @lru_cache(4)
 def _configs_in(log_dir: str, _metadata: tuple[FileEntry, ...]) -> LogDirConfigs:
-    """The configs in a log directory, read once for all its partitions."""
+    """Return the configs in a log directory, read once for all its partitions."""
     from kafkalog.configs import ConfigSources
 
     return ConfigSources().in_log_dir(log_dir)
@@ -298,7 +298,7 @@ def _shown(
 def _files(
     partition: PartitionDir, actions: tuple[Action, ...], contents: dict[str, Content]
 ) -> Iterator[FileEntry]:
-    """The files that are there after a start, as far as their bytes are on disk now.
+    """Yield the files that are there after a start, as far as their bytes are on disk now.
 
     The parts that a segment is split into stay one: its records are the same.
     """

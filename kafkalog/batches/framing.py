@@ -46,7 +46,7 @@ _CANDIDATE_COST_BYTES = 256
 
 
 def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
-    """The batch at `position`, or the defect that keeps it from being one.
+    """Return the batch at `position`, or the defect that keeps it from being one.
 
     `end` is where the log ends, normally the size of the file. The frame is checked, the checksum
     is not. Magic 3 and above are taken for magic 2, as Kafka's file scanner does.
@@ -124,7 +124,7 @@ def _legacy_batch(
 def scan_batches(
     source: Source, start: int = 0, end: int | None = None, *, check_crc: bool = False
 ) -> Iterator[Batch | Defect]:
-    """Every batch from position `start` to `end`, with a defect for each stretch that holds none.
+    """Yield every batch from `start` to `end`, with a defect for each stretch without one.
 
     Args:
         source: the segment.
@@ -158,7 +158,7 @@ class Frames:
         self._search = _Search(source, 0, self.end)
 
     def at(self, position: int) -> Batch | Defect:
-        """The batch that begins here, or the defect up to the place where reading resumes."""
+        """Return the batch that begins here, or the defect up to where reading resumes."""
         try:
             return self._at(position)
         except BytesUnreadableError as error:
@@ -183,7 +183,7 @@ class Frames:
 
 
 def crc_valid(source: Source, batch: Batch) -> bool:
-    """Whether the stored checksum matches the bytes: CRC-32C for magic 2, CRC-32 for 0 and 1."""
+    """Check the stored checksum against the bytes: CRC-32C for magic 2, else CRC-32."""
     checksum, position = (crc32, batch.position + c.MAGIC_POSITION)
     if batch.magic >= 2:
         checksum, position = (crc32c, batch.position + c.ATTRIBUTES_POSITION)
@@ -196,7 +196,7 @@ def crc_valid(source: Source, batch: Batch) -> bool:
 
 
 def find_batch(source: Source, start: int, end: int) -> int:
-    """Position of the first sound batch at or after `start`, `end` where there is none.
+    """Return the position of the first sound batch at or after `start`, `end` where there is none.
 
     Sound: a header that makes sense and whose frame fits and whose checksum matches. The work is
     bounded: at most four times the bytes searched are fed to checksums, however hostile they are.
@@ -214,7 +214,7 @@ class _Search:
         self._searched_from, self._found = end, start - 1  # nothing yet
 
     def next_batch(self, start: int) -> int:
-        """Position of the first sound batch at or after `start`, the end where there is none."""
+        """Return the position of the first sound batch at or after `start`, or the end."""
         if not self._searched_from <= start <= self._found:
             self._found = self._search(start)
             self._searched_from = start
@@ -223,7 +223,7 @@ class _Search:
     def _search(self, position: int) -> int:
         size = _CHUNK_SIZE_MIN
         while position < self._end:
-            # What begins in a hole has at least its magic or its length behind it.
+            # What begins in a hole has at least its magic or its length after it.
             position = max(position, self._source.next_data(position) - c.RECORD_BATCH_OVERHEAD)
             wanted = min(size + c.RECORD_BATCH_OVERHEAD, self._end - position)
             try:
@@ -249,14 +249,14 @@ class _Search:
         return self._end
 
     def _rest_of_block(self, position: int) -> bytes:
-        """The bytes up to the next block, which may be unreadable; none if these are."""
+        """Return the bytes up to the next block, which may be unreadable; none if these are."""
         try:
             return self._source.read(position, _BLOCK_SIZE - position % _BLOCK_SIZE)
         except BytesUnreadableError:
             return b""
 
     def _is_sound(self, position: int) -> bool:
-        """Whether a sound batch begins where a header makes sense."""
+        """Return whether a sound batch begins where a header makes sense."""
         self._budget -= _CANDIDATE_COST_BYTES
         try:
             candidate = read_batch(self._source, position, self._end)
@@ -277,7 +277,7 @@ class _Search:
 
 
 def align(source: Source, position: int) -> int:
-    """Where the batch begins that is at `position` or, if none is there, the next sound one.
+    """Return where the batch begins that is at `position` or, if none is there, the next sound one.
 
     A batch with a wrong checksum is taken for one if the next batch, or the end, follows it.
     """
@@ -317,7 +317,7 @@ def _is_likely(source: Source, batch: Batch) -> bool:
 
 
 def _checked(source: Source, batch: Batch, end: int, search: _Search) -> Batch | Defect:
-    """The batch with its checksum judged, or a defect where its length cannot be trusted."""
+    """Return the batch with its checksum judged, or a defect where its length cannot be trusted."""
     valid = crc_valid(source, batch)
     if not valid:
         at_end = batch.end_position == end
@@ -337,7 +337,7 @@ def _damage(reference: str, source: Readable, position: int, size: int, detail: 
 
 
 def _until(source: Source, found: Batch | Defect, resumed: int, end: int) -> Defect:
-    """The defect that covers everything up to where reading resumes."""
+    """Return the defect that covers everything up to where reading resumes."""
     assert isinstance(found, Defect), "only defects end here"
     position = found.position or 0
     size = resumed - position

@@ -1,4 +1,4 @@
-"""Index entries beside what the log holds for them, as `kafka-dump-log.sh` compares the two.
+"""Index entries compared with the log, as `kafka-dump-log.sh` compares the two.
 
 Follows `dumpIndex` and `dumpTimeIndex` of `DumpLogSegments` of Kafka 4.3.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.indexes import OffsetIndex, TimeIndex
     from kafkalog.paths.source import Source
 
-# Base offset, length, magic and last offset delta: what an ordinary batch is told by.
+# Base offset, length, magic and last offset delta: enough for an ordinary batch.
 _ORDINARY = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic", "last_offset_delta")
 
 
@@ -60,7 +60,7 @@ class TimeMatches:
 
 
 def match_offsets(index: OffsetIndex, log: Source, size_max: int) -> Iterator[OffsetMatches]:
-    """The entries that Kafka's tool sees, with zero padding up to the first slot that it skips.
+    """Yield the entries that Kafka's tool sees, with zero padding up to the first it skips.
 
     Args:
         index: the offset index.
@@ -128,7 +128,7 @@ def _match_block(
 def match_times(
     index: TimeIndex, offsets: OffsetIndex | None, log: Source
 ) -> Iterator[TimeMatches]:
-    """The entries that Kafka's tool sees, with zero padding up to the first slot that it skips.
+    """Yield the entries that Kafka's tool sees, with zero padding up to the first it skips.
 
     Args:
         index: the time index.
@@ -169,7 +169,7 @@ def match_times(
 
 
 def match_time(offset: int, offsets: OffsetIndex | None, log: Source) -> tuple[int, int | None]:
-    """Last offset and largest record timestamp of the batch that an offset leads to.
+    """Return last offset and largest record timestamp of the batch that an offset leads to.
 
     The timestamp is None where the offset is not the last of the batch, the last offset -1 where
     there is none. Raises as `match_times`.

@@ -83,7 +83,7 @@ class _Search:
         return replace(answer, steps=tuple(self.steps), bytes_read=self.bytes_read)
 
     def start_position(self, opened: OpenSegment, offset: int) -> int:
-        """Position where the scan for `offset` starts, by the offset index."""
+        """Return the position where the scan for `offset` starts, by the offset index."""
         index = opened.offset_index
         if index is None:
             detail = "not used" if not opened.use_index else "there is none"
@@ -99,7 +99,7 @@ class _Search:
         return position
 
     def first_record(self, opened: OpenSegment, batch: Batch, offset: int) -> Record | None:
-        """The first record of the batch with an offset at or above `offset`."""
+        """Return the first record of the batch with an offset at or above `offset`."""
         self.bytes_read += batch.size_bytes
         records = decode_records(opened.source, batch)
         return next((record for record in records if record.offset >= offset), None)
@@ -109,7 +109,7 @@ class _Search:
 def lookup_offset(
     log: UnifiedLog, offset: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> Lookup:
-    """Where a fetch of `offset` starts, and the first record at or above it.
+    """Return where a fetch of `offset` starts, and the first record at or above it.
 
     Raises:
         CorruptDataError: the batch that holds the offset cannot be decoded.
@@ -158,7 +158,7 @@ def lookup_offset(
 
 
 def _first_record(search: _Search, offset: int, limit: int) -> Record | None:
-    """The first record from `offset` up to `limit`, over emptied batches and segments."""
+    """Return the first record from `offset` up to `limit`, over emptied batches and segments."""
     for batch, opened in search.log.batches_from(offset):
         record = search.first_record(opened, batch, offset)
         if record is not None:
@@ -296,7 +296,7 @@ def _record_answer(answer: Lookup, opened: OpenSegment, record: Record) -> Looku
 
 
 def _below(log: UnifiedLog, answer: Lookup, isolation: Isolation) -> Lookup:
-    """The answer, or nothing where it is not below the last offset that may be read."""
+    """Return the answer, or nothing where it is not below the last offset that may be read."""
     limit = log.fetch_bounds(isolation)[1]
     if answer.offset is None or answer.offset < limit:
         return answer

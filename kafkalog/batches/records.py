@@ -49,7 +49,7 @@ def hold_records(source: Readable, batch: Batch) -> list[Record]:
 def decode_records(
     source: Readable, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> Iterator[Record]:
-    """The records of a batch in the order they are stored.
+    """Yield the records of a batch in the order they are stored.
 
     Args:
         source: the file the batch is in.
@@ -69,7 +69,7 @@ def decode_records(
 def resolve_batch(
     source: Readable, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> Batch:
-    """The batch with its true base offset and count: compressed messages of magic 0 and 1.
+    """Return the batch with its true base offset and count: compressed messages of magic 0 and 1.
 
     Any other batch is returned as it is. Raises as `decode_records`.
     """
@@ -196,18 +196,18 @@ class _Stretch:
         self._end = end
 
     def read(self, size: int) -> bytes:
-        """So many bytes, fewer at the end."""
+        """Read up to `size` bytes, fewer at the end."""
         data = self._source.read(self._position, min(size, self._end - self._position))
         self._position += len(data)
         return data
 
     def tell(self) -> int:
-        """How many bytes were read."""
+        """Return how many bytes were read."""
         return self._position - self._start
 
 
 def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
-    """The messages of a decompressed set; an incomplete last one is dropped, as by Kafka."""
+    """Yield the messages of a decompressed set; an incomplete last one is dropped, as by Kafka."""
     from formats.message_set import Message
 
     count = position = 0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def cut_positions(opened: OpenSegment, start: int, end: int, size_bytes: int) -> Iterator[int]:
-    """Positions of batches between two others, about as far apart as parts are to be large.
+    """Yield positions of batches between two others, about as far apart as parts are to be large.
 
     None are there without an offset index. An entry that hits no sound batch is passed over.
     """
@@ -44,7 +44,7 @@ def cut_positions(opened: OpenSegment, start: int, end: int, size_bytes: int) ->
 
 
 def checked_position(opened: OpenSegment, position: int) -> int | None:
-    """The position, if a sound batch begins there."""
+    """Return the position, if a sound batch begins there."""
     with suppress(KafkaLogError):
         if 0 < position < opened.source.size_bytes and align(opened.source, position) == position:
             return position
@@ -52,7 +52,7 @@ def checked_position(opened: OpenSegment, position: int) -> int | None:
 
 
 def _position_from(index: OffsetIndex, position: int) -> int | None:
-    """The lowest position in an index from one on."""
+    """Return the lowest position in an index from one on."""
     number = index.first_at(position)
     return index.entry(number).position if number < index.entry_count else None
 
@@ -102,7 +102,7 @@ class OpenSegment:
     def index_entry(
         self, offset: int, probes: list[Probe[OffsetIndexEntry]] | None = None
     ) -> OffsetIndexEntry | None:
-        """The index entry a search for `offset` starts from, None where it starts at position 0.
+        """Return the index entry where a search for `offset` starts; None for position 0.
 
         An entry that hits no batch is not used: damage in an index must not hide records.
         """
@@ -113,12 +113,12 @@ class OpenSegment:
         return entry if isinstance(hit, Batch) and hit.base_offset <= entry.offset else None
 
     def scan_from(self, offset: int, *, check_crc: bool = False) -> Iterator[Batch | Defect]:
-        """Batches and defects from the index entry below `offset` on; earlier batches may come."""
+        """Yield batches and defects from the index entry below `offset` on."""
         entry = self.index_entry(offset)
         return scan_batches(self.source, entry.position if entry else 0, check_crc=check_crc)
 
     def find_batch(self, start: int, offset: int) -> Batch | None:
-        """The batch that a fetch of `offset` returns, searched from position `start` on.
+        """Return the batch that a fetch of `offset` returns, searched from position `start` on.
 
         Follows `FileRecords.searchForOffsetFromPosition`: only headers are read.
         """
@@ -138,7 +138,7 @@ class OpenSegment:
         return previous if previous and previous.last_offset >= offset else None
 
     def next_offset(self) -> int:
-        """The offset after the last batch; the base offset of an empty segment."""
+        """Return the offset after the last batch; the base offset of an empty segment."""
         following = self.segment.base_offset
         for found in self.scan_from(self._last_indexed_offset()):
             if isinstance(found, Batch):
@@ -146,22 +146,22 @@ class OpenSegment:
         return following
 
     def _last_indexed_offset(self) -> int:
-        """Offset of the last entry of the offset index, the base offset without one."""
+        """Return the offset of the last entry of the offset index, the base offset without one."""
         index = self.offset_index
         if index is None or not index.entry_count:
             return self.segment.base_offset
         return index.entry(index.entry_count - 1).offset
 
     def largest_timestamp(self, *, recovered: bool, end: int | None = None) -> tuple[int, int]:
-        """Largest timestamp and the offset that goes with it, (-1, base offset) where unknown.
+        """Return the largest timestamp and its offset, (-1, base offset) if unknown.
 
         The last entry of the time index, as a broker takes it that loads a cleanly closed log. With
-        `recovered` the batches behind the index count too, as after the recovery of a log that was
+        `recovered` the batches after the index count too, as after the recovery of a log that was
         not closed. Each entry of the offset index brought the time index up to date before the next
-        one was written, so that only batches behind the last but one can be later.
+        one was written, so that only batches after the last but one can be later.
 
         Args:
-            recovered: whether batches behind the index count.
+            recovered: whether batches after the index count.
             end: a log end that was taken before; what was appended there since does not count.
         """
         settled = self._settled_offset(end)  # before the time index is opened, which may be newer
@@ -181,7 +181,7 @@ class OpenSegment:
         return timestamp, offset
 
     def _settled_offset(self, end: int | None) -> int:
-        """Offset of the last entry but one of the offset index below a log end."""
+        """Return the offset of the last entry but one of the offset index below a log end."""
         index = self.offset_index
         if index is None or not index.entry_count:
             return self.segment.base_offset
@@ -191,7 +191,7 @@ class OpenSegment:
         return index.entry(last.entry - 1).offset
 
     def _last_entry_below(self, end: int | None) -> TimeIndexEntry | None:
-        """The last entry of the time index, of those whose batch was there at a log end."""
+        """Return the last entry of the time index, of those whose batch was there at a log end."""
         index = self.time_index
         if index is None:
             return None
@@ -202,11 +202,11 @@ class OpenSegment:
         return None
 
     def _holds(self, offset: int) -> bool:
-        """Whether a batch has an offset."""
+        """Return whether a batch has an offset."""
         batches = (found for found in self.scan_from(offset) if isinstance(found, Batch))
         return any(one.base_offset <= offset <= one.last_offset for one in batches)
 
 
 def _is_wrapper(batch: Batch) -> bool:
-    """Whether only the last offset of the batch is known from its header."""
+    """Return whether only the last offset of the batch is known from its header."""
     return batch.magic < 2 and batch.compression != 0

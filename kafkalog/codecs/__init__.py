@@ -1,6 +1,6 @@
 """Compression and decompression of record batches, accepting exactly what Kafka's reader accepts.
 
-A module for each codec. Every output is bounded while it is made.
+One module per codec. Every output is bounded while it is produced.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def decompress(
 
 
 def decompress_to(output: Output, data: bytes | memoryview, *, magic: int) -> None:
-    """The same to an output, by whose codec the payload is compressed."""
+    """Decompress into an output, whose codec is that of the payload."""
     codec = output.codec
     if not _is_known(codec, magic):
         raise CorruptDataError(

@@ -36,7 +36,7 @@ def decompress(view: memoryview, output: Output) -> None:
 
 
 def _end_of_header(view: memoryview, start: int) -> int | None:
-    """Position after the header at `start`, None where Java would not accept it."""
+    """Return position after the header at `start`, None where Java would not accept it."""
     position = start + 10
     if position > len(view) or bytes(view[start : start + 3]) != _MAGIC:
         return None
@@ -95,7 +95,7 @@ def _inflate_member(view: memoryview, start: int, output: Output) -> int:
 
 
 def compress(data: bytes | memoryview, level: int | None) -> bytes:
-    """One member, with the header that Java writes: no time, no flags, an unknown system."""
+    """Return one member, with the header that Java writes: no time, no flags, an unknown system."""
     compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -15)
     body = compressor.compress(data) + compressor.flush()
     return _HEADER + body + _TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)

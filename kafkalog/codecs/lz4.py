@@ -36,7 +36,7 @@ def decompress(view: memoryview, output: Output, *, check_header: bool) -> None:
     header = _plain_header(bytes(view[:size]), check_header=check_header)
     try:
         for block in _blocks(view, size):
-            # One frame a block bounds the output. LZ4FrameDecompressor is no way to do it: it
+            # One frame per block bounds the output. LZ4FrameDecompressor is no way to do it: it
             # keeps back what did not fit into its first buffer.
             if not _put(block, header, output):
                 output.write(lz4.frame.decompress(b"".join((header, block, _END_MARK))))
@@ -45,9 +45,9 @@ def decompress(view: memoryview, output: Output, *, check_header: bool) -> None:
 
 
 def _put(block: memoryview, header: bytes, output: Output) -> bool:
-    """Decompress a block to where the output has room; false where that is not possible.
+    """Decompress a block into the room of the output; return false if impossible.
 
-    Of damage the wheel for frames has to tell.
+    The frame decompressor reports damage.
     """
     import cramjam
 
@@ -73,7 +73,7 @@ def _block_size_max(block_descriptor: int) -> int:
 
 @lru_cache(maxsize=64)  # nearly all frames have one of a few headers
 def _plain_header(stored: bytes, *, check_header: bool) -> bytes:
-    """The header without content size and checksums of the content, which Kafka does not verify.
+    """Return the header without content size and checksums, which Kafka does not verify.
 
     So that the wheel does not verify them either. Raises for a header that Kafka refuses.
     """
@@ -91,7 +91,7 @@ def _plain_header(stored: bytes, *, check_header: bool) -> bytes:
 
 
 def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
-    """Each block up to the end mark: size word, bytes and checksum (where flagged)."""
+    """Yield each block up to the end mark: size word, bytes and checksum (where flagged)."""
     flags = view[4]
     size_max = _block_size_max(view[5])
     while True:
@@ -129,7 +129,7 @@ def _header_checksum(descriptor: bytes) -> int:
 
 
 def compress(data: bytes | memoryview, level: int | None, magic: int) -> bytes:
-    """One frame of blocks of 64 KiB."""
+    """Return one frame of blocks of 64 KiB."""
     import lz4.frame
 
     # Without store_size and content checksum there are 7 bytes of header, 0x60 0x40 in it.

@@ -1,4 +1,4 @@
-"""The bounded output of a decompression, and what is said where it fails."""
+"""The bounded output of a decompression, and the error for its failure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _LARGE_SIZE: Final = 64 * 1024 * 1024
 _IN_PLACE_MAX: Final = 4 * 1024 * 1024
 _large = threading.Lock()
-"""Held while more than that is made: a log full of bombs takes the memory of one, not of one a
-thread."""
+"""Held while more than that is produced: a log full of bombs takes the memory of one, not of one
+per thread."""
 
 
 class Output:
@@ -44,16 +44,16 @@ class Output:
         self.size += len(piece)
 
     def room(self, size: int) -> memoryview | None:  # noqa: ARG002
-        """Where so many bytes may be put and then be told by `filled`; None: write a piece."""
+        """Return room for `size` bytes, to confirm by `filled`; None if `write` must be used."""
         return None
 
     def filled(self, size: int) -> None:
-        """So many bytes were put where there was room; raises as `reserve`."""
+        """Confirm that `size` bytes were put into the room; raises as `reserve`."""
         self.reserve(size)
         self.size += size
 
     def value(self) -> bytes:
-        """All that was written."""
+        """Return all that was written."""
         return self._buffer.getvalue() if self._buffer is not None else self._only or b""
 
     def clear(self) -> None:
@@ -73,14 +73,14 @@ class Output:
             self._is_large = True
 
     def end(self) -> None:
-        """Nothing more will be written."""
+        """End the output: nothing more will be written."""
         if self._is_large:
             _large.release()
             self._is_large = False
 
 
 class OutputInPlace(Output):
-    """The same in memory of the caller's, unless it is much: that must not be copied as it grows.
+    """The same in the caller's memory, unless it is large: it must not be copied as it grows.
 
     Args:
         codec, limit: as above.
@@ -120,7 +120,7 @@ class OutputInPlace(Output):
 
 
 def damage(codec: int, detail: str) -> CorruptDataError:
-    """The error that says why data cannot be decompressed."""
+    """Return the error that says why data cannot be decompressed."""
     return CorruptDataError(
         f"The {COMPRESSION_NAMES[codec]} data cannot be decompressed: {detail}.",
         reference="decompression-failed",

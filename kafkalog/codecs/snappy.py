@@ -72,7 +72,7 @@ def _decompress_block(block: memoryview, output: Output) -> None:
 
 
 def compress(data: bytes | memoryview) -> bytes:
-    """A stream of chunks of 32 KiB."""
+    """Return a stream of chunks of 32 KiB."""
     import cramjam
 
     pieces = [_MAGIC + struct.pack(">ii", 1, 1)]

@@ -59,7 +59,7 @@ def _decompress_frames(decompressor: Any, view: memoryview, output: Output) -> N
 
 
 def _decompressor() -> Any:
-    """One for each thread: to make one costs as much as to decompress a small batch."""
+    """Return the thread's decompressor: making one costs as much as a small batch."""
     import zstandard
 
     if getattr(_kept, "zstd", None) is None:
@@ -68,7 +68,7 @@ def _decompressor() -> Any:
 
 
 def _end_of_frame(view: memoryview, start: int) -> int | None:
-    """Position after the frame at `start`, None where it is cut off or no frame at all."""
+    """Return position after the frame at `start`, None where it is cut off or no frame at all."""
 
     head = bytes(view[start : start + _HEADER_SIZE_MAX])
     magic = int.from_bytes(head[:4], "little")
@@ -93,7 +93,7 @@ def _end_of_frame(view: memoryview, start: int) -> int | None:
 
 
 def compress(data: bytes | memoryview, level: int | None) -> bytes:
-    """One frame, without content size, as streamed by zstd-jni."""
+    """Return one frame, without content size, as streamed by zstd-jni."""
     level = _DEFAULT_LEVEL if level is None else level
     kept = getattr(_kept, "compressor", None)
     if kept is None or kept[0] != level:

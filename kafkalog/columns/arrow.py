@@ -66,8 +66,8 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """The columns of a scan: `path` is the segment's file, `batch_position` a position in it;
-`timestamp` in milliseconds since 1970 UTC, -1 where there is none; producer columns and sequence -1
-where there is none; a compressed message of magic 0 or 1 has its last offset as
+`timestamp` in milliseconds since 1970 UTC, -1 if missing; producer columns and sequence -1
+if missing; a compressed message of magic 0 or 1 has its last offset as
 `batch_base_offset`."""
 
 
@@ -100,10 +100,10 @@ BATCH_SCHEMA: Final = pa.schema(
 
 
 def schema_of(columns: Iterable[str] | None, schema: Any = SCHEMA) -> Any:
-    """The schema of the columns asked for, in the order asked for; all where None.
+    """Return the schema of the columns asked for, in the order asked for; all of them if None.
 
     Raises:
-        UsageError: there is no such column.
+        UsageError: a column is unknown.
     """
     if columns is None:
         return schema
@@ -154,7 +154,7 @@ _DICTIONARIES: Final = {"timestamp_type": TIMESTAMP_TYPES, "compression": COMPRE
 
 
 def table_of(values: Sequence[Any], schema: Any, paths: Paths) -> Any:
-    """A record batch of records of the reference decoder, or of batches of its scanner."""
+    """Return a record batch of records of the reference decoder, or of batches of its scanner."""
     if not values or isinstance(values[0], Batch):
         return _table(values, {}, schema, paths)
     columns = {
@@ -168,7 +168,7 @@ def table_of(values: Sequence[Any], schema: Any, paths: Paths) -> Any:
 def _table(
     batches: Sequence[Batch], columns: dict[str, list[object]], schema: Any, paths: Paths
 ) -> Any:
-    """A record batch of columns and of what the batch of each row says."""
+    """Return a record batch from columns and from the header of each row's batch."""
     arrays = []
     for field in schema:
         if field.name == "path":
@@ -187,7 +187,7 @@ def _table(
 
 
 def table_of_arrays(arrays: list[Any], count: int, schema: Any) -> Any:
-    """A record batch of so many rows, of no columns, too."""
+    """Return a record batch of `count` rows, even if it has no columns."""
     if not arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -208,14 +208,14 @@ class Paths:
         self._names, self._codes = names.cast(pa.string()), {p: i for i, p in enumerate(paths)}
 
     def column(self, path: str, count: int) -> Any:
-        """So many rows of one file."""
+        """Return the path column for `count` rows of one file."""
         if path not in self._codes:
             self._know([*self._codes, path])
         codes = pa.array(np.full(count, self._codes[path], np.int32))
         return pa.DictionaryArray.from_arrays(codes, self._names)
 
     def column_of(self, paths: Sequence[str]) -> Any:
-        """A row for each path."""
+        """Return a row for each path."""
         if missing := [path for path in dict.fromkeys(paths) if path not in self._codes]:
             self._know([*self._codes, *missing])
         codes = pa.array([self._codes[path] for path in paths], pa.int32())
@@ -252,11 +252,11 @@ class Columns:
         self._paths = Paths(paths)
 
     def left_over(self, _headers: Headers) -> None:
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         return
 
     def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         for first, last in ranges_of(rows):
             yield self._part(replace(rows, table=rows.table[:, first:last]), judged)
 
@@ -272,13 +272,13 @@ class Columns:
         return _part(table_of_arrays(arrays, count, self._schema))
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:  # noqa: ARG002
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         yield _part(table_of(records, self._schema, self._paths))
 
     def of_batches(
         self, judged: Judged, first: int, last: int, chosen: NDArray[np.bool_]
     ) -> Iterator[Part]:
-        """See `stages.BatchFormat`."""
+        """See `scan_steps.BatchFormat`."""
         ordinals = np.flatnonzero(chosen[first:last]) + first
         for start in range(0, len(ordinals), self.rows_max):
             some = ordinals[start : start + self.rows_max]
@@ -294,19 +294,19 @@ class Columns:
             yield _part(table_of_arrays(arrays, len(some), self._schema))
 
     def of_batch(self, batch: Batch) -> Part:
-        """See `stages.BatchFormat`."""
+        """See `scan_steps.BatchFormat`."""
         return _part(table_of([batch], self._schema, self._paths))
 
     def cut(self, content: Any, first: int, last: int) -> Any:
-        """See `stages.Format`."""
+        """See `scan_steps.Format`."""
         return content.slice(first, last - first)
 
     def release(self, content: Any) -> None:
-        """See `stages.Format`."""
+        """See `scan_steps.Format`."""
 
 
 def ranges_of(rows: Rows) -> Iterator[tuple[int, int]]:
-    """Cut rows where their keys and values become many bytes; one range at least."""
+    """Split rows into ranges with a bounded size of keys and values; yield at least one."""
     count = rows.table.shape[1]
     sizes = rows.table[k.KEY_SIZE].clip(0) + rows.table[k.VALUE_SIZE].clip(0)
     ends = np.cumsum(sizes)
@@ -343,7 +343,7 @@ def _column(name: str, rows: Rows, headers: Headers) -> Any:
 
 
 def _batch_column(name: str, headers: Headers, rows: slice | NDArray[np.int64]) -> Any:
-    """What the batch of each row says; legacy messages have no flags and no delete horizon."""
+    """Return a header field per row; legacy messages have no flags and no delete horizon."""
     if name in _BATCH_NUMBERS:
         field = SCHEMA.field(name) if name in SCHEMA.names else BATCH_SCHEMA.field(name)
         kind = field.type.to_pandas_dtype()
@@ -371,7 +371,7 @@ def _batch_column(name: str, headers: Headers, rows: slice | NDArray[np.int64]) 
 
 
 def binary(arena: NDArray[np.uint8], positions: NDArray[np.int64], sizes: NDArray[np.int64]) -> Any:
-    """Byte strings of the arena as an Arrow array; a negative size is null."""
+    """Return byte strings of the arena as an Arrow array; a negative size is null."""
     count = len(sizes)
     offsets = pa.allocate_buffer(4 * (count + 1))
     starts = np.frombuffer(offsets, np.int32)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 
-# Of 100-byte texts a third more than zstd, in two thirds of the time.
+# For 100-byte texts: a third larger than zstd, in two thirds of the time.
 CODEC: Final = "snappy"
-# Columns whose values hardly repeat: a dictionary would be built in vain.
+# Columns whose values hardly repeat: a dictionary would not pay off.
 _UNIQUE: Final = ("key", "value", "headers.list.element.value", "crc")
 # Numbers that rise, or nearly so: their differences are small.
 _RISING: Final = ("offset", "timestamp", "timestamp_ms")
@@ -35,13 +35,13 @@ _STATISTICS: Final = (
 def parquet_writer(
     file: BinaryIO, schema: Any, codec: str = CODEC, level: int | None = None
 ) -> Any:
-    """A `pyarrow.parquet.ParquetWriter` for record batches of scans or tables.
+    """Return a `pyarrow.parquet.ParquetWriter` for record batches of scans or tables.
 
     Args:
-        file: where it writes.
+        file: where to write.
         schema: of the record batches.
         codec: `none`, `snappy`, `zstd`, `lz4` or `gzip`.
-        level: of the codec; None: its own.
+        level: of the codec; None for its default.
     """
     import pyarrow.parquet as pq
 
@@ -58,7 +58,7 @@ def parquet_writer(
 
 
 def _leaves(schema: Any) -> Iterator[str]:
-    """Parquet's names of the columns."""
+    """Yield Parquet's names of the columns."""
     for field in schema:
         yield from _leaves_of(field.name, field.type)
 
@@ -76,7 +76,7 @@ def _leaves_of(name: str, kind: Any) -> Iterator[str]:
         yield name
 
 
-# A row group has at most so many rows, and of what is in memory at most so many bytes.
+# Limits per row group: rows, and bytes in memory.
 _GROUP_ROWS: Final = 1 << 16
 _GROUP_SIZE: Final = 3 << 22
 _ENTRIES_AT_ONCE: Final = 1 << 16
@@ -106,7 +106,7 @@ class Exporter:
         file: where it is written.
         form: `parquet` or `arrow`.
         kind: what the rows are, one of `SCHEMAS`.
-        facts: what shall be said about the rows in the file's metadata, beside the schema.
+        facts: metadata about the rows to store in the file, besides the schema.
 
     Cost:
         Two row groups of Parquet: some 12 MB each, and what one is compressed into.
@@ -181,13 +181,13 @@ class Exporter:
             )
 
     def _wait(self) -> None:
-        """Until the row group before is written."""
+        """Wait until the previous row group is written."""
         if self._encoding is not None:
             self._encoding.result()
             self._encoding = None
 
     def _with_known_paths(self, batch: Any) -> Any:
-        """The batch with paths that count on: an IPC file knows one dictionary, which may grow."""
+        """Return the batch with one growing path dictionary: an IPC file has only one."""
         column = batch.column(0)
         names = column.dictionary.to_pylist()
         if names != self._paths[: len(names)]:

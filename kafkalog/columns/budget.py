@@ -18,10 +18,10 @@ LARGE_SIZE: Final = 1 << 24
 """A batch that becomes larger waits until its chunk is the first in line: one at a time."""
 
 IN_FLIGHT_MAX: Final = 1 << 26
-"""How many bytes of a log may be on their way through a pool, and one chunk more."""
+"""Bytes of a log that may be in flight in a pool, plus one chunk."""
 
 SIZE_AT_ONCE: Final = 1 << 23
-"""Rows of so many bytes of keys and values are handed on, however few they are."""
+"""Rows are handed on once their keys and values reach this size, however few they are."""
 
 
 def record_size(record: Record) -> int:
@@ -33,8 +33,8 @@ def record_size(record: Record) -> int:
 class Turnstile:
     """Lets one thread at a time hold large batches; its holder passes again.
 
-    It is a courtesy and no lock: a consumer that never comes back holds others up for a while, not
-    for ever.
+    It is a courtesy, not a lock: a consumer that never comes back delays others for a while, not
+    forever.
     """
 
     def __init__(self, patience_s: float = 60.0) -> None:

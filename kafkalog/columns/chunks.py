@@ -45,14 +45,14 @@ _ROWS_KEPT_MAX: Final = 1 << 17
 
 
 class Turn(Enum):
-    """What a chunk gives instead of rows."""
+    """What a chunk yields instead of rows."""
 
     WAIT = auto()
     """A large batch comes next: go on, with `waits` unset, when the chunk is the first in line."""
 
 
 class Workspace:
-    """Buffers for one chunk: its bytes and what is decompressed behind them, headers, rows."""
+    """Buffers for one chunk: its bytes and what is decompressed after them, headers, rows."""
 
     def __init__(self, rows: int) -> None:
         self.arena: NDArray[np.uint8] = np.empty(CHUNK_SIZE_MIN, np.uint8)
@@ -60,7 +60,7 @@ class Workspace:
         self.rows: NDArray[np.int64] = np.empty((k.ROW_FIELDS, rows), np.int64)
 
     def reserve(self, size: int, keep: int = 0) -> None:
-        """Room for `size` bytes; the first `keep` stay. What a huge batch needed is given back."""
+        """Reserve `size` bytes, keeping the first `keep`; free what a huge batch needed."""
         is_huge = not keep and len(self.arena) > max(size, _ARENA_KEPT_MAX)
         if len(self.arena) < size or is_huge:
             grown = np.empty(max(size, 2 * keep), np.uint8)
@@ -68,12 +68,12 @@ class Workspace:
             self.arena = grown
 
     def release(self) -> None:
-        """Give back what a huge batch needed."""
+        """Free what a huge batch needed."""
         if len(self.arena) > _ARENA_KEPT_MAX:
             self.arena = np.empty(CHUNK_SIZE_MIN, np.uint8)
 
     def table(self, count: int) -> NDArray[np.int64]:
-        """Room for `count` rows at least; used again unless that is very much."""
+        """Return room for at least `count` rows; reused unless that is very large."""
         if self.rows.shape[1] >= count:
             return self.rows
         table = np.empty((k.ROW_FIELDS, count + count // 8), np.int64)
@@ -82,9 +82,9 @@ class Workspace:
         return table
 
     def unpack(self, start: int, end: int, codec: int, at: int, *, magic: int, limit: int) -> int:
-        """Decompress what is in the arena behind its first `at` bytes, which stay; where it ends.
+        """Decompress into the arena after its first `at` bytes, which stay; return the end.
 
-        Raises as `decompress`: then what is behind `at` means nothing.
+        Raises as `decompress`: then the bytes after `at` are meaningless.
         """
         output = OutputInPlace(codec, limit, lambda done, size: self._room(at + done, size))
         decompress_to(output, self.arena.data[start:end], magic=magic)
@@ -99,7 +99,7 @@ class Workspace:
 
 
 class Failure(NamedTuple):
-    """A batch that could not be decoded, and how many rows of this table came before."""
+    """A batch that could not be decoded, and how many rows of this table precede it."""
 
     row: int
     ordinal: int
@@ -114,7 +114,7 @@ class Rows:
         table: int64, one row per field of `kernels` (ORDINAL, OFFSET, ...), one column per record.
         arena: the bytes.
         started: ordinals of the batches that begin in this table.
-        failures: batches that came to a bad end in it, in order.
+        failures: batches that failed to decode in it, in order.
     """
 
     table: NDArray[np.int64]
@@ -123,7 +123,7 @@ class Rows:
     failures: tuple[Failure, ...]
 
     def row_of(self, ordinal: int) -> int:
-        """Where the rows of a batch begin."""
+        """Return where the rows of a batch begin."""
         return int(np.searchsorted(self.table[k.ORDINAL], ordinal))
 
 
@@ -131,7 +131,7 @@ class Rows:
 class Chunk:
     """`count` whole batches of magic 0 to 2 from `position` on.
 
-    Where it `waits`, others are decoded at the same time: large batches are for later.
+    If it `waits`, other chunks are being decoded too, so large batches are put off.
     """
 
     path: str
@@ -143,26 +143,26 @@ class Chunk:
 
     @property
     def headers(self) -> NDArray[np.int64]:
-        """The batches' header fields."""
+        """Return the batches' header fields."""
         return self.workspace.headers[:, : self.count]
 
     def cut(self, count: int) -> None:
-        """Keep the first batches only."""
+        """Keep only the first `count` batches."""
         if count < self.count:
             self.size_bytes = int(self.headers[k.POSITION, count]) - self.position
             self.count = count
 
     def read(self, position: int, size: int) -> bytes:
-        """As `Source.read`, of what is in the chunk."""
+        """Read bytes of the chunk, as `Source.read` does."""
         at = position - self.position
         return self.workspace.arena[at : min(at + size, self.size_bytes)].tobytes()
 
     def batch(self, ordinal: int, crc_valid: bool | None = None) -> Batch:
-        """One batch as the reference decoder has it."""
+        """Return one batch as the reference decoder has it."""
         return batch_at(self.headers, ordinal, self.path, crc_valid)
 
     def bad_checksums(self) -> list[int]:
-        """Ordinals of the batches whose checksum does not match."""
+        """Return the ordinals of the batches whose checksum does not match."""
         headers = self.headers
         legacy = headers[k.MAGIC] < 2
         starts = headers[k.POSITION] - self.position
@@ -173,7 +173,7 @@ class Chunk:
         return np.flatnonzero(sums != headers[k.CRC]).tolist()
 
     def unpack(self, start: int, end: int, codec: int, at: int, *, magic: int) -> int | None:
-        """Decompress as `Workspace.unpack`; None where the batch is large and has to wait."""
+        """Decompress as `Workspace.unpack`; None if the batch is large and has to wait."""
         if not self.waits:
             limit = DECOMPRESSED_SIZE_MAX
             return self.workspace.unpack(start, end, codec, at, magic=magic, limit=limit)
@@ -185,7 +185,7 @@ class Chunk:
     def decode(
         self, wanted: NDArray[np.bool_], left_over: NDArray[np.bool_] | None = None
     ) -> Iterator[Rows | int | Turn]:
-        """The rows of the wanted batches; instead of one of the left over, its ordinal."""
+        """Yield the rows of the wanted batches; for a left-over batch, yield its ordinal."""
         headers = self.headers
         legacy = headers[k.MAGIC] < 2
         compressed = (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK > 0) & (headers[k.COUNT] > 0)
@@ -240,7 +240,7 @@ class Chunk:
         ends: NDArray[np.int64],
         errors: dict[int, KafkaLogError],
     ) -> Iterator[Rows]:
-        """The rows of some batches; messages of magic 0 and 1 have another kernel."""
+        """Yield the rows of some batches; messages of magic 0 and 1 have another kernel."""
         space = self.workspace
         legacy = self.headers[k.MAGIC, first:last] < 2
         stops = [*(first + 1 + np.flatnonzero(legacy[1:] != legacy[:-1])).tolist(), last]
@@ -268,7 +268,7 @@ class Chunk:
             yield Rows(table, space.arena, range(begins, ended), failures)
 
     def refusal(self, ordinal: int) -> KafkaLogError:
-        """Why the reference decoder gives the batch up, in its words."""
+        """Return the error with which the reference decoder rejects the batch."""
         try:
             for _ in decode_records(self, self.batch(ordinal)):
                 pass
@@ -278,7 +278,7 @@ class Chunk:
 
 
 class ChunkReader:
-    """Chunks of one log from a position on; it stops in front of what is no plain batch."""
+    """Chunks of one log from a position on; it stops before anything that is not a plain batch."""
 
     def __init__(self, source: Source, position: int, end: int) -> None:
         self.position = position
@@ -288,16 +288,16 @@ class ChunkReader:
         self._size_max = CHUNK_SIZE_MAX
 
     def shrink(self) -> None:
-        """Chunks become too much when they are unpacked: read smaller ones from now on."""
+        """Read smaller chunks from now on, since they grow too large when decompressed."""
         self._size_max = max(self._size_max // 2, CHUNK_SIZE_MIN)
 
     def resume(self, position: int) -> None:
-        """Go on elsewhere, with small steps at first."""
+        """Continue at another position, with small steps at first."""
         self.position = position
         self._size = CHUNK_SIZE_MIN
 
     def read(self, workspace: Workspace) -> Chunk | None:
-        """The next chunk; None where the reference scanner has to say what is at `position`."""
+        """Return the next chunk; None if the reference scanner has to judge `position`."""
         left = self.end - self.position
         size = min(self._size, left)
         is_small = size <= CHUNK_SIZE_MIN

@@ -1,4 +1,4 @@
-"""How much there is to decode in a log: a few kilobytes can hold millions of records."""
+"""Estimates of how much a log holds to decode: a few kilobytes can hold millions of records."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 _RECORD_SIZE: Final = 32
 _LEGACY_RATIO: Final = 100
-"""A compressed message of magic 0 or 1 does not say how many are in it."""
+"""A compressed message of magic 0 or 1 does not say how many messages it holds."""
 
 
 def size_to_decode(source: Source, position: int = 0, end: int | None = None) -> int:
-    """About how many bytes of log that are not compressed take as long to decode.
+    """Estimate the size of an uncompressed log that would take as long to decode.
 
-    Where the log is small, its batch headers are looked at; what they claim need not be true.
+    The batch headers of a small log are read; what they claim need not be true.
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     size = min(source.stored_bytes, end - position)
     if size >= FAST_SIZE_MIN:
         return size
-    with suppress(KafkaLogError):  # which is met again where it is read
+    with suppress(KafkaLogError):  # reported when the log is read
         for batch in scan_batches(source, position, end):
             if isinstance(batch, Batch) and batch.compression:
                 is_modern = batch.magic >= 2
@@ -40,7 +40,7 @@ def size_to_decode(source: Source, position: int = 0, end: int | None = None) ->
 
 
 def logs_to_decode(paths: Iterable[str]) -> int:
-    """The same of several logs; none where one cannot be opened."""
+    """Sum `size_to_decode` over several logs; a log that cannot be opened counts as 0."""
     size = 0
     for path in paths:
         with suppress(KafkaLogError), Source(path) as source:

@@ -1,6 +1,6 @@
 """Batch headers, markers and facts of records as tables: a row per field, a column per batch.
 
-The kernels fill such tables from a large log; here they are made of batches, and turned back.
+The kernels fill such tables from a large log; here they are built from batches, and converted back.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 (FOUND, FIRST, LAST, DISORDER, TIME_MAX, OFFSET_OF_MAX, INVALID_TIME, TOMBSTONE,
  FACT_FIELDS) = range(9)  # fmt: skip
-"""Rows of a table of facts: how many records were decoded (-1: none was tried), the smallest and
+"""Rows of a table of facts: how many records were decoded (-1: not decoded), the smallest and
 the largest offset, ordinal of the first record that does not follow the one before it (-1: all do),
 the largest timestamp and the first offset that has it, the first offset from 0 on with a timestamp
 below -1 (-1: none has) and the first from 0 on without a value (-1: all have one)."""
@@ -34,7 +34,7 @@ below -1 (-1: none has) and the first from 0 on without a value (-1: all have on
 transaction marker carries and its timestamp in milliseconds (both -1 in other batches)."""
 
 NO_MARKER: Final = -1
-"""In the row MARKER_TYPE: this is no control batch."""
+"""In the row MARKER_TYPE: this is not a control batch."""
 EMPTIED: Final = -2
 """In the row MARKER_TYPE: a control batch without records, as the cleaner leaves it."""
 UNREADABLE: Final = -3
@@ -42,7 +42,7 @@ UNREADABLE: Final = -3
 
 
 def table_of(batches: Sequence[Batch]) -> NDArray[np.int64]:
-    """The table of some batches."""
+    """Return the header table of some batches."""
     rows = [
         (
             batch.position,
@@ -68,7 +68,7 @@ def table_of(batches: Sequence[Batch]) -> NDArray[np.int64]:
 def batch_at(
     headers: NDArray[np.int64], ordinal: int, path: str, crc_valid: bool | None = None
 ) -> Batch:
-    """One batch of the table, of this file."""
+    """Return one batch of the table, with the path of its file."""
     row = headers[:, ordinal].tolist()
     return Batch(
         path=path,

@@ -1,8 +1,8 @@
 """All batches of a log as stretches of columns, with the damage between them, in file order.
 
 Small logs come from the reference scanner, without the kernels. Of large ones one thread reads
-chunks and others check checksums; where a chunk ends in something that is no sound batch, the
-reference scanner says what it is, so that both give the same batches and the same defects.
+chunks and others check checksums; where a chunk ends in something that is not a sound batch, the
+reference scanner judges it, so that both give the same batches and the same defects.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ if TYPE_CHECKING:
 _BATCHES_AT_ONCE: Final = 4096
 _GATHERED_MIN: Final = 1024
 _GATHERED_RECORDS_MIN: Final = 1 << 18
-_WORTH_A_SEEK: Final = 1 << 15  # batches so large are cheaper passed over than read
+_WORTH_A_SEEK: Final = 1 << 15  # batches this large are cheaper to skip than to read
 _ROWS_AT_ONCE: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Neighbouring batches, at least one; to be used before the next stretch is asked for.
+    """Neighbouring batches, at least one; valid until the next stretch is requested.
 
     Attributes:
         headers: int64, one row per field of `header_table`, one column per batch.
         crc_valid: bool, whether each checksum matches; true where it was not computed.
-        markers: int64, what control batches say: one row per field of `record_facts` (MARKER_TYPE,
-            COORDINATOR_EPOCH).
-        facts: int64, what is in the records: one row per field of `record_facts` (FOUND, ...);
-            None where no record was decoded.
+        markers: int64, the contents of control batches: one row per field of `record_facts`
+            (MARKER_TYPE, COORDINATOR_EPOCH).
+        facts: int64, facts about the records: one row per field of `record_facts` (FOUND, ...);
+            None if no record was decoded.
         refusals: ordinals of the batches that could not be decoded, and why.
-        seen: what `look` made of its records, table by table, each after the ordinal of the batch
-            that was the first one for it; None where it was not asked.
+        seen: the results of `look` for its records, table by table, each preceded by the ordinal of
+            its first batch; None if `look` was not called.
     """
 
     headers: NDArray[np.int64]
@@ -79,7 +79,7 @@ class Stretch:
         return int(last[h.POSITION] + last[h.SIZE] - first[h.POSITION])
 
     def part(self, start: int, end: int) -> Stretch:
-        """Its batches from ordinal `start` up to `end`, which are numbered anew."""
+        """Return its batches from ordinal `start` up to `end`, renumbered from 0."""
         return Stretch(
             self.headers[:, start:end],
             self.crc_valid[start:end],
@@ -90,7 +90,7 @@ class Stretch:
 
 
 def joined(stretches: Sequence[Stretch]) -> Stretch:
-    """Stretches of one level that follow one another as one, in memory of its own."""
+    """Join consecutive stretches of one level into one, which owns its memory."""
     facts = [stretch.facts for stretch in stretches if stretch.facts is not None]
     refusals: list[tuple[int, KafkaLogError]] = []
     seen: list[tuple[int, Any]] = []
@@ -118,24 +118,24 @@ def header_stretches(
     end: int | None = None,
     look: Look | None = None,
 ) -> Iterator[Stretch | Defect]:
-    """Every batch and every defect of a log; together they cover every byte.
+    """Yield every batch and every defect of a log; together they cover every byte.
 
     Args:
         source: the log.
         level: quick reads headers and control records, standard compares checksums, deep decodes
             every record of every batch whose checksum is right.
-        threads: how many check; as many as there are processors, up to 8, where None.
+        threads: how many threads check; if None, as many as there are processors, up to 8.
         position: where to begin.
-        end: where the log ends; the end of the file where None.
-        look: where records are decoded by the kernels, is called with them, in any thread; what it
-            makes of them is given with their stretch.
+        end: where the log ends; the end of the file if None.
+        look: called, in any thread, with the records that the kernels decode; its results come
+            with their stretch.
 
     Raises:
         UnreadableError: the log cannot be read on; what came before has been yielded.
 
     Cost:
-        Some 6 MB a thread, however large the log is; deep also what a batch is decompressed into,
-        and what `look` made of a quarter of a million records.
+        About 6 MB per thread, however large the log is; deep also the decompressed batch, and
+        the results of `look` for a quarter of a million records.
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     size = min(source.stored_bytes, end - position)
@@ -152,11 +152,11 @@ def header_stretches(
 def plain_stretches(
     source: Source, level: Level, position: int, end: int, threads: int | None = None
 ) -> Generator[Stretch, None, None]:
-    """The batches from a position on, as far as nothing is odd; its readers judge what is.
+    """Yield the batches from a position on, up to the first irregularity.
 
-    They end in front of the first frame that is no batch of magic 0 to 2, the first wrong checksum
-    (unless the level is quick), the first byte that cannot be read, or at `end`. Nothing is
-    searched for. The kernels do it; cost as that of `header_stretches`.
+    They end before the first frame that is not a batch of magic 0 to 2, the first wrong checksum
+    (unless the level is quick), the first byte that cannot be read, or at `end`. There is no
+    search for later batches. The kernels do it; the cost is that of `header_stretches`.
 
     Args:
         source: the log.
@@ -175,7 +175,7 @@ def plain_stretches(
 
 
 def _is_dense(source: Source, position: int, end: int) -> bool:
-    with suppress(BytesUnreadableError):  # the reference scanner says where reading goes on
+    with suppress(BytesUnreadableError):  # the reference scanner decides where reading resumes
         first = read_batch(source, position, end)
         return isinstance(first, Batch) and first.size_bytes < _WORTH_A_SEEK
     return False
@@ -229,13 +229,13 @@ def _by_chunks(
 
 
 def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
-    """The same in longer stretches: whoever takes one has some work whatever its length."""
+    """Yield the same in longer stretches: each has a fixed cost for its consumer."""
     held: list[Stretch] = []
     batches = records = 0
     try:
         for one in found:
             if isinstance(one, Stretch):
-                # The memory of its headers is used again for the next.
+                # The memory of its headers is reused for the next.
                 held.append(replace(one, headers=one.headers.copy()))
                 batches += one.count
                 records += 0 if one.facts is None else int(one.facts[h.FOUND].sum())
@@ -255,7 +255,7 @@ def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
 
 
 def _judge(chunk: Chunk, level: Level, look: Look | None) -> Stretch:
-    """The batches of a chunk; one that is none after all has a wrong checksum."""
+    """Return the batches of a chunk; a false one has a wrong checksum."""
     valid = np.ones(chunk.count, np.bool_)
     bad = [] if level == Level.QUICK else chunk.bad_checksums()
     valid[bad] = False
@@ -299,17 +299,17 @@ class _Walk:
         self._reader = ChunkReader(source, position, self._frames.end)
         self._spaces: list[Workspace] = []
         self._tasks: deque[tuple[Chunk, Future[Stretch]]] = deque()
-        self._is_odd = False  # what is at the reader's position is for the reference scanner
+        self._is_odd = False  # the reference scanner judges what is at the reader's position
         self._is_failing = False
 
     def stretches(self) -> Iterator[Stretch | Defect]:
-        """Batches and defects."""
+        """Yield batches and defects."""
         while True:
             self._fill()
             if self._tasks:
                 yield from self._finish(*self._tasks.popleft())
             elif self._is_failing:
-                # The reference scanner reads in smaller steps: it tells where the failure is.
+                # The reference scanner reads in smaller steps, which locates the failure.
                 yield from _by_reference(
                     self._source, self._level, self._reader.position, self._frames.end
                 )
@@ -323,7 +323,7 @@ class _Walk:
                 return
 
     def plain(self) -> Iterator[Stretch]:
-        """Batches, up to whatever is odd."""
+        """Yield batches, up to the first irregularity."""
         while True:
             self._fill()
             if not self._tasks:
@@ -339,7 +339,7 @@ class _Walk:
             self._free(chunk)
 
     def _judged(self, chunk: Chunk, future: Future[Stretch]) -> Stretch:
-        """The batches of the chunk that is the first in line."""
+        """Return the batches of the chunk that is the first in line."""
         try:
             return future.result()
         except record_facts.OutOfTurnError:
@@ -354,7 +354,7 @@ class _Walk:
         return _stretch_of(self._source, [batch], self._level)
 
     def stop(self) -> None:
-        """Wait for what is under way and forget it."""
+        """Wait for what is in progress, and drop it."""
         self._pool.forget(future for _, future in self._tasks)
         for chunk, _ in self._tasks:
             self._free(chunk)
@@ -388,7 +388,7 @@ class _Walk:
             self._tasks.append((chunk, self._pool.submit(_judge, chunk, self._level, self._look)))
 
     def _finish(self, chunk: Chunk, future: Future[Stretch]) -> Iterator[Stretch | Defect]:
-        """The batches of a chunk, up to the first that is none after all."""
+        """Yield the batches of a chunk, up to the first false one."""
         found = self._judged(chunk, future)
         wrong: Defect | KafkaLogError | None = None
         for ordinal in np.flatnonzero(~found.crc_valid).tolist():
@@ -409,7 +409,7 @@ class _Walk:
             yield wrong
 
     def _look_again(self, position: int) -> Batch | Defect | KafkaLogError:
-        """What the reference scanner makes of a batch with a wrong checksum."""
+        """Have the reference scanner judge a batch with a wrong checksum."""
         try:
             return self._frames.at(position)
         except KafkaLogError as error:

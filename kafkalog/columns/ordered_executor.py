@@ -1,7 +1,7 @@
-"""Chunks of one log on their way through a pool of threads, given back in order.
+"""Chunks of one log processed by a pool of threads, and returned in order.
 
-One thread reads chunks and looks at batch headers; others do what is to be done with them. How much
-is under way, and so the memory, is bounded whatever the chunks grow into.
+One thread reads chunks and looks at batch headers; others process them. The amount of
+work in progress, and so the memory, is bounded whatever the chunks grow into.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _OUTPUT_OF_CHUNK: Final = 1 << 24
 
 @dataclass(slots=True)
 class Result:
-    """Some steps of a chunk's work, and whether they were the last: all are done, or one failed.
+    """Some steps of a chunk's work, and whether they are the last: all done, or one failed.
 
-    A chunk that `waits` has a large batch, which is for when it is the first in line.
+    A chunk that `waits` has a large batch, which is put off until it is the first in line.
     """
 
     steps: list[Any]
@@ -53,7 +53,7 @@ class Task:
 
 @dataclass(slots=True)
 class Lanes:
-    """A pool, how many chunks may be under way in it, and the workspaces that are free."""
+    """A pool, its limit of chunks in progress, and its free workspaces."""
 
     pool: Crew
     depth: int
@@ -62,7 +62,7 @@ class Lanes:
     turnstile: Turnstile | None = None
 
     def space(self) -> Workspace:
-        """A workspace."""
+        """Return a workspace."""
         return self.spaces.pop() if self.spaces else Workspace(self.rows_max)
 
 
@@ -73,7 +73,7 @@ class Conveyor:
         reader: where they come from.
         lanes: where they are worked on.
         steps: the work on a chunk; its steps are lists or have a `size_bytes`.
-        cut: how many batches of a chunk are wanted at all; nothing is read behind the last one.
+        cut: how many batches of a chunk are wanted; nothing is read after the last one.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class Conveyor:
         self._error: KafkaLogError | None = None
 
     def take(self) -> Task | None:
-        """The next chunk; None where the reference scanner has to go on, or at the end.
+        """Return the next chunk; None at the end, or if the reference scanner has to continue.
 
         Raises:
-            KafkaLogError: reading failed, behind all chunks that were taken.
+            KafkaLogError: reading failed, after all chunks that were taken.
         """
         self._fill()
         if self._tasks:
@@ -105,10 +105,10 @@ class Conveyor:
         return None
 
     def results(self, task: Task) -> Iterator[Any]:
-        """The steps of a task that was taken.
+        """Yield the steps of a task that was taken.
 
         Raises:
-            KafkaLogError: one of the steps did.
+            KafkaLogError: raised by one of the steps.
         """
         with ExitStack() as stack:
             yield from self._results(task, stack)
@@ -139,18 +139,18 @@ class Conveyor:
             self.reader.shrink()
 
     def free(self, task: Task) -> None:
-        """Give the workspace of a task back that nothing is done with any more."""
+        """Free the workspace of a finished task."""
         task.chunk.workspace.release()
         self._lanes.spaces.append(task.chunk.workspace)
 
     def resume(self, position: int) -> None:
-        """Go on elsewhere; nothing must be under way."""
+        """Continue at another position; nothing must be in progress."""
         self.reader.resume(position)
         self._is_blocked = False
         self._error = None
 
     def stop(self) -> None:
-        """Wait for what is under way and forget it."""
+        """Wait for what is in progress, and drop it."""
         self._lanes.pool.forget(task.future for task in self._tasks)
         for task in self._tasks:
             self.free(task)
@@ -186,7 +186,7 @@ class Conveyor:
 
 
 def _advance(steps: Iterator[Any]) -> Result:
-    """Some steps, until their output is large enough."""
+    """Return some steps, until their output is large enough."""
     result = Result([], 0, is_last=False)
     try:
         for step in steps:

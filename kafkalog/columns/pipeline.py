@@ -1,6 +1,6 @@
 """The pipeline of a scan: the segments of a log, chunk by chunk, as parts in order.
 
-Where a chunk ends in something that is no sound batch, the reference scanner says what it is, so
+Where a chunk ends in something that is not a sound batch, the reference scanner judges it, so
 that damage has the same names and reading resumes at the same place as in the reference reader.
 """
 
@@ -39,8 +39,8 @@ def read_contents(
 ) -> Iterator[Any]:
     """What a format makes of the records or the batches of a log, and defects, in order.
 
-    `form` is a `RecordFormat`, or a `BatchFormat` for batches; what it makes is to be used before
-    the next piece is asked for. Raises as `read_records`.
+    `form` is a `RecordFormat`, or a `BatchFormat` for batches; what it makes is valid until
+    the next piece is requested. Raises as `read_records`.
     """
     work = BatchWork(plan, form) if batches else RecordWork(plan, form)
     yield from contents(scan_parts(plan, work, progress or (lambda _: None)), form)
@@ -53,7 +53,7 @@ def scan_parts(
     threads: int | None = None,
     turnstile: Turnstile | None = None,
 ) -> Iterator[Part]:
-    """All parts of a plan, in order, up to its limit; each is used before the next is asked for.
+    """Yield the parts of a plan in order, up to its limit; each is valid until the next.
 
     `progress` is called with numbers of bytes as they are read. Scans that share a turnstile hold
     large batches one after the other.
@@ -78,7 +78,7 @@ def contents(parts: Iterator[Part], form: Format) -> Iterator[Any]:
 
 
 def limited(parts: Iterator[Part], plan: ReadPlan, work: Work) -> Iterator[Part]:
-    """The parts up to the limit, with the defects that come before it."""
+    """Yield the parts up to the limit, with the defects that come before it."""
     left = plan.selection.limit
     if left is None:
         yield from parts
@@ -149,11 +149,11 @@ class _SegmentScan:
         )
 
     def stop(self) -> None:
-        """Wait for what is under way."""
+        """Wait for what is in progress."""
         self._conveyor.stop()
 
     def parts(self) -> Iterator[Part]:
-        """All parts, in order."""
+        """Yield all parts, in order."""
         release = self._work.format.release
         for part in self._parts():
             yield part
@@ -170,7 +170,7 @@ class _SegmentScan:
                 return
 
     def _finish(self, task: Task) -> Iterator[Part]:
-        """What a chunk held, up to the first batch that is none after all."""
+        """What a chunk held, up to the first false batch."""
         chunk = task.chunk
         for ordinal in task.future.result().steps[0]:
             wrong = self._frames.at(chunk.batch(ordinal).position)
@@ -191,7 +191,7 @@ class _SegmentScan:
         self._progress(chunk.size_bytes)
 
     def _odd(self) -> Iterator[Part]:
-        """One step by the reference scanner."""
+        """Yield one step by the reference scanner."""
         found = self._frames.at(self._reader.position)
         if isinstance(found, Defect):
             yield from self._resume_after(found)

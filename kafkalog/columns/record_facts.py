@@ -1,6 +1,6 @@
-"""What is in the records of batches, as columns beside their headers: one column per batch.
+"""Facts about the records of batches, as columns that go with their headers: one per batch.
 
-Small logs are read by the reference decoder, large ones by the kernels; both say the same.
+Small logs are read by the reference decoder, large ones by the kernels; the results are the same.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class OutOfTurnError(Exception):
 
 
 def markers_of(source: Readable, batches: Sequence[Batch]) -> Table:
-    """What the control batches among some batches say: table of MARKER_FIELDS rows."""
+    """Return the markers of the control batches among some batches: MARKER_FIELDS rows."""
     table = _no_markers(len(batches))
     for i, batch in enumerate(batches):
         if batch.is_control:
@@ -60,7 +60,7 @@ def markers_of(source: Readable, batches: Sequence[Batch]) -> Table:
 
 
 def facts_of(source: Readable, batches: Sequence[Batch]) -> tuple[Table, Refusals]:
-    """Facts of some batches, and which could not be decoded; a wrong checksum: none is tried."""
+    """Return facts, and which batches failed; batches with a wrong checksum are skipped."""
     table = _no_facts(len(batches))
     refusals: Refusals = []
     for i, batch in enumerate(batches):
@@ -82,7 +82,7 @@ def facts_of(source: Readable, batches: Sequence[Batch]) -> tuple[Table, Refusal
 
 
 def markers_of_chunk(chunk: Chunk) -> Table:
-    """As `markers_of`, by a kernel."""
+    """Do what `markers_of` does, by a kernel."""
     from kafkalog.columns import fact_kernels as fk
     from kafkalog.columns import kernels as k
 
@@ -120,12 +120,12 @@ def markers_of_chunk(chunk: Chunk) -> Table:
 def facts_of_chunk(
     chunk: Chunk, bad: Sequence[int], look: Callable[[Chunk, Rows], object] | None = None
 ) -> tuple[Table, Refusals]:
-    """As `facts_of`, by the kernels; `bad` are the ordinals of wrong checksums.
+    """Do what `facts_of` does, by the kernels; `bad` are the ordinals of wrong checksums.
 
     `look` is called with the records as they are decoded.
 
     Raises:
-        OutOfTurnError: the chunk waits, and has a large batch: ask again in its turn.
+        OutOfTurnError: the chunk waits, and has a large batch: call again in its turn.
     """
     from kafkalog.columns import fact_kernels as fk
     from kafkalog.columns.chunks import Rows, Turn

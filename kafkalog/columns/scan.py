@@ -1,4 +1,4 @@
-"""Whole logs as Arrow record batches, by way of the kernels where that pays."""
+"""Whole logs as Arrow record batches, decoded by the kernels where that pays."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ def scan(
     progress: Callable[[int], None] | None = None,
     turnstile: Turnstile | None = None,
 ) -> Iterator[Any]:
-    """The records of a partition directory or a log file as `pyarrow.RecordBatch`es.
+    """Yield the records of a partition directory or a log file as `pyarrow.RecordBatch`es.
 
-    The same records as `read_records` gives, in the same order, with the damage told to `defects`.
+    The same records as from `read_records`, in the same order; damage is reported to `defects`.
 
     Args:
         path: what to read; a plan of `plan_reading` already says which records.
-        columns: names of the columns to build, of `kafkalog.scan_schema()`; all where None.
+        columns: names of the columns to build, of `kafkalog.scan_schema()`; all of them if None.
         selection: which records, in which view; offsets, times, producers and epochs are looked up
             in the indexes and the batch headers first.
         batches: the batches of the log, as `read_batches` gives them, rather than its records.
         batch_rows: how many rows a record batch has at most.
-        threads: how many decode; as many as there are processors, up to 8, where None.
-        defects: is called with each defect, in order.
-        progress: is called with numbers of bytes as they are read.
+        threads: how many threads decode; if None, as many as there are processors, up to 8.
+        defects: called with each defect, in order.
+        progress: called with numbers of bytes as they are read.
         turnstile: scans that share it hold large batches one after the other.
 
     Raises:
         UnsupportedError: pyarrow is missing.
-        UsageError: there is no such column.
+        UsageError: a column is unknown.
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
 
     Cost:
-        Some 20 MB a thread and what is decompressed at a time, however large the log is.
+        About 20 MB per thread and what is decompressed at a time, however large the log is.
     """
     fast_path.require_arrow()
     from kafkalog.columns.arrow import BATCH_SCHEMA, SCHEMA, schema_of
@@ -98,7 +98,7 @@ def _by_reference(
     batch_rows: int,
     defects: Callable[[Defect], object],
 ) -> Iterator[Any]:
-    """All rows through the reference decoder: the kernels are not loaded for a small log."""
+    """Yield all rows through the reference decoder: the kernels are not loaded for a small log."""
     from kafkalog.columns.arrow import Paths, table_of
 
     paths = Paths(_paths(plan))
@@ -122,7 +122,7 @@ def _paths(plan: ReadPlan) -> list[str]:
 
 
 def to_table(path: Readable, **options: Any) -> Any:
-    """All that `scan` gives, with the same options, as one `pyarrow.Table` in memory."""
+    """Return all that `scan` gives, with the same options, as one `pyarrow.Table` in memory."""
     fast_path.require_arrow()
     import pyarrow as pa
 
@@ -142,7 +142,7 @@ def to_reader(path: Readable, **options: Any) -> Any:
 
 
 def scan_schema(*, batches: bool = False) -> Any:
-    """The `pyarrow.Schema` of all columns that `scan` knows."""
+    """Return the `pyarrow.Schema` of all columns that `scan` knows."""
     fast_path.require_arrow()
     from kafkalog.columns.arrow import BATCH_SCHEMA, SCHEMA
 

@@ -3,7 +3,7 @@
 The twins of `ReadPlan.wants`, `ReadPlan.is_behind` and `record_matches` of the reference
 reader.
 
-Work comes in two kinds, records and batches; what is made of them is the format's business.
+Work comes in two kinds, records and batches; the format decides what is made of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def first_behind(headers: NDArray[np.int64], plan: ReadPlan) -> int:
-    """Ordinal of the first batch behind all wanted offsets, the number of batches without one."""
+    """Return the ordinal of the first batch after all wanted offsets, or the batch count."""
     if plan.selection.to_offset is None:
         return int(headers.shape[1])
     is_wrapper = (headers[k.MAGIC] < 2) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK != 0)
@@ -48,7 +48,7 @@ def first_behind(headers: NDArray[np.int64], plan: ReadPlan) -> int:
 
 
 def wanted_batches(headers: NDArray[np.int64], plan: ReadPlan) -> NDArray[np.bool_]:
-    """Which batches can hold wanted records, by what their headers say."""
+    """Return which batches can hold wanted records, by what their headers say."""
     selection = plan.selection
     wanted = np.ones(headers.shape[1], np.bool_)
     if selection.from_offset is not None:
@@ -82,7 +82,7 @@ def wanted_batches(headers: NDArray[np.int64], plan: ReadPlan) -> NDArray[np.boo
 
 
 def wanted_rows(rows: Rows, selection: Selection) -> Rows:
-    """The rows that are wanted; failures move along."""
+    """Return the rows that are wanted; failures move along."""
     if selection is EVERYTHING:
         return rows
     table = rows.table
@@ -123,7 +123,7 @@ def wanted_rows(rows: Rows, selection: Selection) -> Rows:
 def _with_header(
     rows: Rows, candidates: NDArray[np.bool_], name: bytes, value: bytes | None
 ) -> NDArray[np.bool_]:
-    """Which of the candidates have a header of this name and, where not None, this value."""
+    """Return which of the candidates have a header of this name and, where not None, this value."""
     found = np.zeros(len(candidates), np.bool_)
     counts = np.where(candidates, rows.table[k.HEADERS_COUNT], 0)
     total = int(counts.sum())
@@ -144,7 +144,7 @@ def _array(data: bytes) -> NDArray[np.uint8]:
 
 
 OFFSET_LIMIT: Final = 1 << 62
-"""Beyond, sums of offsets could overflow: for the reference decoder."""
+"""Beyond this, sums of offsets could overflow: the reference decoder takes over."""
 
 
 class Event(NamedTuple):
@@ -160,7 +160,7 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class Part:
-    """A piece of what a scan gives: so many rows, about so many bytes, and the defects in it."""
+    """A piece of what a scan gives: its row count, approximate size in bytes, and defects."""
 
     content: Any
     rows: int
@@ -170,14 +170,14 @@ class Part:
 
 @dataclass(slots=True)
 class Judged:
-    """A chunk, and which of its batches have a right checksum; `shown` is for the format's use."""
+    """A chunk, and which of its batches have a right checksum; `shown` is for use by the format."""
 
     chunk: Chunk
     valid: Mask
     shown: int = field(default=-1)
 
     def batch(self, ordinal: int) -> Batch:
-        """One batch as the reference reader has it."""
+        """Return one batch as the reference reader has it."""
         return self.chunk.batch(ordinal, bool(self.valid[ordinal]))
 
 
@@ -185,56 +185,56 @@ class Format(Protocol):
     """Makes something of rows; several threads use it at once."""
 
     rows_max: int
-    """How many rows are decoded at a time."""
+    """Maximum number of rows decoded at a time."""
 
     def cut(self, content: Any, first: int, last: int) -> Any:
-        """Some rows of a part's content."""
+        """Return some rows of a part's content."""
 
     def release(self, content: Any) -> None:
-        """The content is not used any more."""
+        """Release the content, which is no longer used."""
 
 
 class RecordFormat(Format, Protocol):
     """Makes something of records."""
 
     def left_over(self, headers: NDArray[np.int64]) -> Mask | None:
-        """Which batches it wants from the reference decoder."""
+        """Return which batches it wants from the reference decoder."""
 
     def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
-        """Parts of decoded rows, without events."""
+        """Yield parts of decoded rows, without events."""
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:
-        """Parts of records of one batch, its first ones or more of them, without events."""
+        """Yield parts of records of one batch, its first ones or more of them, without events."""
 
 
 class BatchFormat(Format, Protocol):
     """Makes something of batches."""
 
     def of_batches(self, judged: Judged, first: int, last: int, chosen: Mask) -> Iterator[Part]:
-        """Parts of the chosen ones of the batches from `first` up to `last`, without events."""
+        """Yield parts of the chosen batches from `first` up to `last`, without events."""
 
     def of_batch(self, batch: Batch) -> Part:
-        """A batch that the reference scanner read."""
+        """Return a batch that the reference scanner read."""
 
 
 class Work(Protocol):
-    """What is done with chunks, and with what the reference scanner found between them."""
+    """The processing of chunks, and of what the reference scanner found between them."""
 
     @property
     def format(self) -> Format:
-        """What is made of them."""
+        """The output format."""
 
     def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
-        """First the ordinals of batches with wrong checksums, then the parts of a chunk.
+        """Yield first the ordinals of batches with wrong checksums, then the parts of a chunk.
 
         Large batches wait for their turn, if the chunk does.
         """
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
-        """The parts of a batch that the reference scanner read and judged."""
+        """Yield the parts of a batch that the reference scanner read and judged."""
 
     def of_plan(self, plan: ReadPlan) -> Work:
-        """The same for another plan of the same reading."""
+        """Return the same for another plan of the same reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +292,10 @@ class RecordWork:
                 else:
                     is_over = True
             except FileChangedError:
-                raise  # the reading goes on elsewhere
+                raise  # reading resumes elsewhere
             except KafkaLogError as error:
                 failure, is_over = defect_of(error, batch), True
-            if records:  # what the format makes of them may fail, too: that is not the batch's end
+            if records:  # the format may fail, too: that does not end the batch
                 yield from self.format.of_records(records, begins=begins)
                 begins = False
         if failure is not None:
@@ -348,7 +348,7 @@ class BatchWork:
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
         """See `Work`."""
         if batch.magic < 2 and batch.compression:
-            with suppress(KafkaLogError):  # the offset in the header is the best there is
+            with suppress(KafkaLogError):  # the offset in the header is the best estimate
                 batch = resolve_batch(source, batch)
         part = self.format.of_batch(batch)
         part.events = tuple(Event(1, defect, trails=True) for defect in crc_defects(batch))
@@ -356,16 +356,16 @@ class BatchWork:
 
 
 def judge(chunk: Chunk, bad: list[int]) -> Judged:
-    """The chunk with its checksums judged; `bad` are the ordinals of wrong ones."""
+    """Return the chunk with its checksums judged; `bad` are the ordinals of wrong ones."""
     valid = np.ones(chunk.count, np.bool_)
     valid[bad] = False
     return Judged(chunk, valid)
 
 
 def defects_of(rows: Rows, chunk: Chunk, bad: list[int]) -> list[Event]:
-    """What is wrong with the batches of these rows, in order.
+    """Return the defects of the batches of these rows, in order.
 
-    The checksum of a batch (`bad`: ordinals of wrong ones) is told before its records are judged.
+    A wrong checksum (`bad`: ordinals of such batches) is reported before defects in its records.
     """
     told = [
         (rows.row_of(i), i, 0, next(crc_defects(chunk.batch(i, crc_valid=False))))
@@ -381,7 +381,7 @@ def defects_of(rows: Rows, chunk: Chunk, bad: list[int]) -> list[Event]:
 
 
 def _with_events(parts: Iterator[Part], events: list[Event]) -> Iterator[Part]:
-    """The parts with their share of the events, whose rows count from the first part on."""
+    """Yield the parts with their share of the events, whose rows count from the first part on."""
     done = 0
     for part in parts:
         last = done + part.rows

@@ -39,9 +39,9 @@ _ENTRIES_AT_ONCE: Final = 1 << 16
 
 
 def offset_columns(index: OffsetIndex) -> Iterator[tuple[int, Column, Column]]:
-    """Offsets and positions of some entries at a time, after the number of the first.
+    """Yield the number of the first of some entries, and their offsets and positions.
 
-    Offsets beyond the largest possible one come as that one.
+    Offsets beyond the largest possible one are clipped to it.
     """
     for first, block in index.blocks(at_once=_ENTRIES_AT_ONCE):
         slots = np.frombuffer(block, _OFFSET_ENTRY)
@@ -63,7 +63,7 @@ def _absolute(relative: NDArray[np.int32], index: OffsetIndex | TimeIndex) -> Co
 
 
 def aborted_columns(source: Source) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Entries of a transaction index, fields as in `AbortedTransaction`, after the first's number.
+    """Yield the number of the first of some entries, and their fields as in `AbortedTransaction`.
 
     A partial last entry is left out.
     """
@@ -81,10 +81,10 @@ _ENTRY: Final = np.dtype(PRODUCER_SNAPSHOT_ENTRY.dtype())
 
 
 def snapshot_columns(path: str) -> NDArray[np.int64] | None:
-    """One row per field in the order of the file, one column per producer, by producer id.
+    """Return one row per field in the order of the file, one column per producer, by producer id.
 
-    Of a producer that is there twice the last entry counts. None where the file cannot be read or
-    is not sound: `read_producer_snapshot` tells why.
+    If a producer occurs twice, the last entry counts. None if the file cannot be read or is not
+    sound: `read_producer_snapshot` reports why.
     """
     try:
         data = read_file(path, size_max=1 << 30)

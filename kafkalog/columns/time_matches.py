@@ -1,6 +1,6 @@
 """The entries of a time index against a large log, in one pass over it.
 
-The twin of the plain loop of `batches.index_matches`, which still judges each entry that is odd.
+The twin of the plain loop of `batches.index_matches`, which still judges each irregular entry.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 _OFFSET_ENTRIES_MAX: Final = 1 << 23  # of a larger index the entries are looked up one by one
 _ROWS: Final = 1 << 14
-_OFFSET_LIMIT: Final = 1 << 62  # beyond, sums of offsets could overflow: for the reference
+_OFFSET_LIMIT: Final = 1 << 62  # beyond this, sums of offsets could overflow
 _JUMP: Final = 1 << 22
-# What is known of an entry: there is no batch; there is one; only the reference decoder can tell.
+# States of an entry: no batch found; batch found; only the reference decoder can decide.
 _NONE, _FOUND, _ODD = range(3)
 
 
 def match_times(
     index: TimeIndex, offsets: OffsetIndex | None, log: Source
 ) -> Iterator[TimeMatches]:
-    """As `index_matches.match_times`, for base offsets that leave room for sums."""
+    """Do what `index_matches.match_times` does, for base offsets that leave room for sums."""
     places = _Places(offsets)
     previous = -1
     for first, timestamps, targets in time_columns(index, padding=True):
@@ -57,7 +57,7 @@ def match_times(
 
 
 class _Places:
-    """Where the offset index says that the search for an offset begins."""
+    """The positions at which the offset index starts the search for an offset."""
 
     def __init__(self, index: OffsetIndex | None) -> None:
         self._index = index
@@ -69,7 +69,7 @@ class _Places:
                 self._positions = np.concatenate([positions for _, _, positions in blocks])
 
     def of(self, targets: Column) -> Column:
-        """A position for each: the steps of `OffsetIndex.lookup`, of all at the same time.
+        """Return a position for each: the steps of `OffsetIndex.lookup`, of all at the same time.
 
         In an index out of order they lead where that binary search leads.
         """
@@ -91,11 +91,11 @@ class _Places:
 
 
 class _Block:
-    """Some entries of a time index on their way to a verdict.
+    """Some entries of a time index that are being judged.
 
     They are taken by rising offsets, so that the log is read in one direction; each is judged for
     itself, so that one wrong entry spoils no other. An entry is `_FOUND` or `_NONE` only where
-    sound batches lie from its position on: that is where the reference would have come by.
+    sound batches lie from its position on: the reference would have read these, too.
     """
 
     def __init__(
@@ -124,11 +124,11 @@ class _Block:
         self._highest = 0
 
     def matches(self, previous: int) -> Iterator[TimeMatches]:
-        """The block in one piece, or up to the entry whose batch cannot be decoded."""
+        """Yield the block in one piece, or up to the entry whose batch cannot be decoded."""
         while self._cursor < len(self._order):
             try:
                 self._stream()
-            except KafkaLogError:  # the reference tells where it fails
+            except KafkaLogError:  # the reference reports where it fails
                 self._judged(len(self._order), _ODD)
         back = np.empty_like(self._order)
         back[self._order] = np.arange(len(back))
@@ -148,7 +148,7 @@ class _Block:
         yield self._told(len(back), previous)
 
     def _told(self, count: int, previous: int) -> TimeMatches:
-        """What is to say about the first entries."""
+        """Return the matches of the first entries."""
         times, targets = self._timestamps[:count], self._targets[:count]
         found, largest = self._is_found[:count], self._largest[:count]
         before = np.concatenate(([previous], times))[:count]
@@ -181,7 +181,7 @@ class _Block:
         self._cursor = max(self._cursor, end)
 
     def _pass_by(self) -> bool:
-        """Where no plain batch comes: whether it is a batch all the same, which is passed by."""
+        """Return whether what is not a plain batch is a batch all the same, and skip it."""
         reader = self._reader
         position = reader.position
         self._on_batch |= self._starts == position
@@ -213,7 +213,7 @@ class _Block:
         self._highest = int(rising[-1])
         done = int(np.searchsorted(self._sorted, self._highest, "right"))
         batch = np.searchsorted(rising, self._sorted[cursor:done])
-        # An entry that begins behind the first batch with its offset has a search of its own.
+        # An entry whose search begins after the first batch with its offset is searched separately.
         behind = positions[batch] < self._starts[cursor:done]
         if behind.any():
             done = cursor + int(behind.argmax())
@@ -232,7 +232,7 @@ class _Block:
 def _largest_timestamps(
     chunk: Chunk, wanted: NDArray[np.bool_]
 ) -> tuple[Column, NDArray[np.bool_]]:
-    """The largest record timestamp of each wanted batch, and which are for the reference."""
+    """Return the largest record timestamp of each wanted batch, and which are for the reference."""
     largest = np.full(chunk.count, -c.INT64_MAX - 1)
     filled, odd = np.zeros(chunk.count, np.bool_), np.zeros(chunk.count, np.bool_)
     if wanted.any():

@@ -31,34 +31,34 @@ class Restored:
     rows_max = 4096
 
     def left_over(self, headers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """See `stages.RecordFormat`; rows do not tell the checksums of messages."""
+        """See `scan_steps.RecordFormat`; rows lack the checksums of messages."""
         mask: NDArray[np.bool_] = headers[k.MAGIC] < 2
         return mask
 
     def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         yield _part(records_of(rows, judged))
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:  # noqa: ARG002
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         yield _part(records)
 
     def of_batches(
         self, judged: Judged, first: int, last: int, chosen: NDArray[np.bool_]
     ) -> Iterator[Part]:
-        """See `stages.BatchFormat`."""
+        """See `scan_steps.BatchFormat`."""
         yield _part([judged.batch(i) for i in range(first, last) if chosen[i]])
 
     def of_batch(self, batch: Batch) -> Part:
-        """See `stages.BatchFormat`."""
+        """See `scan_steps.BatchFormat`."""
         return _part([batch])
 
     def cut(self, content: list[Any], first: int, last: int) -> list[Any]:
-        """See `stages.Format`."""
+        """See `scan_steps.Format`."""
         return content[first:last]
 
     def release(self, content: list[Any] | None) -> None:
-        """See `stages.Format`."""
+        """See `scan_steps.Format`."""
 
 
 def _part(values: list[Any]) -> Part:
@@ -66,7 +66,7 @@ def _part(values: list[Any]) -> Part:
 
 
 def records_of(rows: Rows, judged: Judged) -> list[Record]:
-    """Rows as the reference decoder has them."""
+    """Return rows as the reference decoder's records."""
     table, arena = rows.table, rows.arena
     counts = table[k.HEADERS_COUNT]
     pairs = np.empty((4, int(counts.sum())), np.int64)
@@ -98,7 +98,7 @@ def records_of(rows: Rows, judged: Judged) -> list[Record]:
 
 
 def record_of(rows: Rows, judged: Judged, row: int) -> Record:
-    """One row as the reference decoder has it."""
+    """Return one row as the reference decoder has it."""
     from dataclasses import replace
 
     [record] = records_of(replace(rows, table=rows.table[:, row : row + 1]), judged)

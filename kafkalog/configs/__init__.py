@@ -1,6 +1,6 @@
 """The configs of topics: what they are, where each value comes from.
 
-Follows `LogConfig` and the broker's configs behind it of Kafka 4.3.
+Follows `LogConfig` and the broker configs that it defaults to, of Kafka 4.3.
 """
 
 from __future__ import annotations

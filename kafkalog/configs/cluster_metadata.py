@@ -47,7 +47,7 @@ class MetadataConfigs:
         settings: (resource type, resource name) to config name to setting. Resource types are
             `TOPIC` and `BROKER`; the broker of name "" stands for all brokers.
         topics: topic id to name of every topic that exists.
-        defects: damage met on the way; what is behind it may be missing.
+        defects: damage met on the way; what follows it may be missing.
         unknown: how many records could not be read: versions newer than this program.
     """
 
@@ -57,7 +57,7 @@ class MetadataConfigs:
     unknown: int = 0
 
     def of_topic(self, topic: str) -> dict[str, Setting]:
-        """The topic's own configs."""
+        """Return the topic's own configs."""
         return self.settings.get((TOPIC, topic), {})
 
     def of_broker(self, node_id: int | None) -> dict[str, Setting]:
@@ -71,9 +71,9 @@ _WANTED: Final = re.compile(rb"\A\x01[\x02\x04\x09\x17\x18\x19]")
 
 
 def read_metadata_configs(log_dir: str) -> MetadataConfigs | None:
-    """The configs in `__cluster_metadata-0` of a log directory, None where it has none.
+    """Return the configs in `__cluster_metadata-0` of a log directory, None where it has none.
 
-    The newest snapshot that can be read, then the records behind it. Offline nobody knows up to
+    The newest readable snapshot is applied, then the records after it. Offline nobody knows up to
     where the quorum had committed: all that is in the log counts.
 
     Cost:
@@ -108,7 +108,7 @@ def _newest_snapshot(directory: PartitionDir) -> tuple[MetadataConfigs, int]:
 def _records(
     target: PartitionDir | FileEntry, selection: Selection, found: MetadataConfigs
 ) -> Iterator[Record]:
-    """The selected records; damage goes to the defects."""
+    """Yield the selected records; damage goes to the defects."""
     for item in _items(target, selection):
         if isinstance(item, Defect):
             found.defects.append(item)

@@ -152,7 +152,7 @@ DEFINITIONS: Final = {definition.name: definition for definition in _ALL}
 
 
 def names_of(definition: Definition) -> tuple[Synonym, ...]:
-    """Every name under which the config can be set, the first that is set counts."""
+    """Return every name under which the config can be set, the first that is set counts."""
     names = [Synonym(definition.name), *definition.synonyms]
     if definition.replaced_by is not None:
         names.insert(0, Synonym(definition.replaced_by))
@@ -172,7 +172,7 @@ _REPLACES: Final = "internal."
 
 
 def parse_value(definition: Definition, text: str, name: Synonym) -> Value:
-    """The value of a config, set under one of its names.
+    """Return the value of a config, set under one of its names.
 
     Raises:
         ValueError: a broker would not take it; the message says why.

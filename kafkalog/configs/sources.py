@@ -46,7 +46,7 @@ class Property:
 
 
 def read_property_lines(path: str) -> Iterator[Property]:
-    """The entries of a file in file order.
+    """Yield the entries of a file in file order.
 
     Raises:
         CorruptDataError: an escape is malformed.
@@ -116,7 +116,7 @@ class TopicConfigs:
         self._layers = tuple(layers)
 
     def __getitem__(self, name: str) -> ConfigValue:
-        """The config of that name, with its source.
+        """Return the config of that name, with its source.
 
         Raises:
             CorruptDataError: a source holds a value that no broker would take.
@@ -128,23 +128,23 @@ class TopicConfigs:
         return ConfigValue(name, definition.default, DEFAULT_SOURCE)
 
     def number(self, name: str) -> int:
-        """The value of a config that is an integer."""
+        """Return the value of a config that is an integer."""
         value = self[name].value
         assert isinstance(value, int), name
         return value
 
     def words(self, name: str) -> tuple[str, ...]:
-        """The value of a config that is a list."""
+        """Return the value of a config that is a list."""
         value = self[name].value
         assert isinstance(value, tuple), name
         return value
 
     def is_set(self, name: str) -> bool:
-        """Whether any source says something about it."""
+        """Return whether any source says something about it."""
         return self[name].source != DEFAULT_SOURCE
 
     def shadowed(self, name: str) -> ConfigValue | None:
-        """A topic's own value that another source comes before, None without one."""
+        """Return a topic's own value that another source comes before, None without one."""
         definition = DEFINITIONS[name]
         for number, layer in enumerate(self._layers):
             if layer.is_of_topic and (own := _look_up(layer, definition)):
@@ -200,11 +200,11 @@ class ConfigSources:
 
     @property
     def has_given(self) -> bool:
-        """Whether anything beside the log directory says something."""
+        """Whether there is any source besides the log directory."""
         return bool(self._given or self._properties)
 
     def in_log_dir(self, path: str) -> LogDirConfigs:
-        """The configs of topics whose partitions lie in a log directory."""
+        """Return the configs of topics whose partitions lie in a log directory."""
         return LogDirConfigs(
             self._metadata_dir or path,
             self._given,
@@ -213,7 +213,7 @@ class ConfigSources:
         )
 
     def without_given(self) -> ConfigSources:
-        """The same, as if nothing had been given by hand."""
+        """Return the same, as if nothing had been given by hand."""
         return ConfigSources(topic_first=self._topic_first, metadata_dir=self._metadata_dir)
 
 
@@ -248,7 +248,7 @@ class LogDirConfigs:
         except (FileNotFoundError, NotADirectoryError):
             return None  # so that what decodes records is not loaded
         except OSError:
-            pass  # who reads it tells
+            pass  # its reader reports it
         from kafkalog.configs.cluster_metadata import read_metadata_configs
 
         return read_metadata_configs(self.path)
@@ -260,7 +260,7 @@ class LogDirConfigs:
         return None
 
     def of_topic(self, topic: str) -> TopicConfigs:
-        """The configs of a topic."""
+        """Return the configs of a topic."""
         own, dynamic = {}, {}
         if self.metadata is not None:
             own = _named(self.metadata.of_topic(topic))

@@ -23,7 +23,7 @@ class LocalEngine:
     """Runs tasks in threads.
 
     Args:
-        workers: how many at the same time; as many as there are processors, up to 8, where None.
+        workers: how many at the same time; if None, as many as there are processors, up to 8.
     """
 
     def __init__(self, workers: int | None = None) -> None:
@@ -36,7 +36,7 @@ class LocalEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """As `Engine.run`; what is not begun when one fails is not begun any more."""
+        """Do what `Engine.run` does; after a failure, start no further tasks."""
         numbers = iter(range(len(tasks)))
         running: dict[Future[Mapping[str, Any]], int] = {}
         with Crew(self.workers, "kafkalog") as pool:
@@ -62,7 +62,7 @@ class LocalEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Generator[bytes, None, None]:
-        """As `Engine.stream`; a task does its pieces itself, as it takes what they make.
+        """Do what `Engine.stream` does; a task does its pieces itself, as it takes what they make.
 
         Cost:
             Holds what as many tasks give as there are workers.

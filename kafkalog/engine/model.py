@@ -35,7 +35,7 @@ def failures_kept(path: str, failures: list[dict[str, Any]]) -> Iterator[None]:
 
     Args:
         path: what is worked on in the block.
-        failures: gets the failure as `told` tells it; an error raised on purpose goes on.
+        failures: gets the failure as returned by `told`; an error raised on purpose goes on.
     """
 
     def failed(error: KafkaLogError) -> None:
@@ -48,7 +48,7 @@ def failures_kept(path: str, failures: list[dict[str, Any]]) -> Iterator[None]:
 
 
 def told(error: KafkaLogError) -> dict[str, Any]:
-    """An error as a task returns it."""
+    """Return an error as a task returns it."""
     return {
         "class": type(error).__name__,
         "message": error.message,
@@ -61,7 +61,7 @@ def told(error: KafkaLogError) -> dict[str, Any]:
 
 
 def told_error(fields: Mapping[str, Any]) -> KafkaLogError:
-    """The error that `told` told."""
+    """Rebuild the error from the result of `told`."""
     kind = getattr(errors, fields["class"], KafkaLogError)
     more = {name: fields[name] for name in ("path", "position", "note", "hint")}
     if issubclass(kind, CorruptDataError):
@@ -99,7 +99,7 @@ class Engine(Protocol):
         *,
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """The numbers of tasks with their results, as they end.
+        """Yield (task index, result) as tasks complete.
 
         Args:
             work: what is done for each task.
@@ -119,7 +119,7 @@ class Engine(Protocol):
         *,
         done: Callable[[int], None] | None = None,
     ) -> Generator[bytes, None, None]:
-        """All that tasks give, in the order of the tasks; closing it stops what is under way.
+        """Yield the output of tasks, in their order; closing it stops what is in progress.
 
         Args:
             work: what is done for each task. It need not take all that the pieces made.

@@ -4,7 +4,7 @@ with Export(ExportRequest(("/var/lib/kafka",)), "lake") as export:
     export.run(LocalEngine())
     print(export.summary().rows)
 
-Names are loaded when they are first used: to know the options loads no pyarrow.
+Names are loaded on first use: reading the options loads no pyarrow.
 """
 
 from __future__ import annotations

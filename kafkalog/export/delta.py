@@ -21,7 +21,7 @@ _BY_PATH = ["topic", "partition"]
 
 
 def delta_schema(place: str, schema: Any) -> Any:
-    """The schema of the table with these columns (`pyarrow.Schema`, topic and partition too).
+    """Return the table's schema (a `pyarrow.Schema`, with topic and partition).
 
     Raises:
         UnsupportedError: `deltalake` is not installed, it cannot name the directory, or Delta has
@@ -79,7 +79,7 @@ def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None
             schema,
             [
                 AddAction(
-                    file,  # as it is: deltalake encodes it
+                    file,  # unencoded: deltalake encodes it
                     part.size_bytes,
                     {"topic": _text(part.topic), "partition": str(part.partition)},
                     os.stat(os.path.join(place, file)).st_mtime_ns // 1_000_000,
@@ -96,7 +96,7 @@ def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None
 
 
 def _text(name: str) -> str:
-    """A name as readers take it from a directory: with what is no UTF-8 replaced."""
+    """Return a name as readers take it from a directory: with invalid UTF-8 replaced."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 

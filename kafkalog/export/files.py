@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def row_groups(batches: Iterable[Any], rows_max: int, size_max: int) -> Iterator[Any]:
-    """Tables of one chunk a column, of `pyarrow.RecordBatch`es of one schema.
+    """Yield tables of one chunk per column, from `pyarrow.RecordBatch`es of one schema.
 
-    A table ends with the row that brings it to so many rows or bytes. It is copied: where batches
+    A table ends with the row that reaches either limit. It is copied: where batches
     end makes no difference to what is written of it.
 
     Cost:
@@ -54,7 +54,7 @@ def row_groups(batches: Iterable[Any], rows_max: int, size_max: int) -> Iterator
 
 
 def _taken(waiting: list[Any]) -> Any:
-    """One table of the batches, which nobody holds any more."""
+    """Return one table of the batches, and release them."""
     table = pa.Table.from_batches(waiting).combine_chunks()
     waiting.clear()
     return table
@@ -100,21 +100,21 @@ class CountedFile:
         return len(view)
 
     def tell(self) -> int:
-        """Bytes so far."""
+        """Return the number of bytes so far."""
         return self.size_bytes
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: there is no buffer."""
 
     def close(self) -> None:
-        """The file stays open: it belongs to somebody else."""
+        """Do nothing: the file belongs to the caller."""
 
 
 @contextmanager
 def table_writer(
     file: CountedFile, schema: Any, writing: Writing
 ) -> Iterator[Callable[[Any], object]]:
-    """A function that writes a `pyarrow.Table` of the schema; with the block the file ends.
+    """Provide a function that writes a `pyarrow.Table`; the file ends with the block.
 
     Cost:
         Of Parquet and Arrow the encoded bytes of one table. Of text all its values as Python's.
@@ -127,7 +127,7 @@ def table_writer(
         compression = None if writing.codec == Codec.NONE else str(writing.codec)
         options = pa.ipc.IpcWriteOptions(compression=compression)
         with pa.ipc.new_file(file, schema, options=options) as writer:
-            # New buffers: what bits and bytes that nobody reads hold is written, too.
+            # New buffers: unused bits and bytes are written, too.
             yield lambda table: writer.write_table(table.take(np.arange(len(table))))
     else:
         with _compressed(file, writing.codec) as sink:
@@ -157,7 +157,7 @@ def _ndjson(table: Any, form: BytesForm) -> bytes:
 
 
 def _as_csv(table: Any, form: BytesForm) -> Any:
-    """Bytes and times as text, what is nested as JSON."""
+    """Return bytes and times as text, what is nested as JSON."""
     columns = []
     for column in table.columns:
         kind = column.type
@@ -174,7 +174,7 @@ def _as_csv(table: Any, form: BytesForm) -> Any:
 
 
 def _values(column: Any, form: BytesForm) -> list[Any]:
-    """The values of a column as JSON has them."""
+    """Return the values of a column as JSON has them."""
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return [None if value is None else _TEXTS[form](value) for value in column.to_pylist()]
@@ -222,7 +222,7 @@ def _listed(column: Any, form: BytesForm) -> list[Any]:
 
 
 def _iso(column: Any) -> list[str | None]:
-    """ISO 8601 in UTC with milliseconds; a time that no calendar holds as its milliseconds."""
+    """Format as ISO 8601 in UTC; a time beyond the calendar stays in milliseconds."""
     numbers = pc.divide(column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
     return [None if number is None else _iso_of(number) for number in numbers.to_pylist()]
 

@@ -1,6 +1,6 @@
-"""What an export is asked for, what came of it, and the names in its destination.
+"""The request for an export, its result, and the names in its destination.
 
-Names that begin with an underscore or a dot are passed over by whatever reads a directory as a
+Names that begin with an underscore or a dot are skipped by programs that read a directory as a
 table: Spark, Hive, DuckDB's and pyarrow's data sets.
 """
 
@@ -32,17 +32,17 @@ SUCCESS: Final = "_SUCCESS"
 
 
 def entry_name(number: int) -> str:
-    """What is known of a part that was written."""
+    """Return the name of the entry for a written part."""
     return f"{PARTS}/{number:08d}.json"
 
 
 def directory_name(split: Split) -> str:
-    """As Hive names partitions: what is special in names is escaped as in URLs."""
+    """Return Hive's name of a partition: special characters are escaped as in URLs."""
     return f"topic={quote(os.fsencode(split.topic), safe='')}/partition={split.partition}"
 
 
 def file_name(splits: list[Split], replica: int | None, suffix: str) -> str:
-    """Where the rows begin and end: base offsets of segments and positions in them.
+    """Return a name that says where the rows begin and end: base offsets and positions.
 
     Args:
         splits: neighbours of one partition.
@@ -91,7 +91,7 @@ class Codec(StrEnum):
 
 
 class BytesForm(StrEnum):
-    """What keys and values are in files of text."""
+    """How keys and values are written in text files."""
 
     BASE64 = "base64"
     """What Spark makes of a binary column, and reads as one."""
@@ -119,8 +119,8 @@ class Writing:
         form: what they are.
         codec: how they are compressed.
         row_group_rows: most rows of a row group of Parquet, of a record batch of Arrow.
-        row_group_size: a row group ends with the row that brings it to so many bytes, uncompressed.
-        bytes_form: what keys and values are in files of text.
+        row_group_size: a row group ends with the row that reaches this size, uncompressed.
+        bytes_form: how keys and values are written in text files.
 
     Raises:
         UsageError: the format has no such codec, or a row group would be empty.
@@ -153,7 +153,7 @@ class Writing:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """What `asdict` gave."""
+        """Rebuild the value from the result of `asdict`."""
         return cls(
             FileFormat(fields["form"]),
             Codec(fields["codec"]),
@@ -165,15 +165,15 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What is asked for.
+    """A request for an export.
 
     Attributes:
         paths: log directories, partition directories or logs.
         request: which rows of which table.
-        columns: which columns; None: the usual ones. `topic` and `partition` are in the names of
+        columns: which columns; None for the usual ones. `topic` and `partition` are in the names of
             directories, never in the files.
         writing: how the files are written.
-        typed: columns of records to be made of keys and values, behind the others.
+        typed: columns of records to decode from keys and values, after the others.
         table_format: what makes the files a table.
     """
 
@@ -199,7 +199,7 @@ class ExportedPart:
         first_offset, last_offset: of its rows; None for tables whose rows have none, and without
             rows.
         undecoded_keys, undecoded_values: of typed columns those that did not decode.
-        defect_count: damage that was passed over, and what was deleted before it was read.
+        defect_count: damage that was skipped, and what was deleted before it was read.
         defects: the first thousand of that.
     """
 
@@ -219,12 +219,12 @@ class ExportedPart:
     defects: tuple[Defect, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields, of which `from_json` makes it again."""
+        """Return its fields, from which `from_json` rebuilds it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """The part of `as_json`."""
+        """Rebuild the part from the result of `as_json`."""
         defects = tuple(
             Defect(**{**one, "severity": Severity(one["severity"])}) for one in fields["defects"]
         )
@@ -233,7 +233,7 @@ class ExportedPart:
 
 @dataclass(frozen=True, slots=True)
 class ExportSummary:
-    """What an export came to.
+    """The result of an export.
 
     Attributes:
         destination: where it is, without credentials.
@@ -241,7 +241,7 @@ class ExportSummary:
         written: how many were written by this run; the others were there.
         was_complete: whether an earlier run had done everything.
         swept: leftovers of killed runs that were removed.
-        left_out: records of the logs that no file got.
+        left_out: records of the logs that are in no file.
     """
 
     destination: str

@@ -37,7 +37,7 @@ _RANGE_COLUMNS: Final = {
 
 
 def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the files of some parts, and beside each what is known of it.
+    """Write the files of some parts, and an entry about each.
 
     Args:
         task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
@@ -122,7 +122,7 @@ class _Rows:
         return self._told(self.part.file, counted.size_bytes, counted.crc32c)
 
     def _batches(self) -> Iterator[Any]:
-        """The rows with the columns of the file; offsets are read for what is noted."""
+        """Yield the rows with the columns of the file; offsets are read for what is noted."""
         table = self.part.splits[0].table
         needed = _RANGE_COLUMNS.get(table, ())
         raw = [one.source for one in self.decoders]
@@ -134,7 +134,7 @@ class _Rows:
                 yield self._with_typed(batch)
 
     def _with_typed(self, batch: Any) -> Any:
-        """The columns of the file, typed ones last."""
+        """Return the columns of the file, typed ones last."""
         found = batch.select(self.columns)
         for column, decoder in self.decoders.items():
             array, failures = typed_column(column, decoder, batch.column(column.source))
@@ -168,7 +168,7 @@ class _Rows:
 def file_schema(
     table: TableName, columns: Sequence[str], decoders: Mapping[TypedColumn, Decoder]
 ) -> Any:
-    """The `pyarrow.Schema` of the files: columns of the table, then typed ones."""
+    """Return the `pyarrow.Schema` of the files: columns of the table, then typed ones."""
     schema = table_schema(table, columns)
     for column, decoder in decoders.items():
         schema = schema.append(pa.field(column.name, decoder.type))
@@ -176,7 +176,7 @@ def file_schema(
 
 
 def full_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
-    """The `pyarrow.Schema` of the table that the files make, those of the path last."""
+    """Return the `pyarrow.Schema` of the table that the files make, those of the path last."""
     table = asked.request.table
     schema = file_schema(table, columns, {one: one.decoder() for one in asked.typed})
     for name in ("topic", "partition"):
@@ -185,7 +185,7 @@ def full_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
 
 
 def column_types(asked: ExportRequest, columns: Sequence[str]) -> list[dict[str, str]]:
-    """Names and types of the columns of the table that the files make, those of the path first."""
+    """Return names and types of the table's columns, those of the path first."""
     table = asked.request.table
     by_path = [{"name": name, "type": str(SCHEMAS[table].field(name).type), "in": "path"}
                for name in ("topic", "partition")]  # fmt: skip

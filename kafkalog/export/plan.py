@@ -58,23 +58,23 @@ class Part:
         return sum(split.size_bytes for split in self.splits)
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields, of which `from_json` makes it again."""
+        """Return its fields, from which `from_json` rebuilds it."""
         splits = [split.as_json() for split in self.splits]
         return {"number": self.number, "file": self.file, "splits": splits}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """The part of `as_json`."""
+        """Return the part of `as_json`."""
         splits = tuple(Split.from_json(one) for one in fields["splits"])
         return cls(fields["number"], fields["file"], splits)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is done.
+    """The plan of an export.
 
     Attributes:
-        options: what was asked for, as JSON has it.
+        options: the request, as JSON.
         columns: of the files.
         sources: the files that are read, with their sizes at that time.
         parts: the files that are written.
@@ -99,7 +99,7 @@ class Plan:
 
     @property
     def id(self) -> str:
-        """The same for the same plan alone, whenever and wherever it was made."""
+        """A hash of the plan, whenever and wherever it was made."""
         parts = [replace(part, splits=tuple(map(_unseen, part.splits))) for part in self.parts]
         return sha256(replace(self, parts=tuple(parts), ends=()).as_bytes()).hexdigest()
 
@@ -117,11 +117,11 @@ class Plan:
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str) -> Self:
-        """The plan of `as_bytes`, found at a place.
+        """Return the plan of `as_bytes`, found at a place.
 
         Raises:
-            UnreadableError: it is one of another release.
-            CorruptDataError: it is none.
+            UnreadableError: it is from another release.
+            CorruptDataError: it is not a plan.
         """
         fields = read_document(data, _VERSIONED, place, "a plan of an export")
         if fields["version"] != VERSION:
@@ -172,11 +172,11 @@ def _unseen(split: Split) -> Split:
 def make_plan(
     asked: ExportRequest, differences: Callable[[Difference], object] | None = None
 ) -> Plan:
-    """The plan for what is asked for; `differences` is that of `plan_splits`.
+    """Return the plan for what is asked for; `differences` is that of `plan_splits`.
 
     Raises:
-        UsageError: a column is unknown, none is left, bounds do not go with the table, a partition
-            directory is meant twice, or a schema of a typed column is malformed.
+        UsageError: a column is unknown, none is left, bounds do not fit the table, a partition
+            directory is given twice, or a schema of a typed column is malformed.
         UnsupportedError: a package for a typed column is missing.
         NotFoundError, UnreadableError, NotAKafkaFileError: as `plan_splits`.
 
@@ -208,7 +208,7 @@ def make_plan(
 
 
 def options_of(asked: ExportRequest) -> dict[str, Any]:
-    """What was asked for, as JSON has it: the same for the same export."""
+    """Return the request as JSON: the same for the same export."""
     request = asdict(asked.request)
     bounds = request.pop("bounds")
     del request["required_topics"]  # they are there, or nothing is exported
@@ -238,7 +238,7 @@ def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
         place: where it was found.
 
     Raises:
-        CorruptDataError: it is none.
+        CorruptDataError: it is not a plan.
     """
     splits = [split for part in plan.parts for split in part.splits]
     replicas = _replicas(splits)
@@ -258,7 +258,7 @@ def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
 
 
 def _is_in(path: str, asked: Iterable[str]) -> bool:
-    """Whether a path or URI is one of those asked for, or lies below one."""
+    """Return whether a path or URI is one of those asked for, or lies below one."""
     is_direct = not {os.curdir, os.pardir} & set(path.split("/"))
     return is_direct and any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in asked)
 
@@ -299,11 +299,11 @@ def _require_what_applies(asked: ExportRequest) -> None:
 
 
 def _parts(splits: list[Split], size: int, suffix: str) -> list[Part]:
-    """Neighbours of a partition directory in one file, as long as they are not too large."""
+    """Return neighbours of a partition directory in one file, as long as they are not too large."""
     groups: list[list[Split]] = []
     room = 0
     for split in splits:
-        cost = max(split.size_bytes, size // 64)  # to open a file is not for nothing
+        cost = max(split.size_bytes, size // 64)  # opening a file has a cost
         if not groups or cost > room or _home(groups[-1][-1]) != _home(split):
             groups.append([])
             room = size
@@ -329,7 +329,7 @@ def _require_each_once(splits: Iterable[Split]) -> None:
 
 
 def _home(split: Split) -> tuple[str, int, str]:
-    """The partition directory that a split is of."""
+    """Return the partition directory that a split is of."""
     is_directory = split.table in (TableName.SEGMENTS, TableName.PRODUCERS)
     return (
         split.topic,
@@ -339,7 +339,7 @@ def _home(split: Split) -> tuple[str, int, str]:
 
 
 def _replicas(splits: Iterable[Split]) -> dict[tuple[str, int, str], int | None]:
-    """Of each partition directory its ordinal among those of the partition; None: it is alone."""
+    """Number the directories of each partition; None if there is only one."""
     places: dict[tuple[str, int], list[str]] = {}
     for split in splits:
         topic, partition, place = _home(split)
@@ -354,7 +354,7 @@ def _replicas(splits: Iterable[Split]) -> dict[tuple[str, int, str], int | None]
 
 
 def _sources(splits: Iterable[Split]) -> dict[str, int]:
-    """The files that are read, with their sizes."""
+    """Return the files that are read, with their sizes."""
     paths = []
     for split in splits:
         if split.table in (TableName.SEGMENTS, TableName.PRODUCERS):
@@ -375,6 +375,6 @@ def _size_of(path: str) -> int | None:
 
 
 def _is_last(path: str, sources: Mapping[str, int]) -> bool:
-    """Whether a log is the last one of its partition in the plan."""
+    """Return whether a log is the last one of its partition in the plan."""
     place = os.path.dirname(path)
     return not any(os.path.dirname(other) == place and other > path for other in sources)

@@ -1,4 +1,4 @@
-"""An export from its plan to its manifest; what was interrupted goes on where it stopped."""
+"""An export from its plan to its manifest; an interrupted export resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -56,24 +56,24 @@ _MANIFEST = Fields(
 
 
 class Export:
-    """An export into a destination; use it as a context manager, which keeps other runs off.
+    """An export into a destination; use it as a context manager, which excludes other runs.
 
     Args:
         asked: what is wanted.
         to: a local directory, or a URI of an object store.
-        fail_fast: whether damage ends it; else it is passed over, and told.
+        fail_fast: whether damage ends it; else it is skipped and reported.
 
     Attributes:
         plan: what is done; of an export that was interrupted the plan that it began with.
-        missing: the parts that are not there yet.
+        missing: the parts still to be written.
         differences: how views of partitions differ from their files, once it is entered.
 
     Raises:
-        DestinationExistsError: something else is there, or another run is at it.
+        DestinationExistsError: something else is there, or another run is writing it.
         ChangedSinceError: the logs are not what they were when the export began, or was finished.
         CorruptDataError: with `fail_fast`, an earlier run has met damage.
         UsageError: as `make_plan`, or the destination lies in a source.
-        UnwritableError, UnreadableError: the destination cannot be.
+        UnwritableError, UnreadableError: the destination cannot be written or read.
 
     On disk after a crash: files of the plan, each whole or not at all, and below `_kafkalog` the
     plan and what is known of each of them; the manifest and `_SUCCESS`, in that order, when all
@@ -129,7 +129,7 @@ class Export:
         """Write what is missing, then the manifest.
 
         Args:
-            engine: what runs the tasks; None where nothing is missing.
+            engine: what runs the tasks; None if nothing is missing.
 
         Raises:
             CorruptDataError: something is damaged, with `fail_fast`.
@@ -158,7 +158,7 @@ class Export:
         self._finish()
 
     def summary(self) -> ExportSummary:
-        """What came of it."""
+        """Return the result."""
         parts = tuple(self._found[number] for number in sorted(self._found))
         return ExportSummary(
             self._target.shown, parts, self._written, self._was_complete, self._swept,
@@ -199,7 +199,7 @@ class Export:
         self._stop_at_known_damage()
 
     def _take_interrupted(self, now: Plan, sizes: dict[str, int]) -> None:
-        """Go on with the plan that is there, after the parts that are."""
+        """Resume the plan that is there, after the parts that are complete."""
         place = f"{self._target.shown}/{PLAN}"
         self.plan = Plan.from_bytes(self._target.read(PLAN) or b"", place)
         self._require_same_options(self.plan.options)
@@ -211,7 +211,7 @@ class Export:
                 self._found[part.number] = entry
 
     def _take_complete(self, now: Plan, sizes: dict[str, int]) -> None:
-        """An earlier run has done everything: what was taken away since is written again."""
+        """Take up a complete export: write again what was removed since."""
         place = f"{self._target.shown}/{MANIFEST}"
         manifest = read_document(
             self._target.read(MANIFEST) or b"", _MANIFEST, place, "a manifest of an export"
@@ -255,7 +255,7 @@ class Export:
         )
 
     def _entry(self, part: Part, sizes: dict[str, int]) -> ExportedPart | None:
-        """What is known of a part, if its file is as it was written."""
+        """Return the entry of a part, if its file is as it was written."""
         name = entry_name(part.number)
         data = self._target.read(name) if name in sizes else None
         if data is None:
@@ -292,7 +292,7 @@ class Export:
     # What is done ----------------------------------------------------------------------------
 
     def _tasks(self) -> list[dict[str, Any]]:
-        """What is missing, small parts together."""
+        """Return tasks for the missing parts, small ones together."""
         groups: list[list[Part]] = []
         room = 0
         size = max(self._asked.request.split_bytes, _TASK_SIZE_MIN)
@@ -365,7 +365,7 @@ class Export:
             )
 
     def _clear_up(self, sizes: dict[str, int]) -> None:
-        """The manifest says what the plan and the entries said."""
+        """Remove the plan and the entries: the manifest has their content."""
         for name in sizes:
             if name == PLAN or name.startswith(f"{PARTS}/"):
                 self._target.remove(name)

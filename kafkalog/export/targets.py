@@ -1,4 +1,4 @@
-"""Where an export goes: a local directory, or a prefix of an object store by way of pyarrow."""
+"""The destination of an export: a local directory, or a prefix of an object store."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ class Target(Protocol):
     """Files by name, relative and with slashes. Each appears whole, or not at all."""
 
     shown: str
-    """What it is called in messages: no credentials."""
+    """Its name in messages, without credentials."""
 
     def create(self, name: str) -> AbstractContextManager[BinaryIO]:
         """A file to write, which replaces one of that name when the block ends well."""
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a small file; None where there is none."""
+        """Return the bytes of a small file; None if missing."""
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
 
     def sizes(self) -> dict[str, int]:
-        """Name to bytes of all files."""
+        """Return the sizes of all files by name."""
 
     def checksum(self, name: str) -> int | None:
         """CRC-32C of a file; None where it is not worth reading it again."""
 
     def remove(self, name: str) -> None:
-        """Take a file away, where there is one."""
+        """Remove a file if present."""
 
     def sweep(self) -> int:
-        """Remove what killed runs left half-written; how many files."""
+        """Remove files that killed runs left half-written; return their number."""
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keep other runs off, as far as that can be done."""
+        """Exclude other runs, as far as possible."""
 
 
 def open_target(uri: str) -> Target:
-    """The target that a path or a URI names.
+    """Return the target that a path or a URI names.
 
     Raises:
         UsageError: the URI is of another scheme, or malformed.
@@ -85,11 +85,11 @@ class LocalTarget:
         self.locked = self._tree.locked
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
         return os.path.lexists(os.path.join(self._tree.root, name))
 
     def checksum(self, name: str) -> int | None:
-        """CRC-32C of a file; None where there is none."""
+        """CRC-32C of a file; None if missing."""
         pieces = self._tree.pieces(name)
         if pieces is None:
             return None
@@ -141,7 +141,7 @@ class ObjectTarget:
                 ) from None
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a small file; None where there is none."""
+        """Return the bytes of a small file; None if missing."""
         try:
             with self._files.open_input_stream(self._path(name), compression=None) as stream:
                 data: bytes = stream.read()
@@ -152,7 +152,7 @@ class ObjectTarget:
             raise self._unreadable(error) from None
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
         from pyarrow import fs
 
         try:
@@ -162,7 +162,7 @@ class ObjectTarget:
         return bool(found.type == fs.FileType.File)
 
     def sizes(self) -> dict[str, int]:
-        """Name to bytes of all files."""
+        """Return the sizes of all files by name."""
         from pyarrow import fs
 
         chosen = fs.FileSelector(self._root, recursive=True, allow_not_found=True)
@@ -178,7 +178,7 @@ class ObjectTarget:
         return None
 
     def remove(self, name: str) -> None:
-        """Take a file away, where there is one."""
+        """Remove a file if present."""
         try:
             self._files.delete_file(self._path(name))
         except FileNotFoundError:
@@ -194,7 +194,7 @@ class ObjectTarget:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Object stores have no locks."""
+        """Do nothing: object stores have no locks."""
         yield
 
     def _path(self, name: str) -> str:

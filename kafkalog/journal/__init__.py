@@ -1,4 +1,4 @@
-"""Runs of commands that change a log directory: its lock, a journal, a backup, the way back."""
+"""Runs of commands that change a log directory: its lock, journal, backup and undo."""
 
 from kafkalog.journal.run import PartitionRun, Run
 from kafkalog.journal.undo import OffsetChange, PartitionUndo, Undo, undo

@@ -34,18 +34,18 @@ class Backup:
     """A directory with the journal of a run and the files it removes, replaces or cuts.
 
     Files are kept by hard links, by copies across file systems. Use it as a context manager, within
-    the lock of the log directory. A directory with the journal of the same command on the same
-    log directory is gone on with.
+    the lock of the log directory. If the directory has the journal of the same command on
+    the same log directory, that run is resumed.
 
     Args:
-        path: the directory, made where there is none; outside of any log directory.
+        path: the directory, created if missing; outside of any log directory.
         command: name of the command.
-        log_dir: the log directory; None: copied partitions are changed.
+        log_dir: the log directory; None if copied partitions are changed.
         arguments: of the command, for the journal alone.
         observe: called after each step on the disk.
 
     Raises:
-        UsageError: it is in a log directory.
+        UsageError: the backup is in a log directory.
         DestinationExistsError: something else is there, or the journal of another run.
         CorruptDataError: the journal is malformed.
         UnwritableError: it cannot be written.
@@ -86,7 +86,7 @@ class Backup:
         self._held.close()
 
     def note(self, fields: dict[str, object]) -> None:
-        """One more line of the journal, which lasts before anything else is done."""
+        """Append a line to the journal, and sync it before anything else is done."""
         self.journal.require(fields)
         self._append(fields)
         self.journal.note(fields)
@@ -97,9 +97,9 @@ class Backup:
         """Keep the files of a partition that will be touched, and note that it is in progress.
 
         Raises:
-            UnwritableError: they cannot be kept with owner, permissions and times as they are.
-            UnsupportedError: something in the partition is no regular file.
-            RefusedError: `undo` would not take the journal for one, by the names that are in it.
+            UnwritableError: they cannot be kept with their owner, permissions and times.
+            UnsupportedError: something in the partition is not a regular file.
+            RefusedError: `undo` would reject the journal because of the names in it.
         """
         path = os.path.realpath(partition.path)
         _require_outside(self.path, path)
@@ -147,7 +147,7 @@ class Backup:
             )
 
     def _make(self) -> None:
-        """The directory; one that is there must be empty, or have a journal."""
+        """Create the directory; an existing one must be empty, or have a journal."""
         if not os.path.lexists(self.path):
             around = Changes(os.path.dirname(self.path), self._observe)
             around.make_directory(os.path.basename(self.path))
@@ -168,7 +168,7 @@ class Backup:
             )
 
     def _vacant(self, name: str) -> str:
-        """A name for the files of a partition; an earlier attempt may have taken the plain one."""
+        """Return a free name for a partition's files; an earlier attempt may have used one."""
         number, found = 1, name
         while os.path.lexists(os.path.join(self.path, found)):
             number += 1

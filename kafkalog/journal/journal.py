@@ -1,14 +1,14 @@
-"""The journal of a run: what was there before, what was done, what is there now; JSON lines.
+"""The journal of a run: the state before, the changes, the state after; as JSON lines.
 
 A journal lies where others may write. Its names decide what `undo` links, renames and removes.
 
-A line is synced before what follows it is done. Each is an object whose `type` says what it is:
+A line is synced before the next change is made. Each is an object with a `type`:
 
 - `run`: a run begins, the first one or one that resumes it: `command`, `version`, `log_dir`,
   `arguments`, `time_ms`;
 - `partition`: its `state` changes: `in-progress` with what is there `before`, the files `kept` and
   their directory `kept_in` the backup; `done` with what is there `after`; `aborted` with a
-  `reason`; `undoing` with the name of the directory that is built `beside`; `undone`;
+  `reason`; `undoing` with the name of the directory built `beside` it; `undone`;
 - `file`: a file was made in a partition, or is shorter: only its facts, it may be renamed;
 - `offset`: an entry of a checkpoint is about to change to `offset`;
 - `mark`: its `state` says what is about to happen to the mark of a clean shutdown, which the backup
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 MARK_REMOVED: Final = "removed"
 MARK_RESTORED: Final = "restored"
 LINE_SIZE_MAX: Final = 1 << 24
-"""Some hundred thousand files of a partition."""
+"""Limit: enough for some hundred thousand files of a partition."""
 _NAME_LENGTH_MAX: Final = 255  # of LocalLog.logDirNameWithSuffixCappedLength
 
 
@@ -102,7 +102,7 @@ _STATES: Final = {
 
 
 def parsed_line(line: bytes) -> dict[str, Any]:
-    """Parse a line of a journal; raise `ValueError` where it is none."""
+    """Parse a line of a journal; raise `ValueError` if it is not one."""
     if len(line) > LINE_SIZE_MAX:
         raise ValueError("it is too long")
     fields: dict[str, Any] = parsed(line)
@@ -111,7 +111,7 @@ def parsed_line(line: bytes) -> dict[str, Any]:
 
 
 def require_line(fields: Any) -> None:
-    """Raise `ValueError` unless an object is a line of a journal."""
+    """Check that an object is a line of a journal; raise `ValueError` if not."""
     kind = fields.get("type") if isinstance(fields, dict) else None
     schemas, key = (_STATES, "state") if kind == "partition" else (_LINES, "type")
     wanted = fields.get(key) if isinstance(fields, dict) else None
@@ -122,10 +122,10 @@ def require_line(fields: Any) -> None:
 
 
 def require_begin(fields: dict[str, Any], log_dir: str | None) -> None:
-    """Raise `ValueError` unless the names of an `in-progress` line go together.
+    """Check that the names of an `in-progress` line agree; raise `ValueError` if not.
 
-    The partition lies in the log directory that is locked, and is called as a partition is; without
-    one, it is any directory. What the backup keeps has names that Kafka or kafkalog gives.
+    The partition lies in the log directory that is locked, and has a partition's name; without
+    one, it is any directory. The files in the backup have names that Kafka or kafkalog gives.
     """
     name, path = fields["partition"], fields["path"]
     if os.path.basename(path) != name:
@@ -147,14 +147,14 @@ def require_begin(fields: dict[str, Any], log_dir: str | None) -> None:
 
 
 def require_beside(beside: str, name: str) -> None:
-    """Raise `ValueError` unless a directory beside a partition is called as `name_beside` does."""
+    """Check that a directory's name is from `name_beside`; raise `ValueError` if not."""
     uid = beside.removesuffix(file_names.DELETE_DIRECTORY)[-32:]
     if not re.fullmatch(r"[0-9a-f]{32}", uid) or beside != name_beside(name, uid):
         raise ValueError("/beside is no name that undoing gives")
 
 
 def name_beside(name: str, uid: str | None = None) -> str:
-    """What undoing calls a directory beside a partition, as `LocalLog.logDeleteDirName` does."""
+    """Return undo's name for a directory beside a partition, as `LocalLog.logDeleteDirName`."""
     end = f".{uid or uuid.uuid4().hex}-delete"
     found = parse_directory_name(name)
     if found is None:
@@ -168,7 +168,7 @@ _SIZE_MAX: Final = 1 << 30  # some hundred thousand partitions
 
 
 class PartitionState(StrEnum):
-    """How far a run, or its undoing, has come with a partition."""
+    """How far a run, or its undo, has come with a partition."""
 
     IN_PROGRESS = "in-progress"
     DONE = "done"
@@ -179,20 +179,20 @@ class PartitionState(StrEnum):
 
 @dataclass(slots=True)
 class PartitionEntry:
-    """What the journal knows of one partition.
+    """What the journal records about one partition.
 
     Attributes:
         name: of its directory.
         path: of its directory.
         state: the last one.
         before: what was there.
-        offsets_before: its entries in the checkpoints, by file; None: it had none.
+        offsets_before: its entries in the checkpoints, by file; None if missing.
         kept: names of the files that the backup has.
         kept_in: the directory they are in, a name within the backup.
-        after: what was there when it was done; None: it was not.
+        after: what was there when it was done; None if it was not.
         offsets_set: what the run set its entries in checkpoints to, by file.
         made: the files the run made in it, whatever they are called now.
-        beside: the directory that undoing builds and removes, beside the partition.
+        beside: the directory that undo builds and removes, beside the partition.
         reason: why it was aborted.
     """
 
@@ -210,7 +210,7 @@ class PartitionEntry:
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The line that says it is in progress."""
+        """Return the line that says it is in progress."""
         return {
             "type": "partition",
             "partition": self.name,
@@ -225,15 +225,14 @@ class PartitionEntry:
 
 @dataclass(slots=True)
 class Journal:
-    """What a journal says, after its last whole line.
+    """The content of a journal, up to its last whole line.
 
     Attributes:
         path: of the file.
         command: of the run.
-        log_dir: the log directory; None where copied partitions were changed.
+        log_dir: the log directory; None if copied partitions were changed.
         partitions: by path, in the order the run came to them.
-        lacks_mark: whether the run took the mark of a clean shutdown away, and nobody brought it
-            back.
+        lacks_mark: whether the run removed the clean shutdown mark, and nobody restored it.
     """
 
     path: str
@@ -248,11 +247,11 @@ class Journal:
         return os.path.dirname(self.path)
 
     def is_of(self, command: str, log_dir: str | None) -> bool:
-        """Whether such a run may resume it."""
+        """Return whether such a run may resume it."""
         return (self.command, self.log_dir) == (command, log_dir)
 
     def require(self, fields: dict[str, Any]) -> None:
-        """Raise `ValueError` unless a line may come next."""
+        """Check that a line may come next; raise `ValueError` if not."""
         require_line(fields)
         path = fields.get("path")
         if fields["type"] == "run":
@@ -274,7 +273,7 @@ class Journal:
                 require_beside(fields["beside"], fields["partition"])
 
     def note(self, fields: dict[str, Any]) -> None:
-        """One more line; raises `ValueError` where it is malformed."""
+        """Take in one more line; raise `ValueError` if it is malformed."""
         self.require(fields)
         match fields["type"]:
             case "partition":
@@ -311,13 +310,13 @@ class Journal:
 
 
 def read_journal(path: str) -> Journal | None:
-    """What a journal says; None where not even its first line is whole.
+    """Read a journal; return None if not even its first line is whole.
 
-    Nothing in it is believed that `kafkalog.journal.journal` does not let pass.
+    Nothing in it is trusted unless it passes the checks of `kafkalog.journal.journal`.
 
     Raises:
         NotFoundError, UnreadableError: it cannot be read.
-        CorruptDataError: it is no journal of a run, or damaged.
+        CorruptDataError: it is not the journal of a run, or is damaged.
     """
     data = io.BytesIO(read_file(path, _SIZE_MAX))
     journal = None
@@ -342,10 +341,10 @@ def read_journal(path: str) -> Journal | None:
 
 
 def journal_path(path: str) -> str:
-    """The journal at a path, which names it or the directory it is in.
+    """Return the journal at a path, which names it or the directory it is in.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: the journal is missing.
     """
     require_local(path)
     if os.path.isdir(path):
@@ -358,16 +357,16 @@ def journal_path(path: str) -> str:
 
 
 def file_line(path: str, status: FileStatus) -> dict[str, Any]:
-    """The line of a file that a run made in the partition at a path."""
+    """Return the line of a file that a run made in the partition at a path."""
     return {"type": "file", "path": path, **status_fields(status)}
 
 
 def encoded(fields: dict[str, Any]) -> bytes:
-    """A line as it is on disk, without the newline."""
+    """Return a line as it is on disk, without the newline."""
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
 def state_line(entry: PartitionEntry, state: PartitionState, **more: object) -> dict[str, Any]:
-    """The line of a partition whose state changes."""
+    """Return the line of a partition whose state changes."""
     fields = {"type": "partition", "partition": entry.name, "state": state, "path": entry.path}
     return {**fields, **more}

@@ -1,4 +1,4 @@
-"""What is in a partition directory: its files as `stat` tells them, and the directory itself."""
+"""The contents of a partition directory: its files as `stat` reports them, and itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkalog.paths.reading_errors import reading_error
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What tells a file from another of that name; for a directory without a size.
+    """What distinguishes a file from another of the same name; for a directory, without a size.
 
     Attributes:
         size_bytes: its length.
@@ -34,7 +34,7 @@ class FileStatus:
 
     @classmethod
     def of(cls, status: os.stat_result) -> Self:
-        """From what `stat` says."""
+        """Make a status from the result of `stat`."""
         size = 0 if stat.S_ISDIR(status.st_mode) else status.st_size
         mode = stat.S_IMODE(status.st_mode)
         return cls(size, status.st_mtime_ns, mode, status.st_uid, status.st_gid)
@@ -49,11 +49,11 @@ class Listing:
 
     @classmethod
     def of(cls, path: str) -> Self:
-        """As it is now.
+        """List a directory as it is now.
 
         Raises:
             NotFoundError, UnreadableError: it cannot be listed, or is reached by a link.
-            UnsupportedError: something in it is no regular file; Kafka makes no such thing.
+            UnsupportedError: something in it is not a regular file; Kafka makes only these.
         """
         try:
             with open_directory(path) as opened:
@@ -73,7 +73,7 @@ class Listing:
         return cls(FileStatus.of(directory), files)
 
     def to_json(self) -> dict[str, Any]:
-        """As the journal has it."""
+        """Return the fields as the journal has them."""
         return {
             "directory": status_fields(self.directory),
             "files": [
@@ -83,7 +83,7 @@ class Listing:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:
-        """From what follows `LISTING`; raises `ValueError` where a name comes twice."""
+        """Make a listing from what follows `LISTING`; raise `ValueError` if a name occurs twice."""
         files = {entry["name"]: status_of(entry) for entry in fields["files"]}
         if len(files) != len(fields["files"]):
             raise ValueError("a file is listed twice")
@@ -91,12 +91,12 @@ class Listing:
 
 
 def status_fields(status: FileStatus) -> dict[str, int]:
-    """As the journal has it."""
+    """Return the fields as the journal has them."""
     return {name: getattr(status, name) for name in FileStatus.__slots__}
 
 
 def status_of(fields: dict[str, Any]) -> FileStatus:
-    """From an object that has the fields of `STATUS`, and maybe others."""
+    """Make a status from an object with the fields of `STATUS`, and maybe others."""
     return FileStatus(**{name: fields[name] for name in FileStatus.__slots__})
 
 

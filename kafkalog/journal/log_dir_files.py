@@ -1,7 +1,7 @@
-"""The checkpoints and the clean shutdown mark of a log directory, kept and brought back.
+"""The checkpoints and the clean shutdown mark of a log directory, kept and restored.
 
-Entries are set and taken back one by one, as other partitions have theirs; when all are as they
-were, so are the bytes: a broker leaves an empty file where nothing was ever noted.
+Entries are set and reverted one by one, since other partitions have theirs in the same files; when
+all are as they were, so are the bytes: a broker leaves an empty file if there never was an entry.
 
 Follows `CleanShutdownFileHandler` and `LogManager.loadLogs` of Kafka 4.3: a start that finds the
 mark scans nothing, and removes it.
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class PartitionOffsets:
-    """The entries of one partition; each is read and written where it is asked for.
+    """The entries of one partition; each is read and written on request.
 
     Args:
-        log_dir: the log directory; None: there are no checkpoints, all entries are missing, and
+        log_dir: the log directory; None if there are no checkpoints: all entries are missing, and
             setting one does nothing.
-        topic, partition: whose entries; no partition number has none either.
+        topic, partition: whose entries; without a partition number all entries are missing.
         observe: called after each step on the disk.
     """
 
@@ -47,18 +47,18 @@ class PartitionOffsets:
         self._observe = observe
 
     def get(self, checkpoint: str) -> int | None:
-        """The entry in a checkpoint; raises `CorruptDataError` where that is malformed."""
+        """Return the entry in a checkpoint; raises `CorruptDataError` where that is malformed."""
         return self._entries(checkpoint).get(self._key)
 
     def all(self) -> dict[str, int | None]:
-        """The entries by the name of the checkpoint; raises as `get`."""
+        """Return the entries by the name of the checkpoint; raises as `get`."""
         return {checkpoint: self.get(checkpoint) for checkpoint in OFFSET_CHECKPOINTS}
 
     def set(self, checkpoint: str, offset: int | None) -> None:
         """Replace a checkpoint by one with this entry, or without it; the others stay.
 
         After a crash it is the old one or the new one, whole. Raises as `get`, and `RefusedError`
-        where the topic is none of Kafka's: its name would break the file.
+        if Kafka does not allow the topic's name: it would break the file.
         """
         if self._log_dir is None:
             return
@@ -109,7 +109,7 @@ def keep_checkpoints(
 
 
 def require_checkpoints(log_dir: str, backup: str) -> None:
-    """Raise `CorruptDataError` or `RefusedError` where `bring_checkpoints_back` could not go on."""
+    """Check that `bring_checkpoints_back` could succeed; raise what it would raise."""
     kept = os.path.join(backup, DIRECTORY)
     require_no_link(kept)
     for directory in (kept, log_dir):
@@ -121,11 +121,11 @@ def require_checkpoints(log_dir: str, backup: str) -> None:
 def bring_checkpoints_back(
     log_dir: str, backup: str, observe: Callable[[Step], None] | None = None
 ) -> None:
-    """The files that were kept, in place of those that say the same.
+    """Put the kept files in place of those with the same entries.
 
     Raises:
         CorruptDataError: a checkpoint is malformed.
-        ChangedSinceError: one that was kept is another's by now.
+        ChangedSinceError: the owner of one of them has changed.
     """
     changes = Changes(log_dir, observe)
     kept = os.path.join(backup, DIRECTORY)
@@ -148,7 +148,7 @@ def bring_checkpoints_back(
 
 
 def _require_same_owner(before: str, now: str) -> None:
-    """Raise where the file that was kept is not the one that was there: that has one owner."""
+    """Raise `ChangedSinceError` if the kept file has another owner than the current one."""
     if not os.path.lexists(before):
         return
     was, found = os.lstat(before), os.lstat(now)
@@ -157,18 +157,18 @@ def _require_same_owner(before: str, now: str) -> None:
 
 
 def _entries(path: str) -> list[CheckpointEntry]:
-    """In the order of the names: which is first says nothing."""
+    """Return the entries sorted by name: their order means nothing."""
     found = read_offset_checkpoint(path) if os.path.lexists(path) else []
     return sorted(found, key=lambda entry: (entry.topic, entry.partition))
 
 
 def has_mark(log_dir: str) -> bool:
-    """Whether a log directory has the mark."""
+    """Return whether a log directory has the mark."""
     return os.path.lexists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
 
 
 def keep_mark(log_dir: str, backup: str, observe: Callable[[Step], None] | None) -> None:
-    """Link the mark into a backup; it is there."""
+    """Link the mark, which must exist, into a backup."""
     kept = Changes(os.path.join(backup, DIRECTORY), observe)
     kept.remove(file_names.CLEAN_SHUTDOWN, missing_ok=True)
     kept.link(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN), file_names.CLEAN_SHUTDOWN)
@@ -176,14 +176,14 @@ def keep_mark(log_dir: str, backup: str, observe: Callable[[Step], None] | None)
 
 
 def remove_mark(log_dir: str, observe: Callable[[Step], None] | None) -> None:
-    """Take the mark away, where there is one; it lasts."""
+    """Remove the mark if present, and sync the directory."""
     around = Changes(log_dir, observe)
     around.remove(file_names.CLEAN_SHUTDOWN, missing_ok=True)
     around.sync_directory()
 
 
 def bring_mark_back(log_dir: str, backup: str, observe: Callable[[Step], None] | None) -> None:
-    """The mark that was kept, unless there is one again. All else is as it was by now."""
+    """Restore the kept mark, unless there is one again, after everything else is restored."""
     around = Changes(log_dir, observe)
     if not has_mark(log_dir):
         require_no_link(os.path.join(backup, DIRECTORY, file_names.CLEAN_SHUTDOWN))

@@ -1,6 +1,6 @@
-"""What a directory must be like before anything in it is changed.
+"""Conditions that a directory must meet before anything in it is changed.
 
-Each function raises where it is not; none of them writes. The reasons are those of a broker's
+Each function raises if one is not met; none of them writes. The reasons are those of a broker's
 start, `LogManager` and `LogLoader` of Kafka 4.3.
 """
 
@@ -36,9 +36,9 @@ _UNFINISHED: Final = (FileState.CLEANED, FileState.SWAP)
 
 
 def log_dir_around(target: LogDir | PartitionDir) -> str | None:
-    """The log directory that is the target, or holds it; None for a copy with none around it.
+    """Return the log directory that is the target, or holds it; None for a copy outside one.
 
-    It is one by its files at the top. On a copy without any no broker can run.
+    It is recognized by its files at the top. No broker can run on a copy without them.
     """
     if isinstance(target, LogDir):
         return target.path
@@ -47,16 +47,16 @@ def log_dir_around(target: LogDir | PartitionDir) -> str | None:
 
 
 def require_place(log_dir: str | None, partitions: Iterable[str]) -> None:
-    """The directories that a journal names are where it says, and what it says.
+    """Check that the directories named in a journal are where and what it says.
 
     Args:
-        log_dir: the log directory, which is about to be locked; None: copied partitions.
+        log_dir: the log directory, which is about to be locked; None for copied partitions.
         partitions: paths of partitions.
 
     Raises:
-        NotFoundError, UnreadableError: one is not there, or cannot be opened.
-        RefusedError: a symbolic link is on the way, or it is no log directory, or a partition lies
-            in one that would not be locked.
+        NotFoundError, UnreadableError: one is missing, or cannot be opened.
+        RefusedError: a path contains a symbolic link, or it is not a log directory, or a partition
+            lies in one that would not be locked.
     """
     for path in (log_dir,) if log_dir is not None else partitions:
         try:
@@ -82,7 +82,7 @@ def require_place(log_dir: str | None, partitions: Iterable[str]) -> None:
 
 
 def require_own_checkpoints(log_dir: str) -> None:
-    """The offset checkpoints of a log directory are really there: they will be replaced.
+    """Check that no offset checkpoint is a symbolic link: they will be replaced.
 
     Raises:
         RefusedError: one of them is a symbolic link.
@@ -92,10 +92,10 @@ def require_own_checkpoints(log_dir: str) -> None:
 
 
 def require_no_backup(target: LogDir | PartitionDir) -> None:
-    """It is not what a run keeps for `undo`, nor a part of it.
+    """Check that the target is not, and is not part of, what a run keeps for `undo`.
 
     Raises:
-        RefusedError: the journal of a run lies there.
+        RefusedError: there is a journal of a run.
     """
     path = os.path.abspath(target.path)
     place = path if isinstance(target, LogDir) else os.path.dirname(path)
@@ -108,7 +108,7 @@ def require_no_backup(target: LogDir | PartitionDir) -> None:
 
 
 def mode_to_judge_by(log_dir: str | None) -> StartMode:
-    """The start that must have nothing to do, for the log to be relied on: the one that comes next.
+    """Return the kind of the next start, which must have nothing to do for a reliable log.
 
     A copy, with no `meta.properties` at the top, is judged by itself, as if it had been closed.
     """
@@ -118,10 +118,10 @@ def mode_to_judge_by(log_dir: str | None) -> StartMode:
 
 
 def require_own_files(partition: PartitionDir) -> None:
-    """The directory and its files are really there.
+    """Check that the directory and its files are not links or special files.
 
     Raises:
-        RefusedError: one of them is a symbolic link, or no regular file.
+        RefusedError: one of them is a symbolic link, or not a regular file.
     """
     path = os.path.abspath(partition.path)
     for link in (path, *(entry.path for entry in partition.files)):
@@ -135,7 +135,7 @@ def require_own_files(partition: PartitionDir) -> None:
 
 
 def require_live(partition: PartitionDir) -> None:
-    """It is a partition of a topic that a broker serves.
+    """Check that it is a partition of a topic that a broker serves.
 
     Raises:
         RefusedError: it is being deleted, moved or stray, or the metadata log of KRaft.
@@ -153,10 +153,10 @@ def require_live(partition: PartitionDir) -> None:
 
 
 def require_settled(partition: PartitionDir) -> None:
-    """No cleaning was interrupted that a start would finish or undo.
+    """Check that there is no interrupted cleaning that a start would finish or undo.
 
     Raises:
-        RefusedError: a file is a sign of it.
+        RefusedError: a file is evidence of one.
     """
     for entry in partition.files:
         if entry.name.state in _UNFINISHED:
@@ -168,18 +168,18 @@ def require_start(
     predicted: PredictedStart, partition: PartitionDir,
     allowed: Collection[Verdict] = (Verdict.NOTHING,),
 ) -> LoadedLog:  # fmt: skip
-    """A broker's start would load the log as it is, and do no more than remove `.deleted` files.
+    """Check that a broker's start would only remove `.deleted` files, and load the log as it is.
 
     Args:
         predicted: the start by `mode_to_judge_by`.
         partition: the directory.
-        allowed: what it may come to.
+        allowed: the results that are accepted.
 
     Returns:
         The log as the start loads it.
 
     Raises:
-        RefusedError: it would change something.
+        RefusedError: the start would change something.
     """
     is_allowed = predicted.verdict in allowed or _removes_left_overs(predicted, partition)
     if predicted.loaded is None or not is_allowed:
@@ -196,7 +196,7 @@ def _removes_left_overs(predicted: PredictedStart, partition: PartitionDir) -> b
 
 
 def _is_log_dir(path: str) -> bool:
-    """Whether a directory is a log directory by its files at the top."""
+    """Return whether a directory is a log directory by its files at the top."""
     return any(os.path.lexists(os.path.join(path, name)) for name in _TOP_FILES)
 
 

@@ -28,10 +28,10 @@ _UNFINISHED = (PartitionState.IN_PROGRESS, PartitionState.ABORTED, PartitionStat
 class Run:
     """Holds the lock of a log directory while partitions of it are changed, one after the other.
 
-    With a backup, the files that a partition loses are kept and what is done is noted, so that
-    `kafkalog undo` can bring it all back. A backup of the same command on the same log directory
-    is gone on with: a partition that is done is left, one that an earlier run did not finish is
-    brought back to what it was when the run begins. List and plan within the block.
+    With a backup, the files that a partition loses are kept and the changes are recorded, so that
+    `kafkalog undo` can restore everything. With a backup of the same command on the same log
+    directory, that run is resumed: finished partitions are left alone, unfinished ones are
+    restored first. List and plan within the block.
 
     Args:
         log_dir: the log directory; None for a copied partition with no log directory around it,
@@ -39,10 +39,10 @@ class Run:
         observe: called after each step on the disk.
         command: name of the command.
         arguments: of the command, for the journal alone.
-        backup: the directory of the journal and the files that are kept; None: there is none.
+        backup: the directory of the journal and the kept files; None for no backup.
 
     Attributes:
-        restored: names of the partitions that were brought back.
+        restored: names of the partitions that were restored.
 
     Raises:
         LogDirInUseError: a broker, or another run, has it.
@@ -88,7 +88,7 @@ class Run:
         return self._observe.has_changed
 
     def is_done(self, partition: PartitionDir) -> bool:
-        """Whether an earlier run with this backup has finished the partition: it is to be left."""
+        """Return whether an earlier run with this backup has finished the partition."""
         if self._backup is None:
             return False
         entry = self._backup.journal.partitions.get(os.path.realpath(partition.path))
@@ -96,7 +96,7 @@ class Run:
 
     @contextmanager
     def partition(self, partition: PartitionDir, touched: Iterable[str]) -> Iterator[PartitionRun]:
-        """The changes of one partition, which is not done.
+        """Change one partition, which is not done.
 
         Args:
             partition: its directory.
@@ -117,7 +117,7 @@ class Run:
             yield PartitionRun(self.log_dir, partition, offsets, self._observe, self._backup)
             after = Listing.of(entry.path)
             _require_kept(entry, after)
-        except BaseException as error:  # raised again: the journal knows of Ctrl-C, too
+        except BaseException as error:  # raised again: the journal records Ctrl-C, too
             reason = f"{type(error).__name__}: {error}"
             self._backup.note(state_line(entry, PartitionState.ABORTED, reason=reason))
             raise
@@ -134,9 +134,9 @@ class Run:
 
 
 class PartitionRun:
-    """What is done to one partition: `changes` to its files, and its entries in checkpoints.
+    """The work on one partition: `changes` to its files, and its entries in checkpoints.
 
-    `log_dir` is the log directory around it, None without one.
+    `log_dir` is the log directory around it, None if there is none.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class PartitionRun:
         self.changes = Changes(partition.path, observe if backup is None else self._note_step)
 
     def forget_clean_shutdown(self) -> None:
-        """Take the mark of a clean shutdown away, so that the next start of a broker scans."""
+        """Remove the clean shutdown mark, so that the next start of a broker scans."""
         if self.log_dir is None or not has_mark(self.log_dir):
             return
         if self._backup is not None:
@@ -164,7 +164,7 @@ class PartitionRun:
         remove_mark(self.log_dir, self._observe)
 
     def set_offset(self, checkpoint: str, offset: int | None) -> None:
-        """Put the partition's offset into a checkpoint of the log directory; None: no entry.
+        """Put the partition's offset into a checkpoint of the log directory; None removes it.
 
         Nothing is done without a log directory. The other entries stay as they are.
 
@@ -177,7 +177,7 @@ class PartitionRun:
         self._offsets.set(checkpoint, offset)
 
     def _note_step(self, step: Step) -> None:
-        """Files that are made, or get shorter, are noted before anything else is done to them."""
+        """Record files that are created or cut before anything else is done to them."""
         assert self._backup is not None
         if step.kind in (StepKind.CREATE, StepKind.TRUNCATE, StepKind.LINK):
             status = FileStatus.of(os.stat(step.new_path or step.path))
@@ -187,6 +187,6 @@ class PartitionRun:
 
 
 def _require_kept(entry: PartitionEntry, after: Listing) -> None:
-    """A file that was not named beforehand and has changed would be lost to `undo`."""
+    """Check that no other file has changed: `undo` could not restore it."""
     for name in set(entry.before.files) - set(entry.kept):
         assert after.files.get(name) == entry.before.files[name], f"{name} was not to be touched"

@@ -1,4 +1,4 @@
-"""Undo what a run did, from its journal and its backup."""
+"""Undo a run, from its journal and its backup."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _INDEXED = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
 
 
 def require_unchanged(entry: PartitionEntry, journal: Journal) -> None:
-    """Raise unless a partition is as a run left it, or as it was before.
+    """Check that a partition is as a run left it, or as it was before.
 
-    Where a run was interrupted it may have come to any point: each file must be one that was there
+    An interrupted run may have stopped at any point: each file must be one that was there
     before or that the run made. A broker that starts changes the indexes it appends to, at least.
 
     Raises:
@@ -78,12 +78,12 @@ def restore(
     note: Callable[[dict[str, object]], None],
     observe: Callable[[Step], None] | None,
 ) -> None:
-    """Bring a partition back to what it was before the run.
+    """Restore a partition to its state before the run.
 
     The old directory is built, of hard links, beside the partition, under a name that a broker
-    takes for a partition to delete; then both get each other's name at once; then the other one is
-    removed. Entries in checkpoints are set before where both logs may have them, else after. After
-    a crash there is the old log or the new one, whole; done again, it ends the same.
+    takes for a partition to delete; then the two exchange names atomically; then the other one is
+    removed. Entries in checkpoints are set before that if valid for both logs, else after. After
+    a crash there is the old log or the new one, whole; it can be repeated.
 
     Args:
         entry: the partition; `require_unchanged` holds for it.
@@ -93,7 +93,7 @@ def restore(
 
     Raises:
         UnsupportedError: the file system cannot exchange two names at once; nothing was changed.
-        UnwritableError: a step failed; done again, it goes on.
+        UnwritableError: a step failed; a repeated call continues.
     """
     around = Changes(os.path.dirname(entry.path), observe)
     offsets = offsets_of(entry, journal, observe)
@@ -119,14 +119,14 @@ def restore(
 def offsets_of(
     entry: PartitionEntry, journal: Journal, observe: Callable[[Step], None] | None = None
 ) -> PartitionOffsets:
-    """The partition's entries in the checkpoints of the journal's log directory."""
+    """Return the partition's entries in the checkpoints of the journal's log directory."""
     name = parse_directory_name(entry.name)
     topic, number = (name.topic, name.partition) if name else (entry.name, None)
     return PartitionOffsets(journal.log_dir, topic, number, observe)
 
 
 def _odd_file(entry: PartitionEntry, now: dict[str, FileStatus]) -> str | None:
-    """A file that neither the run nor what was before accounts for; None: there is none."""
+    """Return a file that was neither there before nor made by the run; None if there is none."""
     before = entry.before.files
     untouched = set(before) - set(entry.kept)
     gone = _first(name for name in untouched if before[name] != now.get(name))
@@ -141,15 +141,15 @@ def _odd_file(entry: PartitionEntry, now: dict[str, FileStatus]) -> str | None:
 
 
 def _known(entry: PartitionEntry) -> set[FileStatus]:
-    """The files that were there, or that the run made, whatever they are called."""
+    """Return the files that were there, or that the run made, whatever they are called."""
     after = entry.after.files.values() if entry.after is not None else ()
     return {*entry.before.files.values(), *after, *entry.made}
 
 
 def _require_no_strangers(entry: PartitionEntry, now: dict[str, FileStatus]) -> None:
-    """Raise where undoing would remove a file that no run has made.
+    """Check that undo would remove only files that a run has made.
 
-    Files that were not there before go, and so does the directory that an earlier undoing left.
+    Undo removes files that were not there before, and the directory that an earlier undo left.
     """
     found = {entry.path: now}
     if entry.beside is not None:
@@ -170,7 +170,7 @@ def _require_no_strangers(entry: PartitionEntry, now: dict[str, FileStatus]) -> 
 
 
 def _is_served(name: str) -> bool:
-    """Whether a broker reads records by it; what is unfinished or retired is nobody's but ours."""
+    """Return whether a broker reads records by it, as it does not from unfinished files."""
     parsed = parse_file_name(name)
     return parsed.kind in _INDEXED and parsed.state == FileState.LIVE
 
@@ -180,7 +180,7 @@ def _first(names: Iterable[str]) -> str | None:
 
 
 def _require_backup(entry: PartitionEntry, journal: Journal) -> None:
-    """Raise unless the backup has the files as they were."""
+    """Check that the backup has the files as they were."""
     directory = os.path.join(journal.backup, entry.kept_in)
     files = Listing.of(directory).files
     for name in entry.kept:
@@ -193,10 +193,10 @@ def _require_backup(entry: PartitionEntry, journal: Journal) -> None:
 def _changed_offsets(
     entry: PartitionEntry, offsets: PartitionOffsets
 ) -> tuple[list[str], list[str]]:
-    """The checkpoints whose entry changes before the files do, and those whose entry does after.
+    """Return the checkpoints whose entries change before the files, and those after.
 
-    Before: what becomes lower, or none, which is right for both logs. The log start comes after
-    in any case: it hides what a run that was interrupted had not removed yet.
+    Before: entries that become lower, or are removed, which is right for both logs. The log start
+    always comes after: it hides what an interrupted run had not removed yet.
     """
     first: list[str] = []
     last: list[str] = []
@@ -209,10 +209,10 @@ def _changed_offsets(
 
 
 def _build(around: Changes, beside: str, entry: PartitionEntry, journal: Journal) -> None:
-    """The directory as it was, under another name. Each log comes after its indexes.
+    """Build the directory as it was, under another name. Each log comes after its indexes.
 
-    A broker that starts meanwhile rebuilds the indexes of a log that has none, and what it cuts
-    off such a log would be gone from all names of the file.
+    A broker that starts meanwhile rebuilds missing indexes, and what it cuts off such a log would
+    be lost under all names of the file.
     """
     kept, kept_in = set(entry.kept), os.path.join(journal.backup, entry.kept_in)
     if os.stat(kept_in).st_dev != os.stat(entry.path).st_dev:
@@ -241,7 +241,7 @@ def _exchange(
     offsets: PartitionOffsets,
     first: list[str],
 ) -> None:
-    """Put the directory in place, some entries first; these go back if it fails."""
+    """Put the directory in place, some entries first; these are reverted if it fails."""
     before = {checkpoint: offsets.get(checkpoint) for checkpoint in first}
     try:
         for checkpoint in first:
@@ -254,7 +254,7 @@ def _exchange(
 
 
 def _remove_tree(around: Changes, name: str) -> None:
-    """A partition directory that nobody needs, its logs first: a log shall not lack its index."""
+    """Remove an unneeded partition directory, logs first: no log may lack its index."""
     path = around.path(name)
     if not os.path.lexists(path):
         return
@@ -271,7 +271,7 @@ def _is_log(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """An entry of a checkpoint, and what it becomes; None: no entry."""
+    """An entry of a checkpoint, and its new value; None for no entry."""
 
     checkpoint: str
     now: int | None
@@ -280,15 +280,15 @@ class OffsetChange:
 
 @dataclass(frozen=True, slots=True)
 class PartitionUndo:
-    """What it takes to bring one partition back to what it was before the run.
+    """The changes that restore one partition to its state before the run.
 
     Attributes:
         path: of its directory.
-        topic: the topic, the whole name where the directory's is none of a partition.
+        topic: the topic, or the whole name if the directory is not named as a partition.
         partition: its number.
-        state: how far the run, or an earlier undoing, came.
-        files_restored, bytes_restored: those that are not there, or not as they were.
-        files_removed, bytes_removed: those that were not there, or otherwise.
+        state: how far the run, or an earlier undo, came.
+        files_restored, bytes_restored: those that are missing or different.
+        files_removed, bytes_removed: those that were not there, or were different.
         offsets: the entries in checkpoints that change.
     """
 
@@ -309,9 +309,9 @@ class Undo:
 
     Attributes:
         journal: path of the journal.
-        command: what is undone.
-        log_dir: the log directory; None: copied partitions were changed.
-        partitions: those to bring back, the last one changed first.
+        command: the command that is undone.
+        log_dir: the log directory; None if copied partitions were changed.
+        partitions: those to restore, the last one changed first.
     """
 
     journal: str
@@ -323,32 +323,32 @@ class Undo:
 def undo(
     path: str, *, in_place: bool = False, observe: Callable[[Step], None] | None = None
 ) -> Undo:
-    """Bring each partition that a run changed back to the bytes, owners and times it had.
+    """Restore the bytes, owners and times of each partition that a run changed.
 
     Each must be as the run left it, at whatever point that was interrupted, or as it was before.
-    Nothing is changed where one is not. The mark of a clean shutdown, where the run took it away,
-    comes back last, and once only. After a crash each partition is the old log or the new one,
-    whole, and undoing goes on when it is called again.
+    If one is not, nothing is changed. A clean shutdown mark that the run removed is restored last,
+    and only once. After a crash each partition is the old log or the new one, whole, and calling
+    this again continues.
 
     Args:
         path: the journal, or the backup it is in.
-        in_place: whether it is done; else it is only said.
+        in_place: whether to make the changes; else only report them.
         observe: called after each step on the disk.
 
     Returns:
-        What was done, or would be; without partitions where all is undone already.
+        What was done, or would be; without partitions if everything is already restored.
 
     Raises:
-        NotFoundError: there is no journal, no log directory, or no partition any more.
+        NotFoundError: the journal, the log directory or a partition is missing.
         CorruptDataError: the journal is malformed, or a checkpoint.
-        RefusedError: the journal names what is no log directory, or leads through a link.
+        RefusedError: the journal names something that is not a log directory, or lies below a link.
         ChangedSinceError: a partition or its backup has changed since the run.
         LogDirInUseError: a broker, or another run, has the log directory.
         UnsupportedError: the file system cannot exchange two names at once.
         UnwritableError: a step failed.
 
     Cost:
-        Links and removals; bytes are copied only where the backup is on another file system.
+        Links and removals; bytes are copied only if the backup is on another file system.
     """
     path = journal_path(path)
     with ExitStack() as held:
@@ -387,16 +387,16 @@ def undo(
 def _bring_mark_back(
     log_dir: str, backup: str, file: AppendedFile, observe: Callable[[Step], None] | None
 ) -> None:
-    """The mark of a clean shutdown, and the line that says so.
+    """Restore the clean shutdown mark, after a line that says so.
 
-    The line comes first: a mark that comes twice, after a broker was started and killed, would keep
-    it from scanning; one that never comes makes it scan too much.
+    The line comes first: a mark restored twice, after a broker was started and killed, would keep
+    it from scanning; one that is never restored only makes it scan too much.
     """
     file.append(encoded({"type": "mark", "state": MARK_RESTORED}))
     try:
         bring_mark_back(log_dir, backup, observe)
     except KafkaLogError:
-        if not has_mark(log_dir):  # else nobody would try again
+        if not has_mark(log_dir):  # else there would be no other attempt
             file.append(encoded({"type": "mark", "state": MARK_REMOVED}))
         raise
 
@@ -409,7 +409,7 @@ def _journal(path: str) -> Journal:
 
 
 def _entries(journal: Journal) -> list[PartitionEntry]:
-    """Those to bring back, the last one first."""
+    """Return those to restore, the last one first."""
     entries = reversed(journal.partitions.values())
     return [entry for entry in entries if entry.state != PartitionState.UNDONE]
 

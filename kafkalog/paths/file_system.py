@@ -1,6 +1,6 @@
 """Where files are: paths of this machine, or URIs of objects in a store.
 
-What is asked about a path of this machine is asked of `os`, without a detour. URIs (`s3://…`,
+Local paths go straight to `os`. URIs (`s3://…`,
 `gs://…`, `abfs://…`) go to `kafkalog.paths.object_store`, which is loaded when there is one.
 """
 
@@ -14,10 +14,10 @@ from kafkalog.paths.uris import LOCAL, SEPARATOR, is_object
 
 
 def normalize(path: str) -> str:
-    """The path as all that reads takes it: no options, no credentials, nothing behind it.
+    """Return the path as all readers take it: without options, credentials or a trailing part.
 
-    The options and credentials of a URI are kept in this process for its bucket; those that were
-    given last count. `file://` URIs become paths of this machine, and these stay as they are.
+    The options and credentials of a URI are kept in this process for its bucket; the last ones
+    count. `file://` URIs become paths of this machine, and these stay as they are.
 
     Raises:
         UsageError: the URI is of another scheme, or names no bucket.
@@ -32,7 +32,7 @@ def normalize(path: str) -> str:
 
 
 def absolute(path: str) -> str:
-    """The path, whatever the working directory is."""
+    """Return the path, whatever the working directory is."""
     return normalize(path) if is_object(path) else os.path.abspath(normalize(path))
 
 
@@ -42,13 +42,13 @@ def portable(path: str) -> str:
 
 
 def stat(path: str) -> os.stat_result:
-    """What is known of a file or directory; symbolic links are followed.
+    """Return the status of a file or directory; follow symbolic links.
 
     Objects have a type, a size and a time of modification.
 
     Raises:
-        OSError: as `os.stat`; for an object, where there is none.
-        UnreadableError: the store does not say.
+        OSError: as `os.stat`; for an object, if it is missing.
+        UnreadableError: the store does not answer.
     """
     if is_object(path):
         from kafkalog.paths import object_store
@@ -58,12 +58,12 @@ def stat(path: str) -> os.stat_result:
 
 
 def exists(path: str) -> bool:
-    """Whether there is something of that name, be it a broken symbolic link.
+    """Return whether there is something of that name, be it a broken symbolic link.
 
-    A disk that does not say counts as a no, and is announced to `reading_errors.on_unreadable`.
+    A disk error counts as missing, and is reported to `reading_errors.on_unreadable`.
 
     Raises:
-        UnreadableError: the store does not say.
+        UnreadableError: the store does not answer.
     """
     if not is_object(path):
         try:
@@ -83,7 +83,7 @@ def exists(path: str) -> bool:
 
 
 def names(path: str) -> list[str]:
-    """The names in a directory, sorted. Raises as `stat`."""
+    """Return the names in a directory, sorted. Raises as `stat`."""
     if is_object(path):
         from kafkalog.paths import object_store
 
@@ -92,7 +92,7 @@ def names(path: str) -> list[str]:
 
 
 def prefetch_listing(path: str) -> None:
-    """Say that all directories in one will be listed: of a store, all are asked for together."""
+    """Announce that all directories below will be listed: a store lists them together."""
     if is_object(path):
         from kafkalog.paths import object_store
 
@@ -100,7 +100,7 @@ def prefetch_listing(path: str) -> None:
 
 
 def registered_uris() -> list[str]:
-    """URIs with all options and credentials, for `normalize` in another process. Never shown."""
+    """Return URIs with credentials, for `normalize` in another process. Never show them."""
     from sys import modules
 
     object_store = modules.get("kafkalog.paths.object_store")

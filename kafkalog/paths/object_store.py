@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LISTED_FOR_S: Final = 30.0
-"""How long a listing is believed."""
+"""How long a listing is trusted."""
 _CONNECT_TIMEOUT_S: Final = 5.0
 _RETRIED_FOR_S: Final = 15
 _S3_OPTIONS: Final = ("region", "scheme", "endpoint_override")
@@ -43,16 +43,16 @@ class _Store:
 
 
 _uris: dict[str, str] = {}  # bucket to URI with options and credentials
-_stores: dict[str, _Store] = {}  # bucket to what reads it
-_listings: dict[str, tuple[float, dict[str, os.stat_result]]] = {}  # directory to what is in it
+_stores: dict[str, _Store] = {}  # bucket to its reader
+_listings: dict[str, tuple[float, dict[str, os.stat_result]]] = {}  # directory to its contents
 _lock = RLock()
 
 
 def normalize(uri: str) -> str:
-    """The URI without options and credentials, which are kept for its bucket.
+    """Return the URI without options and credentials, which are kept for its bucket.
 
     Raises:
-        UsageError: it is of a scheme that is not known, or names no bucket.
+        UsageError: its scheme is unknown, or it names no bucket.
     """
     scheme = uri.partition("://")[0]
     if scheme not in SCHEMES:
@@ -80,16 +80,16 @@ def normalize(uri: str) -> str:
 
 
 def registered_uris() -> list[str]:
-    """The URIs with options and credentials that were settled."""
+    """Return the URIs with options and credentials that were registered."""
     return list(_uris.values())
 
 
 def stat(path: str) -> os.stat_result:
-    """What is known of an object or of a directory of objects.
+    """Return the status of an object or of a directory of objects.
 
     Raises:
-        FileNotFoundError: there is none.
-        UnreadableError: the store does not say.
+        FileNotFoundError: it is missing.
+        UnreadableError: the store does not answer.
     """
     path = normalize(path)
     directory, _, name = path.rpartition("/")
@@ -110,7 +110,7 @@ def stat(path: str) -> os.stat_result:
 
 
 def names(path: str) -> list[str]:
-    """The names in a directory, sorted. Raises as `stat`."""
+    """Return the names in a directory, sorted. Raises as `stat`."""
     path = normalize(path)
     with _lock:
         since, listed = _listings.get(path, (0.0, {}))
@@ -126,7 +126,7 @@ def prefetch_listing(path: str) -> None:
     """List all that is below a directory with as few requests as can be. Raises as `stat`.
 
     Cost:
-        A request for a thousand objects; about 400 bytes of memory each, for half a minute.
+        A request per thousand objects; about 400 bytes of memory per object, for half a minute.
     """
     path = normalize(path)
     store = _store_of(path)
@@ -169,9 +169,9 @@ def open_object(uri: str) -> OpenObject:
     """Open an object.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: it is missing.
         NotAKafkaFileError: it is a prefix.
-        UnreadableError: the store does not give it.
+        UnreadableError: the store does not return it.
     """
     path = normalize(uri)
     try:
@@ -201,7 +201,7 @@ _DIRECTORY: Final = os.stat_result((modes.S_IFDIR, 0, 0, 1, 0, 0, 0, 0, 0, 0), {
 
 
 def _status(info: Any) -> os.stat_result:
-    """As `os.stat` has it: type, size, time of modification."""
+    """Return type, size and time of modification as `os.stat` does."""
     if info.type.name == "Directory":
         return _DIRECTORY
     modified = info.mtime_ns or 0
@@ -235,7 +235,7 @@ def _keep(found: dict[str, dict[str, os.stat_result]]) -> None:
 
 
 def _bucket(path: str) -> str:
-    """The part of a path that options belong to: `s3://bucket`."""
+    """Return the part of a path that options belong to: `s3://bucket`."""
     scheme, _, rest = path.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
 
@@ -261,7 +261,7 @@ def _store_of(path: str) -> _Store:
 
 
 def _made(uri: str) -> _Store:
-    """What reads the bucket of a URI; it gives up within half a minute, as far as can be said."""
+    """Return the reader of a URI's bucket; it times out after half a minute if possible."""
     fs = _file_systems()
     parts = urlsplit(uri)
     options = dict(parse_qsl(parts.query))
@@ -302,7 +302,7 @@ def _file_systems() -> Any:
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """What the file systems of pyarrow raise."""
+    """Return the exceptions that pyarrow's file systems raise."""
     try:
         from pyarrow import ArrowException
     except ImportError:

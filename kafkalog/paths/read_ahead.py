@@ -1,8 +1,8 @@
 """Bytes of a file that is far away: few and large requests, several of them at the same time.
 
-A read that does not go on where others ended fetches little. Once reading goes forward, more and
-more is fetched before it is asked for, in pieces, so that the time that each request takes is
-waited for together.
+A read that does not start where another ended fetches little. Once reading goes forward, more and
+more is fetched before it is asked for, in pieces, so that the latencies of
+requests overlap.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ PIECE_SIZE_MAX: Final = 8 << 20
 AHEAD_MAX: Final = 4 * PIECE_SIZE_MAX
 _THREADS: Final = 8
 _SKIP_MAX: Final = 1 << 20  # what is skipped at most where reading still goes forward
-_STEPS: Final = 3  # so many reads one after the other go forward
-_RUN: Final = 1 << 22  # or so many bytes
+_STEPS: Final = 3  # this many consecutive reads count as forward reading
+_RUN: Final = 1 << 22  # or this many bytes
 
 
 class _Piece(NamedTuple):
@@ -36,10 +36,10 @@ class ReadAhead:
     """The bytes of one file by position.
 
     At most `AHEAD_MAX` bytes and the piece that is being read are held: 40 MiB a file. All files
-    of the process together have eight requests under way.
+    of the process together have eight requests in progress.
 
     Args:
-        fetch: position and size to exactly so many bytes; called by other threads.
+        fetch: maps position and size to exactly that many bytes; called by other threads.
         size_bytes: of the file.
     """
 
@@ -48,7 +48,7 @@ class ReadAhead:
         self._size_bytes = size_bytes
         self._pieces: deque[_Piece] = deque()  # neighbours, in order
         self._end = 0  # where the last read ended
-        self._run = 0  # bytes since reading goes forward
+        self._run = 0  # bytes since forward reading began
         self._steps = 0
         self._lock = Lock()
 
@@ -67,18 +67,18 @@ class ReadAhead:
                 position += len(part)
 
     def close(self) -> None:
-        """Ask for nothing more; what is under way comes to its end unseen."""
+        """Request nothing more; let what is in progress finish, and ignore it."""
         self._drop_before(self._size_bytes)
 
     def _result(self, piece: _Piece) -> bytes:
         try:
             return piece.data.result()
-        except BaseException:  # raised again: whoever reads on, after Ctrl-C too, asks again
+        except BaseException:  # raised again: a later read, after Ctrl-C too, requests it again
             self.close()
             raise
 
     def _follow(self, position: int, end: int) -> None:
-        """See whether reading goes forward; forget what is behind it."""
+        """Detect forward reading; drop what lies before the position."""
         held_from = self._pieces[0].start if self._pieces else self._end
         held_to = self._pieces[-1].end if self._pieces else self._end
         if held_from <= position <= max(held_to, self._end) + _SKIP_MAX:
@@ -92,7 +92,7 @@ class ReadAhead:
         self._end = end
 
     def _request(self, position: int, end: int) -> None:
-        """Have pieces from `position` on: what is wanted, and what will be."""
+        """Request pieces from `position` on: those wanted now, and those expected next."""
         self._drop_before(position)
         is_forward = self._steps >= _STEPS or self._run >= _RUN
         ahead = min(2 * self._run, AHEAD_MAX) if is_forward else 0
@@ -115,5 +115,5 @@ class ReadAhead:
 
 @lru_cache(maxsize=1)
 def _pool(_process: int) -> ThreadPoolExecutor:
-    """The threads of this process: a child has none of its parent's."""
+    """Return the threads of this process: a child has none of its parent's."""
     return ThreadPoolExecutor(_THREADS, "read-ahead")

@@ -1,4 +1,4 @@
-"""How files are read: as fast as they can be, or gently, beside a broker that needs its disk."""
+"""How files are read: as fast as they can be, or gently, next to a broker that needs its disk."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _BURST_S: Final = 0.1
 class RateLimiter:
     """A token bucket: whoever spends more than it holds waits until it has filled up again.
 
-    Not for several threads at a time.
+    Not thread-safe.
 
     Args:
-        rate: bytes a second, at least 1.
+        rate: bytes per second, at least 1.
         clock: seconds, rising.
         sleep: waits for some seconds.
     """
@@ -41,9 +41,9 @@ class RateLimiter:
         self._paid_until = clock()
 
     def spend(self, size_bytes: int) -> None:
-        """So many bytes were read: wait until the pace is kept.
+        """Account for bytes read, and wait as long as the rate limit requires.
 
-        After a pause at most a tenth of a second's bytes come for nothing.
+        After a pause at most a tenth of a second's bytes are free.
         """
         now = self._clock()
         self._paid_until = max(self._paid_until, now - _BURST_S) + size_bytes / self.rate
@@ -72,13 +72,13 @@ current: ContextVar[ReadOptions] = ContextVar("read options", default=AS_FAST_AS
 
 @contextmanager
 def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Iterator[None]:
-    """Files that are opened in the block are read gently, beside a broker that needs its disk.
+    """Read files opened in the block gently, to spare a broker that needs the disk.
 
     Args:
-        rate_limit: bytes a second, of all files together; None for no limit.
+        rate_limit: bytes per second, of all files together; None for no limit.
         leaves_cache: pages that were not in the page cache are given back once they are read,
             those that were there stay: neither what a broker has in memory nor what its consumers
-            read is pushed out. Where the file system cannot tell what is in memory (it has no
+            read is pushed out. If the file system cannot report what is in memory (it has no
             `RWF_NOWAIT`), every page that was read is given back. Pages larger than 4096 bytes may
             stay at the edges of what was read.
 

@@ -1,4 +1,4 @@
-"""What the operating system says about a path that is read, as errors of ours."""
+"""Errors of the operating system for a path that is read, translated to ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 on_unreadable: list[Callable[[UnreadableError], None]] = []
-"""Called, in any thread, with each failure to get at what is there, whoever goes on past it."""
+"""Called, in any thread, with each read failure, even if the caller continues."""
 
 
 def require_regular(path: str, mode: int) -> None:
@@ -27,7 +27,7 @@ def require_regular(path: str, mode: int) -> None:
 
 
 def reading_error(error: OSError, path: str) -> NotFoundError | UnreadableError:
-    """Our error for an `OSError` met while reading `path`."""
+    """Return our error for an `OSError` met while reading `path`."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return NotFoundError("No such file or directory.", path=path)
     reason = os.strerror(error.errno) if error.errno else str(error)
@@ -39,7 +39,7 @@ _Unreadable = TypeVar("_Unreadable", bound=UnreadableError)
 
 
 def announced(error: _Unreadable) -> _Unreadable:
-    """Return the error, after everyone in `on_unreadable` heard of it."""
+    """Return the error, after reporting it to everyone in `on_unreadable`."""
     for hear in on_unreadable:
         hear(error)
     return error

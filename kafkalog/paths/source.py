@@ -32,7 +32,7 @@ WINDOW_SIZE_MAX = 1 << 20
 BLOCK_SIZE = 512  # of st_blocks, whatever the file system
 _PAGE_SIZE = 4096
 _BLOCKS_TRIED = 64
-_READ_SIZE = 1 << 18  # what is asked for at once where the page cache is left as it was
+_READ_SIZE = 1 << 18  # read size when the page cache is preserved
 
 
 class Readable(Protocol):
@@ -41,7 +41,7 @@ class Readable(Protocol):
     path: str
 
     def read(self, position: int, size: int) -> bytes:
-        """As `Source.read`."""
+        """Read as `Source.read` does."""
 
 
 class Source:
@@ -53,15 +53,15 @@ class Source:
     Attributes:
         size_bytes: up to where it is read.
         file_bytes: its length.
-        stored_bytes: what it occupies: less where there are holes.
+        stored_bytes: what it occupies: less if it has holes.
         mtime_ms: when it was modified.
 
     Args:
         path: the file, symbolic links are followed; or the URI of an object.
-        end: take it to end at this position, if it does not end before; None: as it is.
+        end: take it to end at this position, if it does not end before; None for its size.
 
     Raises:
-        NotFoundError: there is no such file.
+        NotFoundError: the file is missing.
         UnreadableError: it cannot be opened or read.
         NotAKafkaFileError: it is not a regular file.
     """
@@ -75,7 +75,7 @@ class Source:
     mtime_ms: int
 
     def __new__(cls, path: str, end: int | None = None) -> Self:  # noqa: ARG004 # as __init__
-        """An object of a store is of a class of its own."""
+        """Return an `ObjectSource` if the path is that of an object."""
         if is_object(path):
             return cast("Self", object.__new__(ObjectSource))
         return object.__new__(cls)
@@ -86,7 +86,7 @@ class Source:
         self._window = b""
         self._window_position = 0
         self._window_size = WINDOW_SIZE_MIN
-        # Of each block that the disk does not give, the position from which on it does not.
+        # For each unreadable block, the position from which on it is unreadable.
         self._failed: dict[int, int] = {}
         self._open()
         self.file_bytes = self.size_bytes
@@ -130,7 +130,7 @@ class Source:
             self._fd = -1
 
     def read(self, position: int, size: int) -> bytes:
-        """Exactly `size` bytes from `position`, fewer only where the file ends.
+        """Return exactly `size` bytes from `position`, fewer only where the file ends.
 
         Raises:
             BytesUnreadableError: the disk does not give these bytes.
@@ -159,7 +159,7 @@ class Source:
         return self._window[:size]
 
     def read_exactly(self, position: int, size: int) -> bytes:
-        """As `read`, of bytes that were there when the file was listed.
+        """Read as `read` does bytes that were there when the file was listed.
 
         Raises:
             FileChangedError: also where the file became shorter since then.
@@ -170,7 +170,7 @@ class Source:
         return data
 
     def read_into(self, position: int, buffer: memoryview) -> None:
-        """Fill the buffer from `position`; the file must have so many bytes. Raises as `read`."""
+        """Fill the buffer from `position`; the file must have that many bytes. Raises as `read`."""
 
         def give(start: int, end: int) -> int:
             part = buffer[start - position : end - position]
@@ -185,10 +185,10 @@ class Source:
         self._read_all(position, position + len(buffer), give)
 
     def _read_all(self, position: int, end: int, give: Callable[[int, int], int]) -> None:
-        """Read a range; `give` reads some of a part of it and returns how many bytes that were.
+        """Read a range; `give` reads some of a part of it and returns the number of bytes.
 
-        A disk can refuse a large read for one bad block in it, or give what is before that block:
-        from there on each block is asked for by itself.
+        A disk can refuse a large read because of one bad block, or return what precedes that block:
+        from there on each block is read separately.
         """
         bad = self._bad_place(position, end)
         if bad is not None:
@@ -211,7 +211,7 @@ class Source:
                 step = _PAGE_SIZE
 
     def _read_block(self, position: int, buffer: memoryview) -> int:
-        """Some bytes; pages that were not in the page cache are given back."""
+        """Read some bytes; pages that were not in the page cache are given back."""
         try:
             count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
         except OSError as error:
@@ -227,7 +227,7 @@ class Source:
         return count
 
     def is_zero_from(self, position: int) -> bool:
-        """Whether every byte from `position` to the end of the file is zero.
+        """Return whether every byte from `position` to the end of the file is zero.
 
         Holes of sparse files are skipped without reading them.
         """
@@ -241,9 +241,9 @@ class Source:
         return True
 
     def next_data(self, position: int) -> int:
-        """Where the next bytes are that are no hole, the size of the file where there are none.
+        """Return the position of the next data that is not a hole; the file size if none.
 
-        The position itself where the file system knows nothing of holes.
+        The position itself if the file system does not support holes.
 
         Raises:
             UnreadableError: the file became shorter since it was opened.
@@ -278,8 +278,8 @@ class Source:
     def next_readable(self, position: int) -> int:
         """Return where the disk gives bytes again, after `position`, which it does not give.
 
-        Each try can take a drive half a minute. So behind `_BLOCKS_TRIED` that fail one after the
-        other the steps grow, and shrink again before the first that does not; what can be read
+        Each try can take a drive half a minute. So after `_BLOCKS_TRIED` consecutive failures
+        the steps grow, and shrink again before the first that does not; what can be read
         between two such places may be passed over.
 
         Returns:
@@ -311,7 +311,7 @@ class Source:
         return True
 
     def _bad_place(self, position: int, end: int) -> int | None:
-        """Return the first place of a range that has failed before: no disk is asked again."""
+        """Return the first place of a range that has failed before: it is not read again."""
         places = [
             max(start, position)
             for block, start in self._failed.items()
@@ -332,7 +332,7 @@ class Source:
         return announced(unreadable)
 
     def has_changed(self) -> bool:
-        """Whether the file is longer or shorter now than it was when it was opened."""
+        """Return whether the file is longer or shorter now than it was when it was opened."""
         return os.fstat(self._fd).st_size != self.file_bytes
 
     def _became_shorter(self, position: int) -> FileChangedError:
@@ -345,7 +345,7 @@ class Source:
 
 
 def read_file(path: str, size_max: int = 64 << 20) -> bytes:
-    """The whole of a small file.
+    """Return the whole of a small file.
 
     Raises:
         NotAKafkaFileError: the file is larger than `size_max` bytes.
@@ -388,7 +388,7 @@ class ObjectSource(Source):
             self._ahead = None
 
     def read_into(self, position: int, buffer: memoryview) -> None:
-        """Fill the buffer from `position`; the object must have so many bytes. Raises as `read`."""
+        """Fill the buffer from `position`; the object must be that long. Raises as `read`."""
         assert self._ahead is not None, "closed"
         if position + len(buffer) > self.size_bytes:
             raise self._became_shorter(self.size_bytes)
@@ -397,7 +397,7 @@ class ObjectSource(Source):
             self._options.limiter.spend(len(buffer))
 
     def next_data(self, position: int) -> int:
-        """The position: objects have no holes."""
+        """Return the position: objects have no holes."""
         return min(position, self.size_bytes)
 
     def _pread(self, position: int, size: int) -> bytes:

@@ -17,14 +17,14 @@ LOCAL: Final = "file://"
 
 
 def is_object(path: str) -> bool:
-    """Whether a path is the URI of an object, or of a prefix of objects."""
+    """Return whether a path is the URI of an object, or of a prefix of objects."""
     return SEPARATOR in path and not path.startswith(LOCAL)
 
 
 def without_credentials(uri: str) -> str:
-    """A URI as it can be shown: options behind `?` can hold credentials as well.
+    """Return a URI as it can be shown: options after `?` can hold credentials as well.
 
-    Of Azure's, what is before the `@` names a container or an account: only a password goes.
+    In Azure's URIs the part before `@` names a container or account: only a password is removed.
     """
     if SEPARATOR not in uri:
         return uri
@@ -40,7 +40,7 @@ def without_credentials(uri: str) -> str:
 
 
 def words_of(error: Exception, uri: str) -> str:
-    """What a library says, on one line, without the credentials of a URI that it was told."""
+    """Return a library's error on one line, without the credentials of a URI."""
     from urllib.parse import unquote, urlsplit
 
     text = " ".join(str(error).split()).replace(uri, without_credentials(uri))

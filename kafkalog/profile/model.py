@@ -33,7 +33,7 @@ _DIGEST_SIZE: Final = 16
 
 
 class DistinctCount:
-    """How many different values were seen: within 1.6 % in 19 of 20 cases. 8 KiB."""
+    """An estimate of the number of distinct values: within 1.6 % in 19 of 20 cases. 8 KiB."""
 
     def __init__(self, text: str | None = None) -> None:
         self._union = datasketches.hll_union(_LG_REGISTERS)
@@ -42,16 +42,16 @@ class DistinctCount:
             self._union.update(datasketches.hll_sketch.deserialize(base64.b64decode(text)))
 
     def add(self, values: Iterable[str | int]) -> None:
-        """See values."""
+        """Add values."""
         for value in values:
             self._sketch.update(value)
 
     def merge(self, other: Self) -> None:
-        """See what another one has seen."""
+        """Merge another sketch into this one."""
         self._union.update(other._whole)
 
     def as_text(self) -> str:
-        """What makes it again."""
+        """Return the text from which it is rebuilt."""
         return base64.b64encode(self._whole.serialize_compact()).decode()
 
     @property
@@ -82,20 +82,20 @@ class FrequentKeys:
         )
 
     def add(self, keys: Iterable[tuple[str, int]]) -> None:
-        """See keys, each as often as said."""
+        """Add keys, each with its count."""
         for key, count in keys:
             self._sketch.update(key, count)
 
     def merge(self, other: Self) -> None:
-        """See what another one has seen."""
+        """Merge another sketch into this one."""
         self._sketch.merge(other._sketch)
 
     def as_text(self) -> str:
-        """What makes it again."""
+        """Return the text from which it is rebuilt."""
         return base64.b64encode(self._sketch.serialize()).decode()
 
     def most(self, count: int) -> tuple[HotKey, ...]:
-        """So many of those that are frequent beyond doubt."""
+        """Return up to `count` keys that are certainly frequent."""
         kind = datasketches.frequent_items_error_type.NO_FALSE_POSITIVES
         found = [
             HotKey(bytes_of(key), lower, upper)
@@ -182,7 +182,7 @@ class Profile:
 
     Attributes:
         topic: whose.
-        partition: which one; None: all of the topic.
+        partition: which one; None for the whole topic.
         logs: how many partition directories were read.
         segments, size_bytes: their segments, and the bytes of all their files.
         batches, control_batches, transactional_batches, idempotent_batches: how many.

@@ -1,4 +1,4 @@
-"""What is counted of one piece of a log: mergeable, and such that JSON can carry it."""
+"""The counts of one piece of a log: mergeable, and serializable as JSON."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Part:
         self.histogram.merge(other.histogram)
 
     def as_json(self) -> dict[str, Any]:
-        """What `from_json` makes it of again."""
+        """Return what `from_json` rebuilds it from."""
         self._add_keys()
         return {
             "counts": dict(self.counts),
@@ -129,7 +129,7 @@ class Part:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """That of `as_json`."""
+        """Rebuild it from the result of `as_json`."""
         part = cls(fields["bucket_ms"])
         part.counts.update(fields["counts"])
         part.largest, part.smallest = dict(fields["largest"]), dict(fields["smallest"])
@@ -201,7 +201,7 @@ class Histogram:
 
 
 def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
-    """What is in some splits: a task of an engine.
+    """Count the records and batches in some splits: a task of an engine.
 
     Args:
         task: `splits` of the table of records, as JSON, and `bucket_ms`.
@@ -243,12 +243,12 @@ def _read(
 
 
 def _sizes(column: Any) -> Any:
-    """Bytes of each value; of null none."""
+    """Return bytes of each value; of null none."""
     return pc.fill_null(pc.binary_length(column).cast(pa.int64()), 0)
 
 
 def _header_sizes(column: Any) -> Any:
-    """Bytes of the keys and values of all headers of each record."""
+    """Return bytes of the keys and values of all headers of each record."""
     flat = column.flatten()
     if not len(flat):
         return pa.repeat(pa.scalar(0, pa.int64()), len(column))

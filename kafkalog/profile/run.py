@@ -49,7 +49,7 @@ _NESTED: Final = {
 
 
 def profile_table(profiles: Iterable[Profile]) -> Any:
-    """A `pyarrow.Table` with the attributes of `Profile` as columns; numbers are int64."""
+    """Return a `pyarrow.Table` with the attributes of `Profile` as columns; numbers are int64."""
     columns = [(one.name, _NESTED.get(one.name, pa.int64())) for one in fields(Profile)]
     return pa.Table.from_pylist([asdict(one) for one in profiles], pa.schema(columns))
 
@@ -75,7 +75,7 @@ def profile_logs(
     ends: Callable[[PartitionEnd], object] | None = None,
     failed: Callable[[KafkaLogError], object] | None = None,
 ) -> list[Profile]:
-    """The profiles of all partitions, each topic's behind those of its partitions.
+    """Return the profiles of all partitions, each topic's after those of its partitions.
 
     Args:
         engine: what counts.
@@ -92,7 +92,7 @@ def profile_logs(
         KafkaLogError: as `plan_splits` and the engine.
 
     Cost:
-        Memory here: some 300 KiB a partition, and the keys that are frequent.
+        Memory here: about 300 KiB per partition, and the keys that are frequent.
     """
     at_ms = now_ms()
     targets = {one.partition.path: one for one in find_targets(paths, request)}
@@ -120,7 +120,7 @@ def profile_logs(
 
 
 def _grouped(splits: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Splits as JSON, neighbours together as long as they are not larger than one may be."""
+    """Yield splits as JSON, neighbours together as long as they are not larger than one may be."""
     some: list[Any] = []
     room = size
     for split in splits:

@@ -5,7 +5,7 @@
     spark.dataSource.register(KafkaLogDataSource)
     spark.read.format("kafkalog").load("/var/lib/kafka").createOrReplaceTempView("records")
 
-Names are loaded when they are first used, so that a missing pyspark is told in words.
+Names are loaded on first use, so that a missing pyspark gives a clear error.
 """
 
 from __future__ import annotations

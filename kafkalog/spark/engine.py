@@ -1,9 +1,9 @@
 """The engine on Spark: a data frame with a row per task, and large results shuffled.
 
-Pieces are the first stage. What they make goes, by the numbers of the tasks, to the second stage,
-which is that of the tasks. What these give lies where they ran until the driver takes it, in order.
+Pieces are the first stage. Their output goes, by task number, to the second stage, the tasks.
+The output of the tasks stays where they ran until the driver fetches it, in order.
 
-One task of Spark's for each of ours, so that Spark schedules and retries them one by one. The same
+Each of our tasks is one Spark task, so that Spark schedules and retries them one by one. The same
 code runs on local[*], on a cluster and over Spark Connect.
 """
 
@@ -49,10 +49,10 @@ def gather(
     piece_work: PieceWork,
     done: Callable[[int], None] | None = None,
 ) -> Generator[bytes, None, None]:
-    """As `Engine.stream`.
+    """Do what `Engine.stream` does.
 
     Cost:
-        The driver takes what 16 tasks give at once and holds twice that, which
+        The driver fetches the output of 16 tasks at once and holds twice that, which
         `spark.driver.maxResultSize` bounds. A worker holds what its task holds, and an Arrow batch
         of what pieces made; Spark sorts that on the disks of its workers where it does not fit.
     """
@@ -82,7 +82,7 @@ def gather(
 def _taken(
     session: SparkSession, frame: DataFrame, count: int, done: Callable[[int], None] | None
 ) -> Iterator[Any]:
-    """The rows of so many tasks in order, some tasks at once; with the first all are done."""
+    """Yield the rows of tasks in order, a few tasks at once; the first means that all are done."""
     so_far = 0
 
     def tell(tasks_done: int) -> None:
@@ -113,7 +113,7 @@ def _taken(
 
 
 def _spread(session: SparkSession, rows: Sequence[tuple[int, int, str]]) -> DataFrame:
-    """One row a partition, so that Spark schedules each by itself."""
+    """Return one row per partition, so that Spark schedules each separately."""
     numbered = [(i, *row) for i, row in enumerate(rows)]
     frame = session.createDataFrame(numbered, "id int, number long, piece long, task string")
     return frame.repartitionById(len(rows), frame.id)
@@ -125,7 +125,7 @@ def _row(number: int, piece: int, row: int, data: bytes | None, error: str | Non
 
 
 def _rows_of(number: int, piece: int, made: Iterable[bytes]) -> Iterator[Any]:
-    """A row for each; errors come as rows, for Spark would run the task again."""
+    """Yield a row for each; errors become rows, since Spark would retry the task."""
     count = -1
     try:
         for count, data in enumerate(made):
@@ -147,7 +147,7 @@ class _Whole:
 
 
 class _Piece:
-    """Runs pieces; one that makes nothing gives a row, too, so that its task is done."""
+    """Runs pieces; one without output also yields a row, so that its task is done."""
 
     def __init__(self, called: Called) -> None:
         self._called = called
@@ -161,7 +161,7 @@ class _Piece:
 
 
 class _Gathered:
-    """Runs tasks whose pieces have been made."""
+    """Runs tasks whose pieces are done."""
 
     def __init__(self, called: Called, tasks: dict[int, str]) -> None:
         self._called = called
@@ -195,7 +195,7 @@ class SparkEngine:
     """Runs tasks with a session of Spark.
 
     Args:
-        session: stays open; whoever made it ends it.
+        session: stays open; its creator ends it.
         workers: how many tasks run at the same time.
     """
 
@@ -210,7 +210,7 @@ class SparkEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """As `Engine.run`; all results are there at once, in the order of the tasks.
+        """Do what `Engine.run` does; all results arrive at once, in the order of the tasks.
 
         Raises:
             KafkaLogError: what `work` raised for the first of the tasks for which it raised.
@@ -252,12 +252,12 @@ class SparkEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Generator[bytes, None, None]:
-        """As `Engine.stream`; see `kafkalog.spark.engine.gather`."""
+        """Do what `Engine.stream` does; see `kafkalog.spark.engine.gather`."""
         return gather(self.session, work, tasks, piece_work, done)
 
 
 def parallelism_of(session: SparkSession) -> int:
-    """How many tasks the session runs at the same time, as far as it knows."""
+    """Return how many tasks the session runs at the same time, as far as it knows."""
     if not is_remote(session):
         return session.sparkContext.defaultParallelism
     # A range has a partition for each task that can run.
@@ -267,7 +267,7 @@ def parallelism_of(session: SparkSession) -> int:
 
 
 class _Runner:
-    """Runs tasks in a worker of Spark's; errors of ours come back as rows: they are not retried."""
+    """Runs tasks in a worker of Spark's; our errors come back as rows, to prevent retries."""
 
     def __init__(self, called: Called) -> None:
         self._called = called

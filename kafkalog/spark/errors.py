@@ -1,7 +1,7 @@
-"""Errors of Spark as ours: one sentence, what to do, and where the log is.
+"""Translation of Spark's errors to ours: one sentence, a hint, and the path of the log.
 
-What stopped a task arrives as text with a traceback in it, a failure in the driver as an exception
-of Java's, and a driver that has died as a refused connection.
+An error in a task arrives as text with a traceback in it, a failure in the driver as a Java
+exception, and a dead driver as a refused connection.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _LOG_TAIL_SIZE: Final = 256 << 10
 
 
 def spark_error(raised: BaseException) -> KafkaLogError | None:
-    """The error of ours that says what Spark raised; None for what Spark did not raise.
+    """Return our error for what Spark raised; None for what Spark did not raise.
 
-    An error of ours that stands for one of Spark's is returned as it is.
+    One of our errors that already stands for one of Spark's is returned unchanged.
     """
     if isinstance(raised, KafkaLogError):
         is_of_spark = isinstance(raised, EngineError) or _is_of_spark(raised.__cause__)
@@ -51,7 +51,7 @@ def spark_error(raised: BaseException) -> KafkaLogError | None:
 
 @contextmanager
 def errors_as_ours() -> Iterator[None]:
-    """Errors of Spark that leave the block are ours."""
+    """Translate errors of Spark that leave the block."""
     try:
         yield
     except Exception as raised:  # Spark's are of three packages, one of which may be missing
@@ -62,7 +62,7 @@ def errors_as_ours() -> Iterator[None]:
 
 
 def driver_lost() -> EngineError:
-    """The JVM that was to answer is no more."""
+    """Return the error for a JVM that has died."""
     return EngineError(
         "The Spark driver died.",
         hint="If memory ran out: --spark-conf spark.driver.memory=4g",
@@ -70,7 +70,7 @@ def driver_lost() -> EngineError:
 
 
 def reason_in(log_path: str) -> str | None:
-    """The first cause, else exception, that a log of Spark's tells, as `Name: message.`"""
+    """Return the first cause, else exception, in a log of Spark's, as `Name: message.`"""
     try:
         with open(log_path, "rb") as log:
             log.seek(max(0, log.seek(0, 2) - _LOG_TAIL_SIZE))
@@ -81,23 +81,23 @@ def reason_in(log_path: str) -> str | None:
     if not found:
         return None
     causes = [match for match in found if match[0].startswith("Caused by: ")]
-    _, name, message = (causes or found)[0]  # what comes later is often what came of it
+    _, name, message = (causes or found)[0]  # later ones are often consequences
     return f"{name}: {_shortened(message).rstrip('.')}."
 
 
 def _is_of_spark(raised: BaseException | None) -> bool:
-    """Whether pyspark, py4j or gRPC raised it. They are loaded where they can have."""
+    """Return whether pyspark, py4j or gRPC raised it. They are loaded if they can have."""
     names = {kind.__module__.partition(".")[0] for kind in type(raised).__mro__}
     return bool(names & {"pyspark", "py4j", "grpc"})
 
 
 def _is_query(raised: BaseException) -> bool:
-    """Whether Spark does not understand what it was asked."""
+    """Return whether the error is about the query itself."""
     return type(raised).__name__ in {"AnalysisException", "ParseException"}
 
 
 def _text_of(raised: BaseException) -> str:
-    """All that it says; an exception of Java's is asked, unless its JVM is dead."""
+    """Return its full text; a Java exception is queried, unless its JVM is dead."""
     try:
         return str(raised)
     except Exception:  # noqa: BLE001 # py4j asks the JVM for the text, and anything can come of it
@@ -134,7 +134,7 @@ def _error_of(text: str, *, is_query: bool) -> KafkaLogError:
 
 
 def _first_line(text: str) -> str:
-    """What an exception says first that is worth showing."""
+    """Return the first line of an exception that is worth showing."""
     for line in text.splitlines():
         if line.strip() and not re.match(r"An error occurred while calling|\s*at |: *$", line):
             return _shortened(line.strip().lstrip(": "))

@@ -1,7 +1,7 @@
-"""The driver's JVM: started silently, joined through py4j, and ended for certain.
+"""The driver's JVM: started silently, connected through py4j, and always ended.
 
-`pyspark.java_gateway.launch_gateway` starts a JVM of its own unless it is told of one that runs
-already. This one is: whoever starts the process can also end it, at any moment of its start.
+`pyspark.java_gateway.launch_gateway` starts a JVM of its own unless it is given a running one.
+Here it is: who starts the process can also end it, at any moment of its start.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _NOWHERE: Final = logging.NullHandler()
 
 @contextmanager
 def silent_loggers() -> Iterator[None]:
-    """pyspark's and py4j's loggers write nothing to stderr while the block runs."""
+    """Keep pyspark's and py4j's loggers off stderr while the block runs."""
     from pyspark.logger import PySparkLogger
 
     loggers: list[logging.Logger]
     loggers = [PySparkLogger.getLogger(name) for name in _NAMES]  # the only right way to make them
     before = [logger.disabled for logger in loggers]
-    # py4j logs some errors by the root logger, which writes to stderr where it has no handler.
+    # py4j logs some errors to the root logger, which writes to stderr if it has no handler.
     shared = [logging.getLogger(), logging.getLogger("py4j")]
     for logger in loggers:
         logger.disabled = True
@@ -69,7 +69,7 @@ class DriverProcess:
         settings: those of Spark; they are not seen in the list of processes.
 
     Attributes:
-        log_path: what Spark, the JVM and the Python workers of local[*] say.
+        log_path: the log of Spark, the JVM and the Python workers of local[*].
     """
 
     def __init__(self, directory: str, settings: Mapping[str, str]) -> None:
@@ -98,7 +98,7 @@ class DriverProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **own},
-                start_new_session=True,  # Ctrl-C is for this process to handle
+                start_new_session=True,  # this process handles Ctrl-C
             )
 
     @property
@@ -107,15 +107,15 @@ class DriverProcess:
         return self._process.poll() is None
 
     def has_logged(self, text: bytes) -> bool:
-        """Whether the log has a text."""
+        """Return whether the log has a text."""
         with open(self.log_path, "rb") as log:
             return any(text in line for line in log)
 
     def connect(self, timeout_s: float) -> Any:
-        """The gateway of py4j, once the JVM has said where it listens.
+        """Return py4j's gateway, once the JVM has reported its port.
 
         Raises:
-            EngineError: the JVM ended, or it says nothing for too long.
+            EngineError: the JVM ended, or did not report in time.
         """
         from pyspark.java_gateway import launch_gateway
 
@@ -140,7 +140,7 @@ class DriverProcess:
         return self._gateway
 
     def end(self, timeout_s: float) -> None:
-        """Let the JVM end, which takes its files away; kill it when that takes too long."""
+        """End the JVM, which removes its files; kill it if that takes too long."""
         try:
             if self._gateway is not None:
                 self._gateway.shutdown()
@@ -162,7 +162,7 @@ class DriverProcess:
 
 
 def java_options(directory: str) -> list[str]:
-    """Options of the JVM: it logs to a file, and leaves nothing outside of `directory`."""
+    """Return options of the JVM: it logs to a file, and leaves nothing outside of `directory`."""
     config = os.path.join(directory, "log4j2.properties")
     _write(
         config,

@@ -1,6 +1,6 @@
 """A Spark job, waited for: its progress is reported, and an interrupt cancels it.
 
-A call of py4j blocks its thread until the JVM answers. So it is made in a thread of its own.
+A py4j call blocks its thread until the JVM answers. So it runs in a thread of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Result = TypeVar("_Result")
 def run_job(
     session: SparkSession, action: Callable[[], _Result], tell: Callable[[int], None] | None = None
 ) -> _Result:
-    """Do what makes Spark work, such as `frame.collect`, and return what it returns.
+    """Run an action of Spark, such as `frame.collect`, and return its result.
 
     Args:
         session: a session of this process or of Spark Connect.
@@ -68,26 +68,26 @@ def run_job(
 
 
 def is_remote(session: SparkSession) -> bool:
-    """Whether the session is one of Spark Connect."""
+    """Return whether the session is one of Spark Connect."""
     return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
 class _Job(Protocol):
     def begin(self) -> None:
-        """Called in the thread that acts."""
+        """Begin; called in the thread that runs the action."""
 
     def tasks_done(self) -> int:
-        """The tasks that the last stage has done; 0 as long as there is but one."""
+        """Return the tasks that the last stage has done; 0 as long as there is only one."""
 
     def cancel(self) -> None:
         """Stop what runs."""
 
     def end(self) -> None:
-        """Nothing is waited for any more."""
+        """Stop waiting."""
 
 
 class _DriverJob:
-    """With a driver here: a group of jobs, looked at through the status tracker."""
+    """With a local driver: a job group, observed through the status tracker."""
 
     def __init__(self, session: SparkSession) -> None:
         self._context = session.sparkContext
@@ -115,7 +115,7 @@ class _DriverJob:
 
 
 class _RemoteJob:
-    """With a server of Spark Connect: a tag, and what the server tells of its stages."""
+    """With a server of Spark Connect: a tag, and the server's progress reports on its stages."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -143,11 +143,11 @@ class _RemoteJob:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A function of a module of ours, on its way to a worker.
+    """A function of one of our modules, sent to a worker.
 
     Attributes:
         name: `module:function`.
-        given: URIs that this process was given: what they say beside a path holds there, too.
+        given: URIs that this process was given: their options apply there, too.
     """
 
     name: str
@@ -155,13 +155,13 @@ class Called:
 
     @classmethod
     def of(cls, function: Callable[..., object]) -> Self:
-        """What stands for a function."""
+        """Return the reference to a function."""
         return cls(
             f"{function.__module__}:{function.__name__}", tuple(file_system.registered_uris())
         )
 
     def load(self) -> Callable[..., Any]:
-        """The function, in the worker."""
+        """Return the function, in the worker."""
         module, _, function = self.name.partition(":")
         found: Callable[..., Any] = getattr(importlib.import_module(module), function)
         settle(self.given)
@@ -169,11 +169,11 @@ class Called:
 
 
 def settle(given: tuple[str, ...]) -> None:
-    """Make a worker ready: it knows the URIs, and leaves alone what is loaded anyway."""
+    """Prepare a worker: register the URIs, and exempt what is loaded from collection."""
     for uri in given:
         file_system.normalize(uri)
     if not gc.get_freeze_count():
-        gc.freeze()  # out of the garbage collector's sight, once a worker
+        gc.freeze()  # hidden from the garbage collector, once per worker
 
 
 def in_thread(function: Callable[[], _Result]) -> Future[_Result]:
@@ -193,5 +193,5 @@ def in_thread(function: Callable[[], _Result]) -> Future[_Result]:
 
 
 def call_within(timeout_s: float, function: Callable[[], _Result]) -> _Result:
-    """Call a function; after `timeout_s` it goes on alone and `TimeoutError` is raised."""
+    """Call a function; raise `TimeoutError` after `timeout_s`, while it keeps running."""
     return in_thread(function).result(timeout_s)

@@ -1,6 +1,6 @@
 """The options of the data source, as `spark.read.option(…)` gives them: text.
 
-Their names follow those of Spark's own Kafka source where that has them.
+Their names are those of Spark's own Kafka source, where it has them.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ NAMES: Final = (
 
 
 class Mode(StrEnum):
-    """What damage does."""
+    """How damage is handled."""
 
     PERMISSIVE = "permissive"
-    """It is passed over; the table of defects tells it."""
+    """It is skipped; the table of defects reports it."""
     FAILFAST = "failfast"
     """It ends the job."""
 
 
 class Decode(StrEnum):
-    """What keys and values are."""
+    """How keys and values are decoded."""
 
     BYTES = "bytes"
     TEXT = "text"
@@ -55,17 +55,17 @@ class Start(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What was asked for.
+    """The parsed options of a source.
 
     Attributes:
         paths: what is read.
         request: which rows of which table.
-        columns: which columns; None: the usual ones.
+        columns: which columns; None for the usual ones.
         as_text: whether keys and values are text.
-        mode: what damage does.
-        pushes_filters: whether Spark's filters are looked at before anything is read.
-        bytes_per_trigger: of a stream: how much of the logs a batch covers; None: all there is.
-        fails_on_loss: whether it is an error that offsets were deleted unread.
+        mode: how damage is handled.
+        pushes_filters: whether Spark's filters are applied before anything is read.
+        bytes_per_trigger: of a stream: how much of the logs a batch covers; None for everything.
+        fails_on_loss: whether offsets that were deleted unread are an error.
         from_latest: of a stream: whether it begins where the logs end.
     """
 
@@ -81,7 +81,7 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """What the options say; their names are told apart whatever the case.
+    """Parse the options; their names are case-insensitive.
 
     Raises:
         UsageError: an option is unknown or has a value that it cannot have, or no path is given.
@@ -124,7 +124,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def require_batch(asked: SourceOptions) -> None:
-    """Raise `UsageError` for what only a stream can do, as Spark's own Kafka source does."""
+    """Raise `UsageError` for stream-only options, as Spark's own Kafka source does."""
     if asked.from_latest:
         raise UsageError(
             "A batch cannot start at the latest offsets.",
@@ -133,7 +133,7 @@ def require_batch(asked: SourceOptions) -> None:
 
 
 def require_stream(asked: SourceOptions) -> None:
-    """Raise `UsageError` for what only a batch can do, as Spark's own Kafka source does."""
+    """Raise `UsageError` for batch-only options, as Spark's own Kafka source does."""
     if asked.request.bounds.end_time is not None:
         raise UsageError("A stream has no end: endingTimestamp is an option of batches.")
 
@@ -142,7 +142,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     paths: list[str] = []
     if "path" in given:
         paths.append(given["path"])
-    if "paths" in given:  # as Spark notes the arguments of load(), and as a user may give them
+    if "paths" in given:  # as Spark passes the arguments of load(), and as a user may give them
         try:
             several: Any = json.loads(given["paths"])
         except ValueError:
@@ -152,7 +152,7 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         paths += several
     if not paths:
         raise UsageError("No path is given.", hint='spark.read.format("kafkalog").load(PATH)')
-    return tuple(file_system.portable(path) for path in paths)  # tasks have other directories
+    return tuple(file_system.portable(path) for path in paths)  # tasks run in other directories
 
 
 def _list(text: str | None) -> tuple[str, ...] | None:

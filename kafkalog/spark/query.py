@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a query.
+    """The result of a query.
 
     Attributes:
-        names: of the columns, in order; the same can be there twice.
+        names: of the columns, in order; not necessarily unique.
         numeric: for each column whether it holds numbers.
         rows: values of each row: None, numbers, text, bytes, times (UTC, with a zone or none),
-            lists, and dicts for structs and maps. They are fetched as they are asked for.
+            lists, and dicts for structs and maps. They are fetched on demand.
     """
 
     names: tuple[str, ...]
@@ -39,11 +39,11 @@ class Answer:
 def run_query(
     session: SparkSession, query: str, paths: Sequence[str], options: Mapping[str, str]
 ) -> Answer:
-    """The answer to a query over the tables of some logs.
+    """Run a query over the tables of some logs.
 
     Those tables that it names become temporary views. `records` has the columns of Spark's own
-    Kafka source, and whichever others the query names. What the query has no use for is not read,
-    but over Spark Connect, which does not tell.
+    Kafka source, and any others that the query names. What the query does not use is not read,
+    except over Spark Connect, which does not report it.
 
     Args:
         session: of Spark.
@@ -76,7 +76,7 @@ def run_query(
 
 
 def tables_of(query: str) -> list[TableName]:
-    """Return the tables that a query can mean."""
+    """Return the tables that a query may use."""
     return [table for table in TableName if _names(query, table)]
 
 
@@ -86,7 +86,7 @@ def _make_view(reader: DataFrameReader, table: TableName, columns: Sequence[str]
 
 
 def _columns_for(query: str, table: TableName) -> list[str]:
-    """The columns that a query can mean, in the order of the table."""
+    """Return the columns that a query may use, in the order of the table."""
     usual = table_schema(table).names
     return [*usual, *(
         name for name in SCHEMAS[table].names if name not in usual and _names(query, name)
@@ -98,7 +98,7 @@ def _names(query: str, name: str) -> bool:
 
 
 def _used_columns(frame: Any) -> dict[TableName, list[str]]:
-    """Of each table the columns that Spark's optimized plan has a use for; one at least."""
+    """Return per table the columns that Spark's optimized plan uses; at least one."""
     used: dict[TableName, list[str]] = {}
     plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 # nothing public tells
     wanted = {one.exprId().id() for one in _each(plan.output())}
@@ -140,7 +140,7 @@ def _rows(frame: DataFrame) -> Iterator[tuple[Any, ...]]:
 
 
 def _plain(value: Any) -> Any:
-    """Without the types of Spark's own."""
+    """Convert Spark's own types to plain ones."""
     if hasattr(value, "asDict"):
         return {name: _plain(inner) for name, inner in value.asDict().items()}
     if isinstance(value, list):

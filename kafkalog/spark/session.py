@@ -1,7 +1,7 @@
 """Sessions of Spark: local[*], a cluster, or Spark Connect; made, and ended, in one place.
 
-A session says nothing on stderr: what Spark and Java have to say goes to a file, which is named
-when they fail. Nothing of it is left when the block ends: no process, no file.
+A session writes nothing to stderr: Spark's and Java's output goes to a file, which is named
+when they fail. Nothing is left when the block ends: no process, no file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _STOP_S = 10.0
 def remote_session(
     master: str, conf: Mapping[str, str], timeout_s: float
 ) -> Iterator[SparkSession]:
-    """A session of its own on a server of Spark Connect.
+    """Open a new session on a Spark Connect server.
 
     Raises:
         UsageError: the address or a setting is not one that the server takes.
@@ -59,7 +59,7 @@ def remote_session(
     """
     said = {
         "SPARK_CONNECT_MODE_ENABLED": "1",
-        "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE"),  # it would talk on stderr
+        "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE"),  # it would write to stderr
     }
     with environment(said):
         _wait_for_server(master, timeout_s)
@@ -79,12 +79,12 @@ def remote_session(
             _set_all(session, conf)
             yield session
         finally:
-            with suppress(Exception):  # it is over, whatever the server says
+            with suppress(Exception):  # the session is over, whatever the server says
                 call_within(_STOP_S, session.stop)
 
 
 def _wait_for_server(master: str, timeout_s: float) -> None:
-    """A call would be tried again for minutes; the channel says sooner whether anybody is there."""
+    """Check early that the server is reachable: a call would be retried for minutes."""
     import grpc
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -123,10 +123,10 @@ def _set_all(session: Any, conf: Mapping[str, str]) -> None:
 
 
 CONNECT_TIMEOUT_S: Final = 30.0
-"""How long a master may take to answer, where nothing else is said."""
+"""Default time limit for a master to answer."""
 
 END_TIMEOUT_S: Final = 15.0
-"""How long a driver may take to end, where nothing else is said."""
+"""Default time limit for a driver to end."""
 
 _JVM_START_S: Final = 120.0
 _JVM_STOP_S: Final = 15.0
@@ -144,10 +144,10 @@ def spark_session(
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
     end_timeout_s: float = END_TIMEOUT_S,
 ) -> Iterator[SparkSession]:
-    """A session that ends with the block.
+    """Open a session that ends with the block.
 
-    Where this process has a session with a driver already it is the one, as it is, and it stays:
-    Spark allows for no second one.
+    If this process already has a session with a driver, that one is used unchanged and stays open:
+    Spark allows no second one.
 
     Args:
         master: `local[*]`, `local[N]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…`
@@ -157,7 +157,7 @@ def spark_session(
         end_timeout_s: how long the driver may take to end before it is killed.
 
     Raises:
-        UsageError: the master or a setting is none; another session is open; also, out of the
+        UsageError: the master or a setting is invalid; another session is open; also, from the
             block, a query that Spark does not understand.
         UnsupportedError: pyspark or Java is missing or too old, or kafkalog is missing where
             the tasks run.
@@ -166,8 +166,8 @@ def spark_session(
         LimitExceededError: Spark ran out of memory in the block.
 
     Cost:
-        Some 4 to 8 seconds with a driver of its own. The driver takes `spark.driver.memory`;
-        where nothing is said 3 GiB with local masters, at the most, else 1 GiB.
+        About 4 to 8 seconds with a driver of its own. The driver takes `spark.driver.memory`;
+        by default at most 3 GiB with local masters, else 1 GiB.
     """
     check_master(master)
     require_pyspark()
@@ -191,7 +191,7 @@ def spark_session(
 
 
 def _open_already(master: str) -> SparkSession | None:
-    """The session with a driver that this process has; None where it has none."""
+    """Return the session with a driver that this process has; None where it has none."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -225,7 +225,7 @@ def _own_driver(
         process = DriverProcess(directory, settings)
         session = None
         try:
-            with errors_as_ours():  # some are asked for their text, which the JVM has
+            with errors_as_ours():  # the text of some is in the JVM
                 session = _connected(process, master, timeout_s)
                 yield session
         except OSError as raised:
@@ -237,7 +237,7 @@ def _own_driver(
 
 
 def _look_for_master(master: str, timeout_s: float) -> None:
-    """Raise where no master of a standalone cluster listens: no need to start a JVM for that."""
+    """Raise if no standalone master listens, before a JVM is started in vain."""
     reason = ""
     for place in master.removeprefix("spark://").split(","):
         host, _, port = place.rpartition(":")
@@ -253,7 +253,7 @@ def _look_for_master(master: str, timeout_s: float) -> None:
 
 
 def _connected(process: DriverProcess, master: str, timeout_s: float) -> SparkSession:
-    """The session of a JVM; the master has to answer in time."""
+    """Return the session of a JVM; the master has to answer in time."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -286,7 +286,7 @@ def _result_within(
 
     Raises:
         TimeoutError: the master did not answer in time.
-        EngineError: it did, or was not asked, and the driver does not come to its end.
+        EngineError: it did, or was not asked, and the driver does not finish.
     """
     from kafkalog.spark.gateway import ASKS_MASTER, IS_REGISTERED
 
@@ -307,14 +307,14 @@ def _result_within(
 
 
 def _pass_over(*_: object) -> None:
-    """A JVM that dies leaves its sockets in the middle of a word; who waits for it is told."""
+    """Ignore the broken sockets of a dying JVM; its waiters get an error."""
 
 
 def _end(process: DriverProcess, session: SparkSession | None, timeout_s: float) -> None:
     """Stop the session, end the JVM, and make pyspark forget both."""
     try:
         if session is not None and process.is_alive:
-            with suppress(Exception):  # of a driver that dies: it is ended below
+            with suppress(Exception):  # from a dying driver: it is ended below
                 call_within(_JVM_STOP_S, session.stop)
         process.end(timeout_s)
     finally:
@@ -323,7 +323,7 @@ def _end(process: DriverProcess, session: SparkSession | None, timeout_s: float)
 
 
 def _forget(session: Any) -> None:
-    """What pyspark keeps in its classes; else it would go on with the JVM that is no more."""
+    """Clear what pyspark keeps in its classes; else it would keep using the dead JVM."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -340,16 +340,16 @@ def _forget(session: Any) -> None:
 
 @contextmanager
 def _directory() -> Iterator[str]:
-    """A directory for one session. After an error of Spark's own the log in it stays.
+    """Create a directory for one session. After an error of Spark's own the log in it stays.
 
-    What a killed process left goes when the next session begins: a lock says who is alive.
+    Leftovers of a killed process are removed by the next session: a lock shows who is alive.
     """
     _sweep()
     directory = tempfile.mkdtemp(prefix=_PREFIX)
     kept = False
     with open(os.path.join(directory, "new.lock"), "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        os.rename(lock.name, os.path.join(directory, _LOCK))  # nobody sees it without its holder
+        os.rename(lock.name, os.path.join(directory, _LOCK))  # nobody sees it unlocked
         try:
             with errors_as_ours():
                 yield directory
@@ -383,7 +383,7 @@ def _remove_if_dead(directory: str) -> None:
 
 
 def _keep_log(directory: str, error: KafkaLogError) -> bool:
-    """Remove all but the log, and name it in the error; whether there is one."""
+    """Remove all but the log, and name it in the error; return whether there is one."""
     from kafkalog.spark.gateway import LOG_NAME
 
     log = os.path.join(directory, LOG_NAME)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def environment(values: Mapping[str, str | None]) -> Iterator[None]:
-    """Set variables (None: take them away); what they were comes back with the end of the block."""
+    """Set variables (None removes one), and restore them when the block ends."""
     before = {name: os.environ.get(name) for name in values}
     _set(values)
     try:
@@ -59,7 +59,7 @@ class Java:
 
 
 def require_pyspark() -> None:
-    """Raise `UnsupportedError` where pyspark or what its Arrow side needs is missing."""
+    """Check that pyspark and what its Arrow side needs are installed."""
     for name in ("pyspark", "pandas", "pyarrow"):
         if importlib.util.find_spec(name) is None:
             raise UnsupportedError(
@@ -70,7 +70,7 @@ def require_pyspark() -> None:
 
 
 def require_connect() -> None:
-    """Raise `UnsupportedError` where the packages of a client of Spark Connect are missing."""
+    """Check that the packages of a Spark Connect client are installed."""
     require_pyspark()
     for name, package in (
         ("grpc", "grpcio"),
@@ -85,10 +85,10 @@ def require_connect() -> None:
 
 
 def find_java() -> Java:
-    """The Java that Spark's scripts take: that of `JAVA_HOME`, else the one on the PATH.
+    """Return the Java that Spark's scripts take: that of `JAVA_HOME`, else the one on the PATH.
 
     Raises:
-        UnsupportedError: there is none, it does not start, or it is too old.
+        UnsupportedError: Java is missing, does not start, or is too old.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -133,7 +133,7 @@ _SOCKET_PATH_MAX: Final = 100
 _SOCKET_NAME_SIZE: Final = 48
 
 LOCAL_MEMORY: Final = "3g"
-"""Of a driver that does the tasks, too: a record of 512 MiB passes."""
+"""For a driver that also runs the tasks: enough for a record of 512 MiB."""
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
@@ -162,24 +162,24 @@ def check_master(master: str) -> None:
 
 
 def is_local(master: str) -> bool:
-    """Whether all work is done in the driver's process and its children."""
+    """Return whether all work is done in the driver's process and its children."""
     return master.startswith("local")
 
 
 def is_connect(master: str) -> bool:
-    """Whether the driver is a server of Spark Connect."""
+    """Return whether the driver is a server of Spark Connect."""
     return master.startswith("sc://")
 
 
 def on_this_machine(master: str) -> bool:
-    """Whether the master is local[*] or can only be reached from here."""
+    """Return whether the master is local[*] or can only be reached from here."""
     return is_local(master) or _LOOPBACK.fullmatch(master) is not None
 
 
 def driver_settings(
     master: str, conf: Mapping[str, str], directory: str, java_options: list[str]
 ) -> dict[str, str]:
-    """The settings of a driver that is started here.
+    """Return the settings of a driver that is started here.
 
     Args:
         master: where the tasks are to run.
@@ -200,10 +200,10 @@ def driver_settings(
 
 
 def driver_environment(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the environment of this process while the session lives.
+    """Return the environment variables of this process while the session lives.
 
-    The Python of tasks that run on this machine is the one that runs now: it has kafkalog. For
-    other machines that is theirs to say (`PYSPARK_PYTHON`, `spark.pyspark.python`).
+    The Python of tasks that run on this machine is the one that runs now: it has kafkalog. Other
+    machines decide for themselves (`PYSPARK_PYTHON`, `spark.pyspark.python`).
     """
     own = {"PYSPARK_DRIVER_PYTHON": sys.executable}
     if "spark.pyspark.python" in conf:

@@ -54,9 +54,9 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def bounds_of(filters: Iterable[Any], bounds: Bounds) -> Bounds:
-    """The bounds, narrowed by what filters of `pyspark.sql.datasource` say.
+    """Return the bounds, narrowed by what filters of `pyspark.sql.datasource` say.
 
-    All of them hold. Those about columns or of kinds that nothing can be told from change nothing.
+    All of them hold. Filters of unknown columns or kinds change nothing.
     """
     for one in filters:
         column = one.attribute[0] if len(getattr(one, "attribute", ())) == 1 else None
@@ -86,7 +86,7 @@ def _of_names(one: Any, column: str, bounds: Bounds) -> Bounds:
 
 
 def _of_numbers(one: Any, value: int, what: str, bounds: Bounds) -> Bounds:
-    """A whole number: from it on, or up to it."""
+    """Return a whole number: from it on, or up to it."""
     lower = upper = None
     if isinstance(one, EqualTo):
         lower, upper = value, value + 1
@@ -102,7 +102,7 @@ def _of_numbers(one: Any, value: int, what: str, bounds: Bounds) -> Bounds:
 
 
 def _of_times(one: Any, bounds: Bounds) -> Bounds:
-    """A time, to the microsecond; records have milliseconds."""
+    """Return a time, to the microsecond; records have milliseconds."""
     value: datetime = one.value
     if value.tzinfo is None:
         value = value.astimezone()
@@ -148,11 +148,11 @@ class SplitPartition(InputPartition):
 
 
 def grouped(splits: Sequence[Split], size: int) -> list[SplitPartition]:
-    """Splits as tasks: neighbours together as long as they are not larger than one may be."""
+    """Group neighbouring splits into tasks of a limited size."""
     tasks: list[list[Split]] = []
     room = 0
     for split in splits:
-        cost = max(split.size_bytes, size // 64)  # to open a file is not for nothing
+        cost = max(split.size_bytes, size // 64)  # opening a file has a cost
         if not tasks or cost > room:
             tasks.append([])
             room = size
@@ -162,9 +162,9 @@ def grouped(splits: Sequence[Split], size: int) -> list[SplitPartition]:
 
 
 def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any) -> Iterator[Any]:
-    """The rows of one task, as record batches."""
+    """Yield the rows of one task, as record batches."""
     assert isinstance(partition, SplitPartition), "one of ours"
-    settle(asked.paths)  # what is in a URI beside the path is not in the splits
+    settle(asked.paths)  # the splits lack what a URI has besides the path
     defects = _pass_over if asked.mode == Mode.PERMISSIVE else None
     losses = None if asked.fails_on_loss else _warn
     batches = (
@@ -176,7 +176,7 @@ def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any)
 
 
 def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same rows in fewer record batches, each of which costs Spark about a millisecond."""
+    """Yield the same rows in fewer batches: each costs Spark about a millisecond."""
     waiting: list[Any] = []
     rows = size = 0
     for batch in batches:
@@ -192,12 +192,12 @@ def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _warn(loss: Defect) -> None:
-    """As Spark's own Kafka source does with failOnDataLoss=false: the worker's log has it."""
+    """Log a loss in the worker's log, as Spark's Kafka source with failOnDataLoss=false."""
     warnings.warn(f"{loss.detail} [{loss.path}]", stacklevel=2)
 
 
 def _pass_over(_: Defect) -> None:
-    """The table of defects tells it."""
+    """Skip a defect: the table of defects reports it."""
 
 
 class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -210,29 +210,29 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 # Spark's names
-        """Where the logs begin, or where they end now."""
+        """Return where the logs begin, or where they end now."""
         return self._tail.end(is_first=True) if self._asked.from_latest else self._tail.beginning()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What `maxBytesPerTrigger` says."""
+        """Return the limit from `maxBytesPerTrigger`."""
         size = self._asked.bytes_per_trigger
         return ReadAllAvailable() if size is None else ReadMaxBytes(size)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there now is all there is."""
+        """Fix the end of the stream at what is there now."""
         self._target = self._tail.end()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        """How far the next batch goes."""
+        """Return how far the next batch goes."""
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         return self._tail.advance(start, self._target, size)
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """The tasks of a batch; small segments together, as each task costs more than they do."""
+        """Return a batch's tasks; small segments share one, as a task costs more."""
         return grouped(self._tail.splits(start, end), self._asked.request.split_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a task."""
+        """Yield the rows of a task."""
         return read_partition(partition, self._asked, self._schema)
 
 
@@ -248,24 +248,24 @@ class KafkaLogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "kafkalog"
 
     def schema(self) -> StructType:
-        """The columns of the table."""
+        """Return the columns of the table."""
         asked = parse_options(self.options)
         columns = table_schema(asked.request.table, asked.columns, text=asked.as_text)
         return from_arrow_schema(columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads a batch."""
+        """Return the reader of a batch."""
         asked = parse_options(self.options)
         require_batch(asked)
         kind = FilteringReader if asked.pushes_filters else TableReader
         return kind(asked, _chosen(asked, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 # Spark's
-        """What follows the logs."""
+        """Return the reader that follows the logs."""
 
         asked = parse_options(self.options)
         require_stream(asked)
@@ -273,20 +273,20 @@ class KafkaLogDataSource(DataSource):
 
 
 class TableReader(DataSourceReader):
-    """Reads a table, some splits a task."""
+    """Reads a table, some splits per task."""
 
     def __init__(self, asked: SourceOptions, schema: Any) -> None:
         self._asked = asked
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks. Of no task at all Spark would make one with nothing in it."""
+        """Return the tasks, at least one: from none Spark would make an empty one."""
         request = self._asked.request
         splits = plan_splits(self._asked.paths, request)
         return grouped(splits, request.split_bytes) or [SplitPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task."""
+        """Yield the rows of one task."""
         return read_partition(partition, self._asked, self._schema)
 
 
@@ -305,7 +305,7 @@ class FilteringReader(TableReader):
 
 
 def _chosen(asked: SourceOptions, schema: StructType) -> Any:
-    """The Arrow schema of the columns that the user's own schema has; their types stay."""
+    """Return the Arrow schema of the columns that the user's own schema has; their types stay."""
     names = [field.name for field in schema.fields]
     own = from_arrow_schema(table_schema(asked.request.table, names, text=asked.as_text))
     for field, wanted in zip(schema.fields, own.fields, strict=True):

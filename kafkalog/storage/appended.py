@@ -23,7 +23,7 @@ class AppendedFile:
     has it open.
 
     Args:
-        path: the file, made where there is none.
+        path: the file, created if missing.
 
     Raises:
         DestinationExistsError: another process has it.
@@ -70,7 +70,7 @@ class AppendedFile:
         self._size += len(data)
 
     def _whole_lines(self) -> int:
-        """Where the last newline ends."""
+        """Return the position after the last newline."""
         end = os.fstat(self._file).st_size
         while end:
             start = max(0, end - (1 << 16))
@@ -88,7 +88,7 @@ class AppendedFile:
 
 @contextmanager
 def spooled() -> Iterator[BinaryIO]:
-    """A file without a name, below `TMPDIR`, that is gone with the block or the process.
+    """Open an unnamed file below `TMPDIR` that disappears with the block or the process.
 
     Raises:
         UnwritableError: there is no room for it.

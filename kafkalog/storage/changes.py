@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 TEMPORARY_SUFFIX = ".tmp"
-"""Kafka's own, for checkpoints that are being written: a broker takes no notice of them."""
+"""Kafka's own, for checkpoints that are being written: brokers ignore them."""
 _AT_ONCE = 1 << 20
 
 
 class StepKind(StrEnum):
-    """What was done to a directory."""
+    """The kind of a change to a directory."""
 
     CREATE = "create"
     """A new file has its bytes; neither they nor its name last yet."""
@@ -124,14 +124,14 @@ class Changes:
         self._real = os.path.realpath(directory)
 
     def path(self, name: str) -> str:
-        """Where a file of the directory is."""
+        """Return where a file of the directory is."""
         return os.path.join(self.directory, name)
 
     @contextmanager
     def create(
         self, name: str, *, like: str | None = None, mtime_ms: int | None = None
     ) -> Iterator[BinaryIO]:
-        """A new file, synced when the block ends, removed when it ends badly.
+        """Create a file; sync it when the block ends, remove it if the block fails.
 
         Args:
             name: what it is called.
@@ -176,7 +176,7 @@ class Changes:
             raise
 
     def replace(self, name: str, data: bytes) -> None:
-        """A small file of these bytes in place of the one of that name: one of both, whole.
+        """Replace a small file atomically: there is the old one or the new one, whole.
 
         As Kafka writes checkpoints: under a temporary name first.
         """
@@ -191,7 +191,7 @@ class Changes:
         self.sync_directory()
 
     def link(self, source: str, name: str) -> None:
-        """A file from elsewhere under a name here: the same file, a copy across file systems."""
+        """Link a file from elsewhere under a name here; copy it across file systems."""
         path = self.path(name)
         try:
             around, source_name = os.path.split(source)
@@ -209,7 +209,7 @@ class Changes:
             self._tell(StepKind.LINK, source, path)
 
     def _copy(self, source: str, name: str, size_bytes: int | None = None) -> None:
-        """A file from elsewhere, or its beginning, under a name here; as old as that if whole."""
+        """Copy a file, or its beginning, under a name here; a whole copy keeps its time."""
         try:
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             with open(os.open(source, flags), "rb") as original:
@@ -234,7 +234,7 @@ class Changes:
         self._tell(StepKind.RENAME, path, new_path)
 
     def remove(self, name: str, *, missing_ok: bool = False) -> None:
-        """Take a file away."""
+        """Remove a file."""
         path = self.path(name)
         try:
             with self._opened(name) as directory:
@@ -285,7 +285,7 @@ class Changes:
             raise unwritable(error, self.directory) from error
 
     def make_directory(self, name: str, *, like: str | None = None) -> None:
-        """A new, empty directory, with owner, group, permissions and labels of another."""
+        """Make an empty directory with owner, group, permissions and labels of another."""
         path = self.path(name)
         try:
             with self._opened(name) as directory:
@@ -300,7 +300,7 @@ class Changes:
         self._tell(StepKind.MAKE_DIRECTORY, path)
 
     def remove_directory(self, name: str) -> None:
-        """Take an empty directory away."""
+        """Remove an empty directory."""
         path = self.path(name)
         try:
             with self._opened(name) as directory:
@@ -331,7 +331,7 @@ class Changes:
         self._tell(StepKind.EXCHANGE, path, new_path)
 
     def sync_directory(self) -> None:
-        """Make all names last."""
+        """Sync the directory, so that all its names last."""
         try:
             sync_directory(self._real)
         except OSError as error:
@@ -358,7 +358,7 @@ class Changes:
 
 
 def require_no_link(path: str) -> None:
-    """Raise `RefusedError` where a file that is to be replaced is a symbolic link."""
+    """Raise `RefusedError` if a file to be replaced is a symbolic link."""
     if os.path.islink(path):
         raise RefusedError(
             "It is a symbolic link out of the directory.",

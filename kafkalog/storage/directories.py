@@ -38,8 +38,8 @@ def final_path(path: str) -> str:
 class NewDirectory:
     """A directory of files that appears whole, or not at all; use it as a context manager.
 
-    The files are written below `<path>.kafkalog-partial`, beside the place where the directory will
-    be. Where the block ends well, every directory is synced, then the whole gets its name by one
+    The files are written below `<path>.kafkalog-partial`, beside the final place of the
+    directory. If the block succeeds, every directory is synced, then the whole gets its name by one
     rename, then the directory around it is synced; else all is removed. After a crash there is the
     whole directory under its name, or none and the other one, which the next run removes.
 
@@ -111,20 +111,20 @@ class NewDirectory:
             raise unwritable(error, self._final(name)) from error
 
     def write(self, name: str, data: bytes) -> None:
-        """A file of these bytes, in place of one of that name."""
+        """Write a file, in place of one of that name."""
         self.remove(name)
         with self.create(name) as file:
             file.write(data)
 
     def make(self, name: str) -> None:
-        """A directory, with those on the way to it."""
+        """Make a directory and its parents."""
         try:
             self._make(self.place(name))
         except OSError as error:
             raise unwritable(error, self._final(name)) from error
 
     def remove(self, name: str) -> None:
-        """Take a file away, where there is one."""
+        """Remove a file if present."""
         try:
             with suppress(FileNotFoundError):
                 os.unlink(self.place(name))
@@ -132,7 +132,7 @@ class NewDirectory:
             raise unwritable(error, self._final(name)) from error
 
     def remove_tree(self, name: str) -> None:
-        """Take a directory away with all in it, where there is one."""
+        """Remove a directory tree if present."""
         try:
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.place(name))
@@ -179,7 +179,7 @@ class NewDirectory:
 
 
 def require_space(path: str, size_bytes: int) -> None:
-    """Raise `UnwritableError` unless there is room for so many bytes where `path` will be."""
+    """Raise `UnwritableError` unless there is room for `size_bytes` where `path` will be."""
     free = free_space(path)
     if free < size_bytes:
         raise UnwritableError(
@@ -190,7 +190,7 @@ def require_space(path: str, size_bytes: int) -> None:
 
 
 def free_space(path: str) -> int:
-    """Bytes that are left where `path` will be."""
+    """Return the free bytes where `path` will be."""
     try:
         return shutil.disk_usage(os.path.dirname(os.path.realpath(path))).free
     except OSError as error:
@@ -242,7 +242,7 @@ def require_vacant(path: str) -> None:
 
 
 def _remove_left_over(path: str) -> bool:
-    """Remove what a run that was killed left; whether there was anything."""
+    """Remove the leftover of a killed run; return whether there was one."""
     if not os.path.lexists(path):
         return False
     lock = lock_directory(path)
@@ -306,11 +306,11 @@ class FileTree:
             raise unwritable(error, path) from error
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a small file; None where there is none."""
+        """Return the bytes of a small file; None if missing."""
         return b"".join(pieces) if (pieces := self.pieces(name)) is not None else None
 
     def pieces(self, name: str) -> Iterator[bytes] | None:
-        """The bytes of a file, one after the other; None where there is none."""
+        """Yield the bytes of a file, one after the other; None if missing."""
         path = self._path(name)
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
@@ -327,7 +327,7 @@ class FileTree:
         return _pieces(file)
 
     def sizes(self) -> dict[str, int]:
-        """Name to bytes of all files, relative to the root, with slashes."""
+        """Return the sizes of all files by name, relative to the root, with slashes."""
         found = {}
         for place, _, names in os.walk(self.root):
             for name in names:
@@ -336,7 +336,7 @@ class FileTree:
         return found
 
     def remove(self, name: str) -> None:
-        """Take a file away, where there is one, and the directory it was in, if that is empty."""
+        """Remove a file if present, and its directory if that becomes empty."""
         path = self._path(name)
         try:
             with suppress(FileNotFoundError), self._opened(os.path.dirname(path)) as around:
@@ -347,7 +347,7 @@ class FileTree:
             os.rmdir(os.path.dirname(path))
 
     def sweep(self) -> int:
-        """Remove what killed runs left; how many files."""
+        """Remove what killed runs left; return the number of files."""
         place = self._path(self._building)
         with suppress(FileNotFoundError, NotADirectoryError):
             names = os.listdir(place)
@@ -360,10 +360,10 @@ class FileTree:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs off while the block runs; makes the root.
+        """Exclude other runs while the block runs; create the root.
 
         Raises:
-            DestinationExistsError: another run is at it.
+            DestinationExistsError: another run has it.
             UnwritableError: the root cannot be made.
         """
         try:
@@ -377,7 +377,7 @@ class FileTree:
             os.close(lock)
 
     def _path(self, name: str) -> str:
-        """Where a file is; raises `RefusedError` for a name that leads out of the tree."""
+        """Return where a file is; raises `RefusedError` for a name that leads out of the tree."""
         if not all(map(is_plain, name.split("/"))):
             raise RefusedError("This is not the name of a file in the directory.", path=self.root,
                                note=f"The name is {name[:200]!a}.")  # fmt: skip

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
-"""A file system without locks says one of these."""
+"""A file system without locks fails with one of these."""
 
 CANNOT_EXCHANGE: Final = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
-"""A kernel or file system that cannot exchange two names says one of these."""
+"""A kernel or file system that cannot exchange two names fails with one of these."""
 _EXCHANGE: Final = 2
 
 
@@ -43,7 +43,7 @@ def exchange(directory: int, name: str, other: str) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Make the names in a directory last."""
+    """Sync a directory, so that its names last."""
     directory = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -52,14 +52,14 @@ def sync_directory(path: str) -> None:
 
 
 def exists(path: str) -> DestinationExistsError:
-    """What is said where something is in the way."""
+    """Return the error for a destination that already exists."""
     return DestinationExistsError(
         "It already exists.", path=path, hint="Choose another name, or remove it."
     )
 
 
 def unwritable(error: OSError | ValueError, path: str) -> UnwritableError:
-    """What is said where writing fails."""
+    """Return the error for a failed write."""
     number = error.errno if isinstance(error, OSError) else None
     reason = os.strerror(number) if number else str(error)
     return UnwritableError(f"It cannot be written: {reason}.", path=path)
@@ -99,7 +99,7 @@ def take_after_directory(descriptor: int, around: os.stat_result) -> None:
 
 
 def _give(descriptor: int, status: os.stat_result) -> None:
-    """Owner and group, as far as we may give them."""
+    """Set owner and group, as far as permitted."""
     now = os.fstat(descriptor)
     if (now.st_uid, now.st_gid) != (status.st_uid, status.st_gid):
         with suppress(PermissionError):

@@ -114,7 +114,7 @@ class LogDirLock:
         )
 
     def _holder(self) -> tuple[int, list[str]] | None:
-        """The process that has the lock and its command line; None if the system does not say."""
+        """Return the process that has the lock and its command line; None if unknown."""
         kind = fcntl.F_WRLCK if self._writes else fcntl.F_RDLCK
         try:
             asked = _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)
@@ -135,12 +135,12 @@ class LogDirLock:
 
 
 def _is_ours(words: list[str]) -> bool:
-    """Whether a command line is one of kafkalog: `kafkalog …` or `python …/kafkalog …`."""
+    """Return whether a command line is one of kafkalog: `kafkalog …` or `python …/kafkalog …`."""
     return "kafkalog" in [os.path.basename(word) for word in words[:2]]
 
 
 def lock_directory(path: str) -> int:
-    """A descriptor of a directory that is locked against other runs of ours until it is closed.
+    """Return a directory's descriptor, locked against our other runs until it is closed.
 
     Raises:
         DestinationExistsError: another run has it.

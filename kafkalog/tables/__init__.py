@@ -1,7 +1,7 @@
 """What log directories hold as tables: planned as splits, read as Arrow record batches.
 
 One planner and one reader for every engine: a local pool and Spark run the same splits. Names are
-loaded when they are first used: what only has to know the tables loads no pyarrow.
+loaded on first use: code that only needs the tables' names loads no pyarrow.
 """
 
 from __future__ import annotations

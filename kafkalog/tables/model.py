@@ -39,12 +39,12 @@ def partition_ends(targets: Iterable[Target], request: Request) -> list[Partitio
             found.append(about_a_log(partition_end)(log, request))
         except NotFoundError:
             if file_system.exists(target.listed.path):
-                raise  # else it was deleted: nothing of it is given
+                raise  # else it was deleted: none of it is returned
     return found
 
 
 def has_bounds(request: Request) -> bool:
-    """Whether the high watermark and the like decide what is given."""
+    """Return whether the high watermark and other bounds decide which rows are returned."""
     is_committed = request.isolation == Isolation.READ_COMMITTED
     left_overs = request.view == LogView.ALL and not is_committed
     is_asked = request.table == TableName.RECORDS and request.isolation != Isolation.LOG
@@ -84,28 +84,28 @@ class TableName(StrEnum):
 
 
 OF_LOGS: Final = (TableName.RECORDS, TableName.BATCHES, TableName.DEFECTS)
-"""The tables that are read from the logs themselves, which are cut into several splits."""
+"""The tables that are read from the logs themselves, each cut into several splits."""
 
 
 class Replicas(StrEnum):
-    """What is done where several log directories hold the same partition."""
+    """How to handle several log directories that hold the same partition."""
 
     ALL = "all"
     BEST = "best"
-    """Only the one that knows most: the latest leader epoch, then the largest log end offset."""
+    """Only the most complete one: the latest leader epoch, then the largest log end offset."""
 
 
 class End(StrEnum):
     """Where the records of a log end."""
 
     WATERMARK = "watermark"
-    """At the high watermark that is noted beside the log: no consumer is given more."""
+    """At the high watermark in the log directory's checkpoint: consumers get no more."""
     LOG = "log"
-    """At its end: also records that other replicas may never have got."""
+    """At its end: includes records that other replicas may never have received."""
 
 
 def usual_replicas(table: TableName) -> Replicas:
-    """Return what is done with several copies where nothing is asked for.
+    """Return how several copies are handled by default.
 
     A record counts once, wherever its copies are. Batches, indexes and damage are those of files.
     """
@@ -114,20 +114,20 @@ def usual_replicas(table: TableName) -> Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which rows are wanted, as far as names, indexes and headers tell; None leaves a bound open.
+    """Which rows are wanted, as far as names, indexes and headers show; None leaves a bound open.
 
-    Rows that are not wanted can be left in: whoever asks for exactly these filters them.
+    Unwanted rows can remain: a caller that needs exact results filters them.
 
     Attributes:
         topics: these topics only.
         partitions: these partitions only.
         from_offset, to_offset: first offset, inclusive, and last, exclusive.
         from_time, to_time: earliest and latest record timestamp, as offsets; milliseconds.
-        disorder_ms: no record is older than the newest before it by more than this; None: nothing
-            is known of that. With it a log is not read behind the first record that is so much
-            later than `to_time`.
-        begin_time, end_time: of each log from the offset on that a broker's lookup gives for this
-            timestamp, up to that for the other; where it gives none, the end of the log.
+        disorder_ms: no record is older than the newest before it by more than this; None if
+            unknown. If set, a log is not read after the first record that is that much later than
+            `to_time`.
+        begin_time, end_time: of each log from the offset on that a broker's lookup returns for this
+            timestamp, up to that for the other; if it finds none, the end of the log.
     """
 
     topics: frozenset[str] | None = None
@@ -143,17 +143,17 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for.
+    """A request for rows of a table.
 
     Attributes:
         table: which table.
         bounds: which rows.
-        isolation: of records: what consumers of this isolation level are given. Neither is given
+        isolation: of records: those that consumers of this isolation level get. Neither gets
             control records, nor what lies below the log start offset.
         replicas: which of several replicas of a partition.
-        internal: whether topics that brokers keep for themselves are wanted, too.
-        split_bytes: splits of logs are about so large.
-        required_topics: topics that have to be there.
+        internal: whether internal topics of brokers are wanted, too.
+        split_bytes: approximate size of a split of a log.
+        required_topics: topics that must exist.
         end: where records end.
         view: what of a partition directory is shown. `all` also takes the directories of a log
             directory that await their deletion, or are stray. Defects are those of the files.
@@ -172,22 +172,22 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A piece of work: some bytes of one log, one index, or what is small of one partition.
+    """A piece of work: some bytes of one log, one index, or the small files of one partition.
 
     Attributes:
         table: which table it is a part of.
         log_dir: the directory that the partition directory is in.
-        topic, partition: of the rows; the partition -1 where the directory's name tells none.
-        path: the file; of what is small the partition directory.
+        topic, partition: of the rows; the partition -1 if the directory's name has none.
+        path: the file; for small files the partition directory.
         base_offset: of the segment.
         start, end: positions in the file, at boundaries of batches.
         from_offset, to_offset, from_time, to_time: as in `Bounds`.
-        committed: whether only what was committed is wanted.
+        committed: whether only committed records are wanted.
         aborted: the aborted transactions that can lie in it: producer id, first and last offset.
-        first_offset: offset at which it begins; None where that is not known.
+        first_offset: offset at which it begins; None if unknown.
         next_offset: offset at which the next one begins, or the log ended when it was planned.
-        seen: what the planner saw of it; None in an object store.
-        view: in which view the partition directory is looked at.
+        seen: what the planner saw there; None in an object store.
+        view: the view in which the partition directory is read.
     """
 
     table: TableName
@@ -215,12 +215,12 @@ class Split:
         return self.end - self.start
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields, of which `from_json` makes it again."""
+        """Return its fields, from which `from_json` rebuilds it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """The split of `as_json`."""
+        """Rebuild the split from the result of `as_json`."""
         aborted = tuple((one[0], one[1], one[2]) for one in fields["aborted"])
         seen = fields.get("seen")
         return cls(
@@ -236,14 +236,14 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnd:
-    """Where the records of a partition begin and end for whoever asks.
+    """Where the records of a partition begin and end for a request.
 
     Attributes:
-        topic, partition: which one; the partition -1 where the directory's name tells none.
-        watermark: what is noted, within the log, or the log end where that was asked for; None
-            where nothing is noted.
+        topic, partition: which one; the partition -1 if the directory's name has none.
+        watermark: the one in the checkpoint, within the log, or the log end if that was requested;
+            None if the checkpoint has none.
         log_end_offset: of the log.
-        last_stable_offset: of the log; None unless only what was committed was asked for.
+        last_stable_offset: of the log; None unless only committed records were requested.
         first_offset: base offset of the first segment.
         log_start_offset: of the log, never below that.
     """
@@ -264,14 +264,14 @@ class PartitionEnd:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """The records that are in logs and not in an answer.
+    """The records that are in logs but not in a result.
 
     Attributes:
-        without_watermark: partitions of which no high watermark is known: their records end with
+        without_watermark: partitions without a known high watermark: their records end with
             the log.
         above_watermark: partitions that have records above the high watermark, with that offset.
         above_last_stable: partitions that have records between the last stable offset, which is
-            given, and the high watermark.
+            included, and the high watermark.
         below_log_start: partitions that have records below the log start offset, with that offset.
     """
 
@@ -282,7 +282,7 @@ class LeftOut:
 
     @classmethod
     def by(cls, ends: Iterable[PartitionEnd]) -> Self:
-        """What these bounds leave out."""
+        """Collect what these bounds leave out."""
         ends = list(ends)
         noted = [(one, one.watermark) for one in ends if one.watermark is not None]
         stable = [

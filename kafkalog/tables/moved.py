@@ -2,7 +2,7 @@
 
 Appending changes nothing of a split. Compaction and deletion replace files: the partition is listed
 again, and the same offsets are read from the files that have them now. What retention or a deletion
-took away meanwhile is a loss: an error, unless the reader wants to hear of it and go on.
+removed meanwhile is a loss: an error, unless the reader asks to be notified and continue.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def current_splits(split: Split) -> list[Split]:
     """Return the splits that have the rows of a split now: itself, unless its files were replaced.
 
     Raises:
-        UnreadableError: other files are here than those that were planned.
-        ChangedSinceError: some of its offsets were deleted, or cut off, or it cannot be told.
+        UnreadableError: the files here are not those that were planned.
+        ChangedSinceError: some of its offsets were deleted, or cut off, or this is unknown.
     """
     listed = [split]
     for _ in range(_LISTINGS_MAX):
@@ -54,7 +54,7 @@ class Losses:
 
     Args:
         split: which rows were promised.
-        tell: is called with a finding for what is lost; None: it is an error.
+        tell: called with a finding for each loss; None if a loss is an error.
     """
 
     def __init__(self, split: Split, tell: Callable[[Defect], object] | None) -> None:
@@ -88,10 +88,10 @@ def listed_again(split: Split, losses: Losses | None = None) -> list[Split]:
 
     Args:
         split: of a log with an offset where it begins.
-        losses: is told what is not there any more; None: it is an error.
+        losses: collects what is missing now; None if that is an error.
 
     Raises:
-        NotFoundError: a file is gone that was listed.
+        NotFoundError: a listed file has disappeared.
         ChangedSinceError: as `current_splits`.
     """
     losses = losses or Losses(split, None)

@@ -1,7 +1,7 @@
 """Splits of tables: which files and which parts of them have to be read for a request.
 
 Names, checkpoints, indexes and single headers are read, no records. Logs are cut where batches
-begin, as their offset indexes tell.
+begin, according to their offset indexes.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A log that is meant: its partition directory as the view shows it, and what is read of it.
+    """A log to read: its partition directory as the view shows it, and the part to read.
 
-    `listed` is the directory as it lies there. Of a single file, `is_file`, only that is read.
+    `listed` is the directory as it is on disk. Of a single file, `is_file`, only that is read.
     """
 
     partition: PartitionDir
@@ -70,22 +70,22 @@ def plan_splits(
     ends: Callable[[PartitionEnd], object] | None = None,
     differences: Callable[[Difference], object] | None = None,
 ) -> list[Split]:
-    """The splits of a table, by path, topic, partition, segment and position.
+    """Return the splits of a table, by path, topic, partition, segment and position.
 
     Args:
         paths: log directories, partition directories, or single logs.
-        request: what is asked for.
-        ends: is called with the bounds of each partition whose records they decide.
-        differences: is called with how the view of a partition differs from its files; None: a
-            `UserWarning` says so.
+        request: the rows to read.
+        ends: called with the bounds of each partition whose records they decide.
+        differences: called with how the view of a partition differs from its files; if None, a
+            `UserWarning` reports it.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`, or a log cannot be read.
         UsageError: splits would be empty, a file is no live log, or a required topic is missing.
-        CorruptDataError: Git LFS pointers are in the place of files.
+        CorruptDataError: there are Git LFS pointers in place of files.
 
     Cost:
-        A few reads a segment; for read_committed those of the last stable offset; that of the view.
+        A few reads per segment; for read_committed also the last stable offset; the view's cost.
     """
     at_ms = now_ms()
     targets = find_targets(paths, request)
@@ -104,8 +104,8 @@ def living_splits(
 ) -> tuple[list[Split], PartitionEnd | None]:
     """Return the splits and the end of one log that was listed after a time.
 
-    Where its files change while they are planned, it is listed again; one that a broker has deleted
-    since has no splits.
+    If its files change during planning, it is listed again; one that a broker has deleted since has
+    no splits.
     """
 
     def planned(target: Target, at_ms: int) -> tuple[list[Split], PartitionEnd | None]:
@@ -128,7 +128,7 @@ def living_splits(
 
 
 def find_targets(paths: Iterable[str], request: Request) -> list[Target]:
-    """Return the logs that a request is about. Raises as `plan_splits`."""
+    """Return the logs that a request covers. Raises as `plan_splits`."""
     if request.split_bytes < 1:
         raise UsageError("A split has at least one byte.")
     view = request.view
@@ -145,7 +145,7 @@ def find_targets(paths: Iterable[str], request: Request) -> list[Target]:
 
 
 def meant_names(paths: Iterable[str], request: Request) -> set[tuple[str, int | None]]:
-    """Return topic and partition of the logs that a request is about. Raises as `plan_splits`."""
+    """Return topic and partition of the logs that a request covers. Raises as `plan_splits`."""
     meant = _meant(paths, request)
     partitions = [one.partition if isinstance(one, Target) else one for one in meant]
     return {(partition.topic, partition.partition) for partition in partitions}
@@ -154,7 +154,7 @@ def meant_names(paths: Iterable[str], request: Request) -> set[tuple[str, int | 
 def tell_differences(
     targets: Iterable[Target], differences: Callable[[Difference], object] | None
 ) -> None:
-    """Say how views differ from files, as `plan_splits` does."""
+    """Report how views differ from files, as `plan_splits` does."""
     found = [target.difference for target in targets if target.difference is not None]
     if differences is None:
         if (text := summary(found)) is not None:
@@ -170,7 +170,7 @@ def _shown(partition: PartitionDir, view: LogView) -> Target:
 
 
 def _shown_now(partition: PartitionDir, view: LogView) -> Target:
-    """The view of a partition; that of a new listing, where its files have changed."""
+    """Return the view of a partition, from a new listing if its files have changed."""
     try:
         return answered(
             lambda: _shown(partition, view),
@@ -252,7 +252,7 @@ def _one_segment(log: FileEntry) -> tuple[PartitionDir, Segment]:
 
 
 def _best(targets: Sequence[Target]) -> list[Target]:
-    """Of each partition the replica that knows most; of equal ones the first."""
+    """Return the most complete replica of each partition; among equals the first."""
     found: dict[tuple[str, int | None], tuple[tuple[int, int], Target]] = {}
     for target in targets:
         partition = target.partition
@@ -264,7 +264,7 @@ def _best(targets: Sequence[Target]) -> list[Target]:
 
 
 def _worth(log: UnifiedLog) -> tuple[int, int]:
-    """How much a replica knows."""
+    """Return how complete a replica is."""
     return log.leader_epochs[-1].epoch if log.leader_epochs else -1, log.log_end_offset
 
 
@@ -344,13 +344,13 @@ class _LogSplits:
 
     @cached_property
     def _log_end(self) -> int | None:
-        """Where the log ends now; None where it cannot be told."""
+        """Return where the log ends now; None if that is unknown."""
         with suppress(KafkaLogError):
             return self._log.log_end_offset
         return None
 
     def of(self, segments: Sequence[Segment]) -> Iterator[Split]:
-        """Segment by segment, until the time is over that is wanted."""
+        """Yield splits by segment, up to the end of the wanted time range."""
         for segment in segments:
             if self._skips(segment):
                 continue
@@ -385,7 +385,7 @@ class _LogSplits:
         return None if seen is None else seen.of_part(source, start, end)
 
     def _offset_of(self, timestamp: int | None) -> int | None:
-        """The offset at which a consumer that seeks to a time begins."""
+        """Return the offset at which a consumer that seeks to a time begins."""
         if timestamp is None:
             return None
         offset = lookup_timestamp(self._log, timestamp).offset
@@ -402,7 +402,7 @@ class _LogSplits:
         )
 
     def _end(self, opened: OpenSegment) -> int:
-        """Position behind which nothing is wanted, as the indexes tell; else the end."""
+        """Return the position after which nothing is wanted, by the indexes; else the end."""
         end, index = opened.source.size_bytes, opened.offset_index
         if index is None:
             return end
@@ -434,7 +434,7 @@ def _smaller(one: int | None, other: int | None) -> int | None:
 
 
 def _offset_at(source: Source, position: int) -> int | None:
-    """Read the base offset of the batch at a position; None for formats before magic 2."""
+    """Read the base offset of the batch at a position; None before magic 2."""
     with suppress(KafkaLogError):
         found = read_batch(source, position, source.size_bytes)
         # The offset of a compressed message of magic 0 or 1 is that of its last record.

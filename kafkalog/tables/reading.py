@@ -37,7 +37,7 @@ _TURNSTILE: Final = Turnstile()  # tasks of one process hold large batches one a
 _TIMESTAMP_TYPES: Final = {"CreateTime": 0, "LogAppendTime": 1}
 _MILLISECONDS_MAX: Final = (1 << 63) // 1000 - 1
 _DECODED: Final = "decoded"
-# Columns of a table that a scan has under another name.
+# Columns of a table whose names differ in a scan.
 _OF_SCAN: Final = {
     "timestamp_ms": "timestamp",
     "timestampType": "timestamp_type",
@@ -53,24 +53,24 @@ def read_split(
     defects: Callable[[Defect], object] | None = None,
     losses: Callable[[Defect], object] | None = None,
 ) -> Iterator[Any]:
-    """The rows of a split as `pyarrow.RecordBatch`es of at most 65,536 rows.
+    """Yield the rows of a split as `pyarrow.RecordBatch`es of at most 65,536 rows.
 
     Args:
         split: which rows.
-        schema: what `table_schema` gave.
-        threads: how many decode.
-        defects: is called with what is damaged; None: damage stops the reading. The table of
-            defects is made of them.
-        losses: is called with a finding for offsets that were deleted after they were planned, by
-            retention for instance: then what is left is read. None: that is an error.
+        schema: from `table_schema`.
+        threads: how many threads decode.
+        defects: called with each defect; if None, damage stops the reading. The table of
+            defects consists of them.
+        losses: called with a finding for offsets that were deleted after they were planned, by
+            retention for instance: then the rest is read. None if that is an error.
 
     Raises:
-        CorruptDataError: something is damaged, and nobody is told of defects.
+        CorruptDataError: something is damaged, and `defects` is None.
         UnreadableError: the file cannot be read, or is not the one that was planned.
         ChangedSinceError: as `current_splits`.
 
     Cost:
-        Some 20 MB a thread and what is decompressed at a time.
+        About 20 MB per thread and what is decompressed at a time.
     """
     if split.table not in OF_LOGS:
         for one in current_splits(split):
@@ -145,10 +145,10 @@ def _plan(split: Split, losses: Losses) -> ReadPlan:
 
 
 def _plan_again(split: Split, losses: Losses, next_offset: int | None) -> ReadPlan:
-    """The plan for what is left of a split whose file went away while it was read: by offsets."""
+    """Plan the rest of a split, by offsets, after its file disappeared during the read."""
     assert split.seen is not None, "else it is not planned again"
     assert split.first_offset is not None, "nor then"
-    split.seen.require_same()  # else another disk is here
+    split.seen.require_same()  # else this is another disk
     first = max(split.first_offset, next_offset or 0)
     found = listed_again(replace(split, first_offset=first), losses)
     ends = [one for one in (split.next_offset, split.to_offset) if one is not None]
@@ -187,7 +187,7 @@ def _converted(batch: Any, split: Split, schema: Any) -> Any:
             column = convert(column)
         elif pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        # Whether something inside of it can be null may be said otherwise.
+        # Nested nullability may be declared differently.
         arrays.append(column if column.type.equals(field.type) else column.cast(field.type))
     if not arrays:
         return batch
@@ -195,7 +195,7 @@ def _converted(batch: Any, split: Split, schema: Any) -> Any:
 
 
 def _time(column: Any) -> Any:
-    """Milliseconds as a timestamp; null where there are no microseconds that say it."""
+    """Convert milliseconds to timestamps; null if microseconds would overflow."""
     fits = pc.and_(
         pc.less_equal(column, _MILLISECONDS_MAX), pc.greater_equal(column, -_MILLISECONDS_MAX)
     )
@@ -204,13 +204,13 @@ def _time(column: Any) -> Any:
 
 
 def _timestamp_type(column: Any) -> Any:
-    """As Kafka numbers them: -1 where a message has none."""
+    """Return the types as Kafka numbers them: -1 for messages without one."""
     codes = [_TIMESTAMP_TYPES.get(name, -1) for name in column.dictionary.to_pylist()]
     return pa.array(codes, pa.int32()).take(column.indices)
 
 
 def _as_text(column: Any) -> Any:
-    """Bytes as text; what is no UTF-8 in them becomes U+FFFD, as Kafka's consumer has it."""
+    """Return bytes as text; invalid UTF-8 becomes U+FFFD, as in Kafka's consumer."""
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
@@ -221,7 +221,7 @@ def _as_text(column: Any) -> Any:
 
 
 def _decoded(topic: str, batch: Any) -> Any:
-    """What records of Kafka's own topics say, as JSON; null for those of other topics."""
+    """Decode records of Kafka's internal topics to JSON; null for other topics."""
     kind = payload_kind(topic)
     if kind is None:
         return pa.nulls(batch.num_rows, pa.string())
@@ -231,7 +231,7 @@ def _decoded(topic: str, batch: Any) -> Any:
 
 
 def _headers(column: Any) -> Any:
-    """Pairs of text and bytes."""
+    """Return headers as pairs of text and bytes."""
     flat = column.values
     keys, values = _as_text(flat.field("key")), flat.field("value")
     kind = SCHEMAS[TableName.RECORDS].field("headers").type
@@ -257,7 +257,7 @@ _CONSTANT: Final[dict[str, Callable[[Split], object]]] = {
 
 
 def _text(path: str) -> str:
-    """File names need not be text."""
+    """Return a path as text: file names need not be valid UTF-8."""
     return path.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The columns of the tables, as Arrow schemas that Spark can take as they are."""
+"""The columns of the tables, as Arrow schemas that Spark accepts unchanged."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ SCHEMAS: Final = {
 DEFAULT_RECORDS: Final = (
     "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
 )  # fmt: skip
-"""The columns of records where none are asked for: those of Spark's own Kafka source."""
+"""The default columns of records: those of Spark's own Kafka source."""
 
 DATA: Final = ("key", "value")
 """The columns of records that hold what producers sent."""
@@ -148,16 +148,16 @@ DATA: Final = ("key", "value")
 def table_schema(
     table: TableName, columns: Sequence[str] | None = None, *, text: bool = False
 ) -> Any:
-    """The `pyarrow.Schema` of a table.
+    """Return the `pyarrow.Schema` of a table.
 
     Args:
         table: which one.
-        columns: which columns, in this order; None: those of Spark's own Kafka source for records,
-            all for other tables but `state`, which says where a log lives.
-        text: keys and values of records are text; what is no UTF-8 in them is U+FFFD.
+        columns: which columns, in order; if None, those of Spark's own Kafka source for records,
+            and for other tables all except `state`, the state of a log.
+        text: whether keys and values of records are text; invalid UTF-8 becomes U+FFFD.
 
     Raises:
-        UsageError: there is no such column.
+        UsageError: a column is unknown.
     """
     schema = SCHEMAS[table]
     if columns is None:

@@ -1,9 +1,9 @@
-"""Logs that grow: which offsets are new, how many of them make so many bytes, and their splits.
+"""Logs that grow: which offsets are new, how many of them fit a size limit, and their splits.
 
-A position is an offset and the leader epoch of the record before it, noted for a topic id and a
-partition. So reading goes on exactly there, whatever was written, rolled, deleted or moved to
-another directory meanwhile. A log that was cut and filled again under another leader is told by its
-epochs, as `LeaderEpochFileCache.endOffsetFor` of Kafka 4.3 tells it to consumers.
+A position is an offset and the leader epoch of the record before it, kept per topic id and
+partition. So reading resumes exactly there, whatever was written, rolled, deleted or moved to
+another directory meanwhile. A log that was cut and refilled under another leader is recognized by
+its epochs, as `LeaderEpochFileCache.endOffsetFor` of Kafka 4.3 does for consumers.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from kafkalog.unified_log import UnifiedLog
 
 Offsets = dict[str, list[int]]
-"""`TOPIC-PARTITION@TOPICID` to offset and leader epoch, -1 where that is not known; as JSON."""
+"""`TOPIC-PARTITION@TOPICID` to offset and leader epoch, -1 if unknown; as JSON."""
 
 _TABLES: Final = (TableName.RECORDS, TableName.BATCHES)
 
 
 class Tail:
-    """The logs of some directories, looked at again and again.
+    """The logs of some directories, polled repeatedly.
 
     Args:
         paths: as those of `plan_splits`.
         request: which rows; bounds of offsets are not used.
-        fails_on_loss: whether it is an error that what is to be read is not there any more, or that
-            what was read is not what the log has now; else a warning says so.
+        fails_on_loss: whether it is an error if what is to be read is missing, or if the log no
+            longer has what was read; else a warning is issued.
 
     Raises:
         UsageError: rows of this table do not come in the order of offsets.
@@ -76,7 +76,7 @@ class Tail:
         """Return where consumers' view of the logs ends now.
 
         Args:
-            is_first: whether required topics have to be there.
+            is_first: whether required topics must exist.
         """
         logs = self._logs(self._first_request if is_first else self._request)
         return {key: _position(log, self._end_of(log)) for key, log in logs.items()}
@@ -90,8 +90,8 @@ class Tail:
         Args:
             start: where it begins; a log that is not in it begins at its first offset.
             end: not to go beyond, None for the end of the logs now.
-            size: about so many bytes, of which each log has its share; a log that has something
-                goes on by a batch at least. None for no limit.
+            size: approximate limit in bytes, shared by the logs; a log with new data advances by at
+                least one batch. None for no limit.
 
         Raises:
             RefusedError: as `splits`.
@@ -116,7 +116,7 @@ class Tail:
         """Return the splits of what lies between.
 
         Raises:
-            RefusedError: a part of it was deleted or cut off, or the log was filled again from an
+            RefusedError: a part of it was deleted or cut off, or the log was refilled from an
                 earlier offset on.
         """
         logs = self._logs(self._request)
@@ -128,10 +128,10 @@ class Tail:
             first, last = self._first(log, start.get(key)), end[key][0]
             if (cut := _divergence(log, end[key])) is not None:
                 self._lose(log, f"The log is another one from offset {cut} on; it had {last}.")
-                last = min(last, cut)  # the next batch goes on there
+                last = min(last, cut)  # the next batch continues there
             if first < last:
                 bounds = replace(self._request.bounds, from_offset=first, to_offset=last)
-                # What is read was decided with the end: a high watermark can be noted later.
+                # The end is already decided: the high watermark can change later.
                 request = replace(self._request, bounds=bounds, end=End.LOG, internal=True)
                 found += plan_splits([log.partition.path], request, differences=lambda _: None)
         return found
@@ -163,7 +163,7 @@ class Tail:
 
         Raises:
             RefusedError: the log of a position is gone.
-            UsageError: they are none.
+            UsageError: they are malformed.
         """
         found: Offsets = {}
         for key, position in start.items():
@@ -190,10 +190,10 @@ class Tail:
         return found
 
     def _first(self, log: UnifiedLog, position: list[int] | None) -> int:
-        """Return the offset to go on from.
+        """Return the offset to resume from.
 
         Raises:
-            RefusedError: it is not that of the position.
+            RefusedError: it differs from that of the position.
         """
         if position is None:
             return log.log_start_offset
@@ -214,7 +214,7 @@ class Tail:
         return max(offset, log.log_start_offset)
 
     def _lose(self, log: UnifiedLog | None, message: str) -> None:
-        """Raise what says that records were lost, or warn once."""
+        """Raise an error for lost records, or warn once."""
         path = None if log is None else log.partition.path
         if self._fails_on_loss:
             raise RefusedError(message, path=path, hint=LOSS_HINT)
@@ -239,7 +239,7 @@ def _epoch_in_log(log: UnifiedLog, offset: int) -> int:
 
 
 def _divergence(log: UnifiedLog, position: list[int]) -> int | None:
-    """Return from where on the log is not the one that a position is of; None if it is."""
+    """Return the offset from which the log differs from the position's; None if nowhere."""
     offset, epoch = position
     end = log.log_end_offset
     if epoch >= 0 and log.leader_epochs:
@@ -256,7 +256,7 @@ def _divergence(log: UnifiedLog, position: list[int]) -> int | None:
 def _shared(
     logs: Mapping[str, UnifiedLog], firsts: dict[str, int], ends: dict[str, int], size: int
 ) -> dict[str, int]:
-    """Return offsets up to which there are about so many bytes of all logs together."""
+    """Return end offsets such that all logs together have about `size` bytes to read."""
     sizes = {key: _size_between(log, firsts[key], ends[key]) for key, log in logs.items()}
     total = sum(sizes.values())
     if total <= size:
@@ -268,7 +268,7 @@ def _shared(
 
 
 def _size_between(log: UnifiedLog, start: int, end: int) -> int:
-    """About how many bytes lie between two offsets."""
+    """Estimate the number of bytes between two offsets."""
     total = 0
     for segment in log.segments:
         following = segment.next_base_offset
@@ -284,7 +284,7 @@ def _size_between(log: UnifiedLog, start: int, end: int) -> int:
 
 
 def _offset_behind(log: UnifiedLog, start: int, end: int, size: int) -> int:
-    """An offset with about so many bytes between it and the start; behind the start, if it can."""
+    """Return an offset about `size` bytes after the start, and past the start if possible."""
     for segment in log.segments:
         following = segment.next_base_offset
         if start >= end:
@@ -306,7 +306,7 @@ def _offset_behind(log: UnifiedLog, start: int, end: int, size: int) -> int:
 
 
 def _indexed_offset(index: OffsetIndex, position: int, start: int) -> int | None:
-    """The first offset behind an entry at or behind a position that is behind the start."""
+    """Return the first indexed offset past the start, from an entry at or after a position."""
     for number in range(index.first_at(position), index.entry_count):
         if index.entry(number).offset >= start:
             return index.entry(number).offset + 1

@@ -21,7 +21,7 @@ BLOCK_SIZE: Final = 1 << 19
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Lines, to be used before the next part is asked for.
+    """Lines, valid until the next part is requested.
 
     Attributes:
         buffer: the lines from `start` to `end`.
@@ -44,7 +44,7 @@ class Text:
         return len(self.ends)
 
     def cut(self, first: int, last: int) -> Text:
-        """The lines of some rows; what follows the last row goes with it."""
+        """Return the lines of some rows; what follows the last row goes with it."""
         start = int(self.ends[first - 1]) if first else self.start
         end = self.end if last == len(self.ends) else int(self.ends[last - 1]) if last else start
         return Text(self.buffer, start, end, self.ends[first:last])
@@ -57,11 +57,11 @@ class TextFormat:
         self._free: list[NDArray[np.uint8]] = []
 
     def cut(self, content: Text, first: int, last: int) -> Text:
-        """See `stages.Format`."""
+        """See `scan_steps.Format`."""
         return content.cut(first, last)
 
     def release(self, content: Text | None) -> None:
-        """See `stages.Format`."""
+        """See `scan_steps.Format`."""
         if content is not None and len(content.buffer) == BLOCK_SIZE:
             self._free.append(content.buffer)
 
@@ -81,13 +81,13 @@ class TextFormat:
         line: Callable[[int], bytes],
         more: tuple[int, ...] = (),
     ) -> Iterator[Part]:
-        """Parts of text of the rows from `first` up to `last`.
+        """Yield parts of text of the rows from `first` up to `last`.
 
         Args:
             first, last: the rows.
             kernel: formats from a state on: state, ends of the rows' lines, buffer.
             line: the line of a row that the kernel leaves to the reference.
-            more: what the kernel's state holds beside the next row and the size.
+            more: what the kernel's state holds besides the next row and the size.
         """
         state = np.array((first, 0, *more), np.int64)
         ends = np.empty(last, np.int64)
@@ -119,14 +119,14 @@ class TextFormat:
             out = self._take(size)
 
     def _lines(self, lines: list[bytes]) -> Part:
-        """A part of lines that the reference made."""
+        """Return a part of lines that the reference made."""
         text = b"".join(lines)
         ends = np.cumsum([len(line) for line in lines], dtype=np.int64)
         return Part(Text(np.frombuffer(text, np.uint8), 0, len(text), ends), len(lines), len(text))
 
 
 def whole(table: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The contiguous table of which this is all of it or its first columns."""
+    """Return the contiguous table of which this is the whole or the first columns."""
     if table.flags.c_contiguous:
         return table
     assert isinstance(table.base, np.ndarray), "a slice of a workspace's table"

@@ -1,4 +1,4 @@
-"""Index entries beside what the log holds for them: by the kernels where the log is large."""
+"""Index entries compared with the log: by the kernels where the log is large."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BASE_OFFSET_MAX: Final = 1 << 62
 def match_times(
     index: TimeIndex, offsets: OffsetIndex | None, log: Source
 ) -> Iterator[TimeMatches]:
-    """As `index_matches.match_times`; a large log is read once, at memory speed."""
+    """Do what `index_matches.match_times` does; a large log is read once, at memory speed."""
     if fast_path.is_worth_it(log.stored_bytes) and index.base_offset < _BASE_OFFSET_MAX:
         from kafkalog.columns import time_matches
 

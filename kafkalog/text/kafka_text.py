@@ -62,11 +62,11 @@ class KafkaText(TextFormat):
         self._batch_line_of = batch_line_of
 
     def left_over(self, headers: NDArray[np.int64]) -> Mask:
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         return _left_over(headers)
 
     def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
-        """See `stages.RecordFormat`; the line of a batch comes before that of its first record."""
+        """See `scan_steps.RecordFormat`; a batch's line precedes that of its first record."""
         ordinals = rows.table[k.ORDINAL]
         if not len(ordinals):
             return
@@ -78,7 +78,7 @@ class KafkaText(TextFormat):
         yield from self.lines(rows, judged, chosen, int(ordinals[0]), judged.shown + 1)
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         head = _encoded(self._batch_line_of(records[0].batch)) if begins else b""
         lines = []
         try:
@@ -92,7 +92,7 @@ class KafkaText(TextFormat):
         yield self._lines(lines)
 
     def of_batches(self, judged: Judged, first: int, last: int, chosen: Mask) -> Iterator[Part]:
-        """See `stages.BatchFormat`."""
+        """See `scan_steps.BatchFormat`."""
         odd = _left_over(judged.chunk.headers)
         for i in (*(np.flatnonzero(odd[first:last]) + first).tolist(), last):
             if first < i:
@@ -106,7 +106,7 @@ class KafkaText(TextFormat):
             first = i + 1
 
     def of_batch(self, batch: Batch) -> Part:
-        """See `stages.BatchFormat`."""
+        """See `scan_steps.BatchFormat`."""
         return self._lines([_encoded(self._batch_line_of(batch))])
 
     def lines(
@@ -136,7 +136,7 @@ def _encoded(line: str) -> bytes:
 
 
 def _left_over(headers: NDArray[np.int64]) -> Mask:
-    """Which batches the kernel has no text for."""
+    """Return which batches the kernel has no text for."""
     attributes = headers[k.ATTRIBUTES]
     odd: Mask = (
         (headers[k.MAGIC] < 2)
@@ -245,7 +245,7 @@ def _steps(chunk: Chunk, form: KafkaText, *, deep: bool) -> Iterator[Lines | _Un
 
 
 def _bare(chunk: Chunk, left_over: Mask) -> Iterator[Rows | int]:
-    """Batches without their records."""
+    """Yield batches without their records."""
     done = 0
     for i in (*np.flatnonzero(left_over).tolist(), chunk.count):
         if done < i:
@@ -256,7 +256,7 @@ def _bare(chunk: Chunk, left_over: Mask) -> Iterator[Rows | int]:
 
 
 def _course(offsets: NDArray[np.int64]) -> tuple[tuple[int, int] | None, list[tuple[int, int]]]:
-    """First and last offset, and the gaps between."""
+    """Return first and last offset, and the gaps between."""
     if not len(offsets):
         return None, []
     gaps = np.flatnonzero(offsets[1:] != offsets[:-1] + 1)

@@ -154,11 +154,11 @@ class RecordLines(TextFormat):
         self._line_of = line_of
 
     def left_over(self, _headers: NDArray[np.int64]) -> None:
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         return
 
     def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         program = self._templates.program(judged.chunk.path)
         table, headers = whole(rows.table), whole(judged.chunk.headers)
         count = rows.table.shape[1]
@@ -179,7 +179,7 @@ class RecordLines(TextFormat):
         )
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:  # noqa: ARG002
-        """See `stages.RecordFormat`."""
+        """See `scan_steps.RecordFormat`."""
         yield self._lines([self._line_of(record) for record in records])
 
 
@@ -198,7 +198,7 @@ class BatchLines(TextFormat):
     def of_batches(
         self, judged: Judged, first: int, last: int, chosen: NDArray[np.bool_]
     ) -> Iterator[Part]:
-        """See `stages.BatchFormat`."""
+        """See `scan_steps.BatchFormat`."""
         program = self._templates.program(judged.chunk.path)
         headers = whole(judged.chunk.headers)
         ordinals = np.flatnonzero(chosen[first:last]) + first
@@ -218,5 +218,5 @@ class BatchLines(TextFormat):
         )
 
     def of_batch(self, batch: Batch) -> Part:
-        """See `stages.BatchFormat`."""
+        """See `scan_steps.BatchFormat`."""
         return self._lines([self._line_of(batch)])

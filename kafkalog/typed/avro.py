@@ -43,7 +43,7 @@ _DAMAGE: Final = (
 class AvroDecoder:
     """Records become structs, enums strings, unions of null and one type that type.
 
-    Bytes behind the value are damage. Logical types: decimal, date, times and timestamps of
+    Bytes after the value are damage. Logical types: decimal, date, times and timestamps of
     milliseconds and microseconds, uuid; others are as their types without.
 
     Raises:
@@ -60,7 +60,7 @@ class AvroDecoder:
         self.type = _type(tree, "#", SchemaSize())
 
     def decode(self, data: bytes) -> Any:
-        """The value."""
+        """Return the value."""
         file = io.BytesIO(data)
         try:
             value = fastavro.schemaless_reader(file, self._schema, None)
@@ -72,7 +72,7 @@ class AvroDecoder:
 
 
 def _plain(value: Any) -> Any:
-    """What Arrow takes."""
+    """Convert a fastavro value to types that pyarrow accepts."""
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -22,7 +22,7 @@ _UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, int]:
-    """The typed column, and how many values of it are null because they do not decode.
+    """Return the typed column, and how many values of it are null because they do not decode.
 
     Values of more than `VALUE_SIZE_MAX` bytes are not decoded.
 

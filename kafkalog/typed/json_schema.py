@@ -38,7 +38,7 @@ class JsonDecoder:
         self.type, self._convert = _node(tree, "#", SchemaSize())
 
     def decode(self, data: bytes) -> Any:
-        """The value."""
+        """Return the value."""
         try:
             return self._convert(json.loads(data, parse_constant=_refuse))
         except RecursionError as error:
@@ -50,7 +50,7 @@ def _refuse(text: str) -> Any:
 
 
 def _node(node: Any, place: str, size: SchemaSize) -> tuple[Any, Callable[[Any], Any]]:
-    """The Arrow type of a schema, and what checks a value and makes it one of that type."""
+    """Return the Arrow type of a schema, and what checks a value and makes it one of that type."""
     if not isinstance(node, dict) or any(name in node for name in _NOT_TYPES):
         raise _unknown(node, place)
     kinds = node.get("type")

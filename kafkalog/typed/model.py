@@ -1,4 +1,4 @@
-"""What is said about a column that is to be typed, and what types it."""
+"""The description of a typed column, and its decoder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Decoder(Protocol):
     """The `pyarrow.DataType` of the column."""
 
     def decode(self, data: bytes) -> Any:
-        """A value that `pyarrow.array` takes for the type.
+        """Return a value that `pyarrow.array` takes for the type.
 
         Raises:
             ValueError: the bytes are no such value.
@@ -137,7 +137,7 @@ class TypedColumn:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """The column of `as_json`."""
+        """Return the column of `as_json`."""
         return cls(
             fields["source"],
             TypedForm(fields["form"]),

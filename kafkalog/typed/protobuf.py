@@ -68,7 +68,7 @@ class ProtobufDecoder:
         self.type, self._convert = _message(descriptor, (), SchemaSize())
 
     def decode(self, data: bytes) -> Any:
-        """The message as a dictionary."""
+        """Return the message as a dictionary."""
         if self._indexes is not None:
             data = _without_indexes(data, self._indexes)
         try:
@@ -130,7 +130,7 @@ def _single(
 
 
 def _indexes_of(descriptor: Any) -> list[int]:
-    """Where a message stands in its file: ordinals from the outermost message to it."""
+    """Return where a message stands in its file: ordinals from the outermost message to it."""
     around = descriptor.containing_type
     if around is None:
         return [list(descriptor.file.message_types_by_name).index(descriptor.name)]
@@ -139,7 +139,7 @@ def _indexes_of(descriptor: Any) -> list[int]:
 
 
 def _without_indexes(data: bytes, wanted: list[int]) -> bytes:
-    """The data behind the indexes of a message; a lone zero stands for the first message."""
+    """Return the data after the indexes of a message; a lone zero means the first message."""
     count, position = _varint(data, 0)
     found = [] if count else [0]
     if count > len(wanted):
@@ -153,7 +153,7 @@ def _without_indexes(data: bytes, wanted: list[int]) -> bytes:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint, and the position behind it."""
+    """Return a zigzag varint, and the position after it."""
     number = 0
     for i in range(_VARINT_SIZE_MAX):
         if position + i >= len(data):
