@@ -36,7 +36,7 @@ def decompress(view: memoryview, output: Output) -> None:
 
 
 def _end_of_header(view: memoryview, start: int) -> int | None:
-    """Return position after the header at `start`, None where Java would not accept it."""
+    """Return the position after the header at `start`, None where Java would not accept it."""
     position = start + 10
     if position > len(view) or bytes(view[start : start + 3]) != _MAGIC:
         return None
