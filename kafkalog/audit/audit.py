@@ -58,7 +58,7 @@ def audit_compaction(
     it also: nothing was added or changed; the latest committed record of each key is there, unless
     it was a tombstone whose delete horizon had passed; markers, delete horizons, fields of batches,
     last batches of active producers, log start and end, leader epochs and last stable offset are as
-    they were. Which transactions were aborted is told from the markers, not from the transaction
+    they were. Which transactions were aborted is known from the markers, not from the transaction
     index. The original is the log as the cleaning found it: a tombstone or marker that got its
     horizon and went for it since then, in two cleanings, counts as gone too early.
 
@@ -66,8 +66,8 @@ def audit_compaction(
         partition: the compacted log.
         original: the log before.
         now_ms: the time of the cleaning, or any later one.
-        cleaner_offset: up to where it was compacted; None: from the checkpoint.
-        first_dirty_offset: where the cleanings began; None: the log start.
+        cleaner_offset: up to where it was compacted; from the checkpoint if None.
+        first_dirty_offset: where the cleanings began; the log start if None.
         producer_expiration_ms: `producer.id.expiration.ms` of the broker.
         findings_max: how many counterexamples are looked for.
 

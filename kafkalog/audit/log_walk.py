@@ -167,7 +167,7 @@ def record_at(log: UnifiedLog, offset: int) -> Record | None:
 
 @dataclass(slots=True)
 class LastBatches:
-    """The last batches of a producer; `data` is None if it began anew with a marker."""
+    """The last batches of a producer; `data` is None if it began again with a marker."""
 
     epoch: int
     data: Batch | None

@@ -2,7 +2,7 @@
 
 Follows `LogManager`, `ReplicaManager.checkpointHighWatermarks` and `LogCleanerManager` of Kafka
 4.3. A broker that shut down cleanly has written them last, so they agree with the logs; the files
-of one that was killed, or runs, lag behind.
+of one that was killed, or is running, lag.
 """
 
 from __future__ import annotations

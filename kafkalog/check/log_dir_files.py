@@ -137,7 +137,7 @@ def _quorum_state(path: str) -> int | None:
 
 
 def _meta_properties(path: str) -> int | None:
-    """Accept keys in any order, below two lines of comment: an empty one and a date."""
+    """Return the first wrong position; keys come in any order below an empty comment and a date."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", read_file(path).decode("iso-8859-1"))
     found = read_meta_properties(path)
     if found.node_id is None:

@@ -281,7 +281,7 @@ class Verification:
         return partition
 
     def _configs_of(self, directory: PartitionDir) -> TopicConfigs | None:
-        """Return the configs of a topic; the metadata log beside its partitions is read once."""
+        """Return the configs of a topic; the metadata log of its log directory is read once."""
         from kafkalog.configs import ConfigSources
 
         around = os.path.dirname(file_system.absolute(directory.path))

@@ -86,7 +86,7 @@ class KeyMap:
         self._counts = [0] * _PARTS
         self._superseded = np.zeros(_BITS_MIN, np.uint8)
         self._waiting: list[Keys] = []
-        self._handed_over = 0  # so many rows
+        self._handed_over = 0  # number of rows
         self._pool: ThreadPoolExecutor | None = None
         self._under_way: Future[None] | None = None
 

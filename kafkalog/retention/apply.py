@@ -135,7 +135,7 @@ def plan_trim(
         configs: of its topic, from `ConfigSources`.
         now_ms: the broker's clock, milliseconds.
         high_watermark: instead of the checkpoint's: an offset, or `end`.
-        log_start_offset: where the log shall start, as DeleteRecords would move it; None: where
+        log_start_offset: where the log shall start, as DeleteRecords would move it; if None, where
             it does now.
         keep_deleted: whether `.deleted` files stay; a broker's start removes them.
 

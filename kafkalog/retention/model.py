@@ -170,7 +170,7 @@ class Verdict:
         blocked_by: what is in the way of a policy that would take it.
         blocking_segment: base offset of the earlier segment that time takes later than this one,
             and so keeps it.
-        bytes_to_append: after how many more bytes `retention.bytes` takes it; None: it never does,
+        bytes_to_append: bytes to append until `retention.bytes` takes it; None if it never does,
             or the segment grows itself.
         latest_record: the record with the largest timestamp, for a segment that lies in the future
             or is in the way of others.

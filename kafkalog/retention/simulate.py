@@ -151,7 +151,7 @@ def _covered(times: TimeIndex, offsets: OffsetIndex) -> int:
 
 
 def find_latest_record(segment: Segment, facts: SegmentFacts) -> LatestRecord | None:
-    """The record that a segment's largest timestamp comes from; None: no record, or not readable.
+    """Find the record of a segment's largest timestamp; None if missing or unreadable.
 
     Cost:
         Reads the batches around the last entry of the time index, all of a segment without one.

@@ -34,8 +34,8 @@ class ColumnReplay:
     Args:
         settings: when segments end.
         base_offset: of the first segment.
-        jitters: what each segment's time is shortened by, one a segment; the first `JITTERS`
-            count, over and over. None: nothing.
+        jitters: what each segment's time is shortened by, one per segment; the first `JITTERS`
+            count, over and over. If None, nothing.
 
     Cost:
         Memory for the segments that ended.

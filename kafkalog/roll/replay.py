@@ -193,7 +193,7 @@ class Replay:
     Args:
         settings: when segments end.
         base_offset: of the first segment.
-        jitters: what each segment's time is shortened by, one a segment; None: nothing.
+        jitters: what each segment's time is shortened by, one per segment; None for nothing.
         now_ms: the clock at the start, None if it is not known.
     """
 

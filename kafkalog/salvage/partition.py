@@ -148,11 +148,11 @@ class PartitionCopy:
             self._directory.remove_tree(self._place.lost)
 
     def _copy_logs(self, logs: list[SourceLog], epochs: EpochsInLog) -> tuple[int, int]:
-        """Copy the logs; the base offset of the first, and the offset behind the last batch.
+        """Copy the logs; return the base offset of the first, and the offset after the last batch.
 
         A log of which nothing is left yields no segment: Kafka takes the modification time of an
-        empty one for its largest timestamp, and finds nothing by time in or behind it. Nor does an
-        empty one behind a hole at the end, where consumers would wait for a log end that no record
+        empty one for its largest timestamp, and finds nothing by time in or after it. Nor does an
+        empty one after a hole at the end, where consumers would wait for a log end that no record
         comes up to. Where nothing at all is left, the last one stays, so that no offset is given
         again.
         """
