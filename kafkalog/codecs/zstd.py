@@ -68,7 +68,7 @@ def _decompressor() -> Any:
 
 
 def _end_of_frame(view: memoryview, start: int) -> int | None:
-    """Return the position after the frame at `start`, None where it is cut off or no frame at all."""
+    """Return the position after the frame at `start`, None if it is cut off or no frame."""
 
     head = bytes(view[start : start + _HEADER_SIZE_MAX])
     magic = int.from_bytes(head[:4], "little")
