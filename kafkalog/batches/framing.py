@@ -196,7 +196,7 @@ def crc_valid(source: Source, batch: Batch) -> bool:
 
 
 def find_batch(source: Source, start: int, end: int) -> int:
-    """Return the position of the first sound batch at or after `start`, `end` where there is none.
+    """Return the position of the first sound batch at or after `start`, or `end`.
 
     Sound: a header that makes sense and whose frame fits and whose checksum matches. The work is
     bounded: at most four times the bytes searched are fed to checksums, however hostile they are.

@@ -116,7 +116,7 @@ def read_range(part: Mapping[str, Any], threads: int | None) -> Iterator[bytes]:
                 if len(wrong):
                     return
     except KafkaLogError:
-        return  # whoever reads on there gets the same report
+        return  # the next reader of that part reports the same
 
 
 class MadeStretches:

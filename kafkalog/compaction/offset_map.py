@@ -143,7 +143,7 @@ class KeySink(Protocol):
 
 
 class DirtyKeys:
-    """Gives the keys of the dirty part of a log of magic 2 to whoever takes them.
+    """Feeds the keys of the dirty part of a log of magic 2 to a sink.
 
     Args:
         log: the partition.

@@ -8,7 +8,8 @@ A line is synced before the next change is made. Each is an object with a `type`
   `arguments`, `time_ms`;
 - `partition`: its `state` changes: `in-progress` with what is there `before`, the files `kept` and
   their directory `kept_in` the backup; `done` with what is there `after`; `aborted` with a
-  `reason`; `undoing` with the name of the directory built `beside` it; `undone`;
+  `reason`; `undoing` with the name of the directory that `undo` builds next to it (`beside`);
+  `undone`;
 - `file`: a file was made in a partition, or is shorter: only its facts, it may be renamed;
 - `offset`: an entry of a checkpoint is about to change to `offset`;
 - `mark`: its `state` says what is about to happen to the mark of a clean shutdown, which the backup
@@ -154,7 +155,7 @@ def require_beside(beside: str, name: str) -> None:
 
 
 def name_beside(name: str, uid: str | None = None) -> str:
-    """Return undo's name for a directory beside a partition, as `LocalLog.logDeleteDirName`."""
+    """Return undo's name for a directory next to a partition, as `LocalLog.logDeleteDirName`."""
     end = f".{uid or uuid.uuid4().hex}-delete"
     found = parse_directory_name(name)
     if found is None:
@@ -192,7 +193,7 @@ class PartitionEntry:
         after: what was there when it was done; None if it was not.
         offsets_set: what the run set its entries in checkpoints to, by file.
         made: the files the run made in it, whatever they are called now.
-        beside: the directory that undo builds and removes, beside the partition.
+        beside: the directory that undo builds and removes, next to the partition.
         reason: why it was aborted.
     """
 

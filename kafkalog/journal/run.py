@@ -136,7 +136,7 @@ class Run:
 class PartitionRun:
     """The work on one partition: `changes` to its files, and its entries in checkpoints.
 
-    `log_dir` is the log directory around it, None if there is none.
+    `log_dir` is the log directory around it, if any.
     """
 
     def __init__(

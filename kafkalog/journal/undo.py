@@ -126,7 +126,7 @@ def offsets_of(
 
 
 def _odd_file(entry: PartitionEntry, now: dict[str, FileStatus]) -> str | None:
-    """Return a file that was neither there before nor made by the run; None if there is none."""
+    """Return a file that was neither there before nor made by the run, if any."""
     before = entry.before.files
     untouched = set(before) - set(entry.kept)
     gone = _first(name for name in untouched if before[name] != now.get(name))
