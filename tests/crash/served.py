@@ -151,8 +151,8 @@ def starts_of_kafka(log_dirs: list[Path], cwd: Path) -> list[dict[str, Served]]:
     return [found[log_dir] for log_dir in log_dirs]
 
 
-def copy_and_start(log_dir: Path, target: Path) -> dict[str, Served]:
+def copy_and_start(log_dir: Path, target: Path, mode: StartMode | None = None) -> dict[str, Served]:
     """What a copy serves; the original stays."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(log_dir, target)
-    return start_of_ours(target)
+    return start_of_ours(target, mode)

@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pytest
 
 from kafkalog.errors import KafkaLogError
-from tests.crash.commands import COMMANDS, Command
+from kafkalog.recovery import StartMode
+from tests.crash.commands import COMMANDS, Command, run_undo
 from tests.crash.disk import tries_everything
-from tests.crash.served import copy_and_start
+from tests.crash.served import copy_and_start, mode_of
 from tests.kafka.conftest import SEED_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from kafkalog.storage import Step
     from tests.crash.served import Served
 
 CALLS = (
@@ -160,9 +162,51 @@ def test_a_killed_process_leaves_a_whole_log(
         found["new" if got == logs[-1] else "old"] += 1
         if command.can_be_repeated:
             command.run(root, None)
-            assert copy_and_start(log_dir, root / "scratch" / "log") == logs[-1]
+            assert ends_as_new(command, root, tmp_path / "whole"), f"seed {seed}, kill {number}"
     tell(f"{command.name} killed, seed {seed}: {dict(found)}")
     assert found["killed"]
+
+
+def ends_as_new(command: Command, root: Path, whole: Path) -> bool:
+    """Whether a log is the new one after a second run.
+
+    An undo that stops after the note that the mark of a clean shutdown is back, and before the
+    mark, has lost that: it must not come back twice. The next start scans, no more.
+    """
+    log_dir, scratch = root / "log", root / "scratch" / "log"
+    lost_mark = command.run is run_undo and mode_of(log_dir) != mode_of(whole / "log")
+    mode = StartMode.UNCLEAN if lost_mark else None
+    return copy_and_start(log_dir, scratch, mode) == copy_and_start(whole / "log", scratch, mode)
+
+
+def test_an_undo_that_stops_at_any_of_its_last_steps_ends_when_it_is_repeated(
+    corpus_dir: Path, tmp_path: Path
+) -> None:
+    """Only a stop right after the note of the mark loses that."""
+    command = next(one for one in COMMANDS if one.name == "undo-of-recover-offset_overflow_split")
+    steps: list[Step] = []
+    command.ready(corpus_dir, tmp_path / "whole")
+    command.run(tmp_path / "whole", steps.append)
+    lost = 0
+    for number in range(len(steps) - 8, len(steps)):
+        root = tmp_path / str(number)
+        command.ready(corpus_dir, root)
+        with suppress(StopIteration):
+            command.run(root, stop_after(number))
+        command.run(root, None)
+        assert ends_as_new(command, root, tmp_path / "whole"), number
+        lost += mode_of(root / "log") != mode_of(tmp_path / "whole" / "log")
+    assert lost == 1
+
+
+def stop_after(number: int) -> Callable[[Step], None]:
+    """Let so many steps pass; the next one stops the run."""
+    left = iter(range(number))
+
+    def observe(_step: Step) -> None:
+        next(left)
+
+    return observe
 
 
 def kill(act: Callable[[], None], after_seconds: float) -> bool:
