@@ -1,8 +1,7 @@
 """One partition's log as a broker knows it: its offsets, epochs and open transactions.
 
-Follows `UnifiedLog`, `LogManager` and `OffsetCheckpointFile` of Kafka 4.3.
-
-Follows `UnifiedLog`, `LogLoader`, `ProducerStateManager` and `LeaderEpochFileCache` of Kafka 4.3.
+Follows `UnifiedLog`, `LogManager`, `LogLoader`, `OffsetCheckpointFile`, `ProducerStateManager` and
+`LeaderEpochFileCache` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """An offset and where it comes from; None where nobody noted one."""
+class LogOffset:
+    """One of a log's offsets, and where it comes from; its value is None where nobody noted one."""
 
     name: str
     value: int | None
     source: str
 
 
-class Marks:
-    """The marks of one partition, each found out when it is first asked for.
+class LogOffsets:
+    """The offsets of one partition's log, each found out when it is first asked for.
 
     Args:
         partition: the directory.
@@ -64,6 +63,7 @@ class Marks:
     ) -> None:
         self._given_watermark = high_watermark
         self._given_start = log_start_offset
+        self._given_end = log_end_offset
         self.log = UnifiedLog(
             partition,
             high_watermark=high_watermark,
@@ -71,57 +71,64 @@ class Marks:
             log_end_offset=log_end_offset,
         )
 
-    @property
-    def log_end_offset(self) -> int:
-        """Offset the next record would get."""
-        return self.log.log_end_offset
+    def __iter__(self) -> Iterator[LogOffset]:
+        """Yield all of them, the log start offset first."""
+        yield self.log_start_offset
+        yield self.log_end_offset
+        yield self.high_watermark
+        yield self.last_stable_offset
+        yield self.recovery_point
+        yield self.cleaner_offset
 
     @cached_property
-    def log_start_offset(self) -> Mark:
+    def log_end_offset(self) -> LogOffset:
+        """Offset the next record would get."""
+        source = "active segment" if self._given_end is None else "given"
+        return LogOffset("log end offset", self.log.log_end_offset, source)
+
+    @cached_property
+    def log_start_offset(self) -> LogOffset:
         """First readable offset."""
         value, source = self.log.log_start_offset, "first segment"
         if self._given_start is not None:
             source = "--log-start-offset"
         elif value != self.log.first_offset:
             source = file_names.LOG_STARTS
-        return Mark("log start offset", value, source)
+        return LogOffset("log start offset", value, source)
 
     @cached_property
-    def high_watermark(self) -> Mark:
+    def high_watermark(self) -> LogOffset:
         """Up to where the log is replicated."""
         source = file_names.HIGH_WATERMARKS
         if self._given_watermark is not None:
             source = "--high-watermark"
         elif self.log.checkpoint(file_names.HIGH_WATERMARKS) is None:
             source = "log end: no checkpoint"
-        return Mark("high watermark", self.log.high_watermark, source)
+        return LogOffset("high watermark", self.log.high_watermark, source)
 
     @cached_property
-    def recovery_point(self) -> Mark:
+    def recovery_point(self) -> LogOffset:
         """Up to where the log is known to be on disk."""
-        return self._noted("recovery point", file_names.RECOVERY_POINTS)
+        return self._checkpointed("recovery point", file_names.RECOVERY_POINTS)
 
     @cached_property
-    def cleaner_offset(self) -> Mark:
+    def cleaner_offset(self) -> LogOffset:
         """First offset that was not compacted."""
-        return self._noted("cleaner offset", file_names.CLEANER_OFFSETS)
+        return self._checkpointed("cleaner offset", file_names.CLEANER_OFFSETS)
 
     @cached_property
-    def last_stable_offset(self) -> Mark:
+    def last_stable_offset(self) -> LogOffset:
         """High watermark or first open transaction, the smaller.
 
         Cost:
             Reads the headers after the newest producer snapshot.
         """
-        return Mark(
+        return LogOffset(
             "last stable offset", self.log.last_stable_offset, "open transactions in the log"
         )
 
-    def _noted(self, name: str, file: str) -> Mark:
-        return Mark(name, self._checkpoint(file), file)
-
-    def _checkpoint(self, name: str) -> int | None:
-        return self.log.checkpoint(name)
+    def _checkpointed(self, name: str, file: str) -> LogOffset:
+        return LogOffset(name, self.log.checkpoint(file), file)
 
 
 END: Final = "end"

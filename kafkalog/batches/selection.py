@@ -19,7 +19,7 @@ from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import FileChangedError, KafkaLogError
 from kafkalog.living import CHANGES, LivingWalk, answered, is_being_written
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, list_partition, open_path
-from kafkalog.model import AbortedTransaction, Batch, Defect, LogView, Record
+from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, LogView, Record
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
 
@@ -51,9 +51,10 @@ class Selection:
         header: records with a header of this name and, where not None, this value.
         control: control batches only.
         data: no control batches; messages of magic 0 and 1 are data.
-        sound: no records of batches with a wrong checksum, whose defects are told all the same.
-        read_committed: what a read_committed consumer is given, from the log start offset up to
-            the last stable offset, which is never above the high watermark.
+        sound: no records of batches with a wrong checksum, whose defects are reported all the same.
+        isolation: what a consumer of this level is given: from the log start offset up to the high
+            watermark, for read_committed up to the last stable offset and without aborted
+            transactions; by default the whole log.
         view: what of a partition directory is shown, where its path is given. A `PartitionDir` is
             read as it is: `kafkalog.show` makes a view of one.
     """
@@ -74,8 +75,13 @@ class Selection:
     control: bool = False
     data: bool = False
     sound: bool = False
-    read_committed: bool = False
+    isolation: Isolation = Isolation.LOG
     view: LogView = LogView.STARTED
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether records of aborted transactions are left out."""
+        return self.isolation == Isolation.READ_COMMITTED
 
 
 EVERYTHING = Selection()
@@ -87,7 +93,7 @@ class ReadPlan:
 
     Attributes:
         segments: those that can hold wanted offsets, in order.
-        selection: what is wanted; with `read_committed` within the bounds of such a consumer.
+        selection: what is wanted; within the bounds of its isolation.
         aborted: the aborted transactions by producer, empty without `read_committed`.
         difference: how the view of the partition differs from its files, None where it does not.
         again: makes the plan of a new listing from an offset on; None where nothing can be listed.
@@ -133,7 +139,7 @@ class ReadPlan:
 def plan_files(target: PartitionDir | FileEntry, selection: Selection) -> ReadPlan:
     """Plan to read the files of a partition as they are, or one of them: no view, no bounds.
 
-    `read_committed` is not looked at. Raises as `read_records`.
+    `isolation` is not looked at. Raises as `read_records`.
     """
     if isinstance(target, FileEntry):
         segments, _ = segments_of(target)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batches import CheckedPartition
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog.model import Defect
 
 
@@ -68,7 +68,7 @@ def partition_files_are_as_written(partition: CheckedPartition) -> Iterator[Defe
 
 
 def top_files_are_as_written(
-    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+    log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
     """The small files of a log directory are as Kafka writes them."""
     del partitions  # each has been asked itself
@@ -227,7 +227,7 @@ def _is_misnamed(entry: FileEntry) -> bool:
 
 
 def leftovers_of_partitions(
-    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+    log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
     """Directories that wait for their removal, and logs younger than the shutdown."""
     for partition in partitions:

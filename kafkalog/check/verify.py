@@ -17,7 +17,7 @@ from kafkalog.check.summary import Summary
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.lfs_pointers import pointer_defect, pointers_among
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Level
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
@@ -84,7 +84,9 @@ class Verification:
         self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
 
-    def verify(self, *targets: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+    def verify(
+        self, *targets: str | Path | LogDirListing | PartitionDir | FileEntry
+    ) -> Iterator[Defect]:
         """Yield every defect of the targets: of each one, and of all of them together.
 
         Raises:
@@ -95,13 +97,15 @@ class Verification:
             yield from self.check(target)
         yield from self.check_together()
 
-    def check(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+    def check(
+        self, target: str | Path | LogDirListing | PartitionDir | FileEntry
+    ) -> Iterator[Defect]:
         """Yield the defects of one target; `check_together` after the last one yields the rest.
 
         Raises:
             NotFoundError, UnreadableError, NotAKafkaFileError: as `verify`.
         """
-        if not isinstance(target, LogDir | PartitionDir | FileEntry):
+        if not isinstance(target, LogDirListing | PartitionDir | FileEntry):
             target = open_path(str(target))
         yield from self.summary.counting(self._checks(target))
 
@@ -128,7 +132,9 @@ class Verification:
             self.summary.defects[defect.severity] += 1
             yield defect
 
-    def _checks(self, target: LogDir | PartitionDir | FileEntry) -> Generator[Defect, None, None]:
+    def _checks(
+        self, target: LogDirListing | PartitionDir | FileEntry
+    ) -> Generator[Defect, None, None]:
         from kafkalog.check.registry import contained_all
 
         if isinstance(target, FileEntry) and pointers_among([target]):
@@ -301,7 +307,7 @@ class Verification:
 
 
 def _of_log_dir(
-    check: Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]],
+    check: Callable[[LogDirListing, Sequence[CheckedPartition]], Iterator[Defect]],
     log_dirs: Sequence[CheckedLogDir],
 ) -> Iterator[Defect]:
     """Yield the findings of a check in the one log directory."""
@@ -309,7 +315,7 @@ def _of_log_dir(
     return check(checked.log_dir, checked.partitions)
 
 
-def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, None]:
+def _top(walk: Walk, target: LogDirListing, _reading: int) -> Generator[Defect, None, None]:
     """Yield the files of a log directory that belong to no partition."""
     from kafkalog.check.registry import contained_all
 

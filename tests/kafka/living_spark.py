@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kafkalog import Record, read_records
+from kafkalog.batches.reader import read_records
+from kafkalog.model import Record
 from kafkalog.spark import KafkaLogDataSource
 
 if TYPE_CHECKING:
