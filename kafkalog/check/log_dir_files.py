@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from kafkalog import metadata_files
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
@@ -41,10 +42,7 @@ READERS: Final[dict[FileKind, Callable[[str], object]]] = {
     FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
     FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
     FileKind.LEADER_EPOCH_CHECKPOINT: read_leader_epochs,
-    FileKind.META_PROPERTIES: read_meta_properties,
-    FileKind.PARTITION_METADATA: read_topic_id,
-    FileKind.QUORUM_STATE: read_quorum_state,
-    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
+    **metadata_files.READERS,
 }
 """The reader for each kind of file; raises if it cannot read one."""
 
