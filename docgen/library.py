@@ -20,7 +20,7 @@ def library_sections() -> str:
 
 
 def _signature(value: object) -> str:
-    """Return the names of the arguments, if it is used by calling it."""
+    """Return the parameter names of a callable in parentheses, or nothing for other values."""
     if isinstance(value, type) and (dataclasses.is_dataclass(value) or _is_plain(value)):
         return ""
     parameters = inspect.signature(value).parameters.values()  # type: ignore[arg-type] # callable

@@ -14,7 +14,7 @@
     for defect in kafkalog.verify("/disk1/kafka", "/disk2/kafka"):
         print(defect.severity, defect.reference, defect.path)
 
-Names are loaded when they are first used, so that importing the package costs nothing.
+Names are loaded on first use, so that importing the package is fast.
 """
 
 from __future__ import annotations
