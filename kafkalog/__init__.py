@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from kafkalog.model import Record as Record
     from kafkalog.model import Severity as Severity
     from kafkalog.model import Special as Special
-    from kafkalog.producer_snapshot import read_producer_snapshot as read_producer_snapshot
+    from kafkalog.producers import read_producer_snapshot as read_producer_snapshot
     from kafkalog.retention import PartitionRetention as PartitionRetention
     from kafkalog.retention import Verdict as Verdict
     from kafkalog.retention import simulate_retention as simulate_retention
@@ -104,7 +104,7 @@ _MODULES = {
     "log_dir": ("LogDir", "PartitionDir", "Segment", "open_path"),
     "metadata_files": ("read_meta_properties", "read_topic_id"),
     "model": ("Batch", "Defect", "Isolation", "Level", "Record", "Severity", "Special"),
-    "producer_snapshot": ("read_producer_snapshot",),
+    "producers": ("read_producer_snapshot",),
     "retention": ("PartitionRetention", "Verdict", "simulate_retention"),
     "roll": ("RollReplay", "RollSettings", "SimulatedSegment", "roll_settings", "simulate_roll"),
     "unified_log": ("Mark", "Marks", "UnifiedLog"),

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from kafkalog.columns.chunks import Chunk
     from kafkalog.compaction.buckets import Superseded
-    from kafkalog.compaction.cleaning import LastRecord
     from kafkalog.compaction.model import Cleanable, CompactionConfig
     from kafkalog.log_dir import Segment
     from kafkalog.model import AbortedTransaction
+    from kafkalog.producers import LastRecord
     from kafkalog.unified_log import UnifiedLog
 
     Mask = NDArray[np.bool_]
