@@ -8,13 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from formats.constants import ABORT, INT32_MAX
+from formats.constants import ABORT, INT32_MAX, INT64_MAX
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.records import decode_records
 from kafkalog.check import producers
 from kafkalog.check.producer_states import SNAPSHOT_FIELDS
 from kafkalog.check.verify import Verification
 from kafkalog.columns import headers
+from kafkalog.errors import CorruptDataError
 from kafkalog.jit import fast_path
 from kafkalog.model import Batch, Level
 from kafkalog.paths.source import Source
@@ -24,9 +25,10 @@ from tests.builders import flip, write_log
 from tests.kafkalog.check.test_producer_checks import data, emptied_marker, marker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog.model import ProducerState
+    from kafkalog.model import ProducerState, Record
 
 # What a producer may have sent, and what only damage can make of it: epochs that go back, plain
 # data in a transaction, sequences and timestamps out of any order, markers repeated or alone.
@@ -69,26 +71,41 @@ def log_of(steps: list[Step]) -> list[bytes]:
 
 
 def by_the_rules(path: Path) -> dict[int, ProducerState]:
-    """What `kafkalog.producers` makes of the sound batches of a log, one by one."""
+    """What `kafkalog.producers` makes of the batches of a log that can be believed, one by one."""
     infos: dict[int, AppendInfo] = {}
     with Source(str(path)) as source:
-        for one in scan_batches(source, check_crc=True):
-            if not isinstance(one, Batch) or not one.crc_valid or one.producer_id < 0:
-                continue
-            info = infos.get(one.producer_id) or AppendInfo(one.producer_id)
-            if not one.is_control:
+        for one, marker_record in believed(source):
+            info = infos.setdefault(one.producer_id, AppendInfo(one.producer_id))
+            if marker_record is None:
                 info.append_batch(one)
-            elif (record := next(decode_records(source, one), None)) is not None:
-                said = control_record(record)
-                assert said.coordinator_epoch is not None
-                info.append_marker(
-                    one.producer_epoch, said.coordinator_epoch, record.timestamp,
-                    one.base_offset, is_abort=said.type_id == ABORT,
-                )  # fmt: skip
-            else:
                 continue
-            infos[one.producer_id] = info
+            said = control_record(marker_record)
+            assert said.coordinator_epoch is not None
+            info.append_marker(
+                one.producer_epoch, said.coordinator_epoch, marker_record.timestamp,
+                one.base_offset, is_abort=said.type_id == ABORT,
+            )  # fmt: skip
     return {who: info.state() for who, info in infos.items()}
+
+
+def believed(source: Source) -> Iterator[tuple[Batch, Record | None]]:
+    """Batches with right checksums and rising offsets; a control batch with its record.
+
+    No checksum covers base offsets and magics. A marker whose magic is unknown cannot be read.
+    """
+    highest = -1
+    for one in scan_batches(source, check_crc=True):
+        if not isinstance(one, Batch) or not one.crc_valid:
+            continue
+        if not highest < one.base_offset <= one.last_offset < INT64_MAX:
+            continue
+        try:
+            found = next(decode_records(source, one), None) if one.is_control else None
+        except CorruptDataError:
+            continue
+        highest = one.last_offset
+        if found is not None or not one.is_control:
+            yield one, found
 
 
 def fields_of(state: ProducerState) -> tuple[int, ...]:
