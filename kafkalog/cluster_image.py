@@ -19,7 +19,7 @@ from kafkalog.payloads.internal_topics import PayloadKind, decode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 
 _NO_LEADER_CHANGE: Final = -2
 
@@ -110,7 +110,7 @@ class ClusterImage:
             self.brokers[data["brokerId"]] = BrokerRegistration(data["brokerEpoch"], directories)
 
 
-def read_cluster_image(log_dir: LogDir) -> ClusterImage | None:
+def read_cluster_image(log_dir: LogDirListing) -> ClusterImage | None:
     """Read the image from a log directory: the newest snapshot, then the log after it.
 
     Records that cannot be read are skipped: the checks of batches report them.

@@ -14,7 +14,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import (
     FileEntry,
-    LogDir,
+    LogDirListing,
     PartitionDir,
     list_partition,
     open_remote_index_cache,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Errors = tuple[type[KafkaLogError], ...]
 
-Target = LogDir | PartitionDir | FileEntry
+Target = LogDirListing | PartitionDir | FileEntry
 T = TypeVar("T")
 
 
@@ -105,11 +105,11 @@ class FileRow:
 def list_log_dirs(targets: Iterable[Target]) -> Iterator[LogDirRow]:
     """Yield a row for each log directory among the targets."""
     for target in targets:
-        if isinstance(target, LogDir):
+        if isinstance(target, LogDirListing):
             yield _log_dir_row(target)
 
 
-def _log_dir_row(log_dir: LogDir) -> LogDirRow:
+def _log_dir_row(log_dir: LogDirListing) -> LogDirRow:
     defects = [
         Defect(error.reference, Severity.DAMAGE, path, error.message, hint=error.hint)
         for path, error in log_dir.errors.items()
@@ -149,7 +149,7 @@ def _defect(path: str, error: KafkaLogError) -> Defect:
 def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
     """Yield the partition directories of the targets."""
     for target in targets:
-        if isinstance(target, LogDir):
+        if isinstance(target, LogDirListing):
             yield from target.partitions
         elif isinstance(target, PartitionDir):
             yield target
@@ -304,7 +304,7 @@ def _files(target: Target) -> Iterator[FileEntry]:
         yield target
         return
     yield from target.files
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         if file_names.REMOTE_INDEX_CACHE in target.others:
             yield from open_remote_index_cache(
                 os.path.join(target.path, file_names.REMOTE_INDEX_CACHE)

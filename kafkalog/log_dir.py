@@ -199,8 +199,8 @@ class PartitionDir:
 
 
 @dataclass(frozen=True)
-class LogDir:
-    """One `log.dirs` entry.
+class LogDirListing:
+    """What is in one log directory, an entry of `log.dirs`.
 
     Attributes:
         path: the directory.
@@ -221,7 +221,7 @@ class LogDir:
         return next((entry for entry in self.files if entry.name.name == name), None)
 
 
-def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
+def open_path(path: str) -> LogDirListing | PartitionDir | FileEntry:
     """Open the log directory, the partition directory or the single file at a path.
 
     Raises:
@@ -310,13 +310,13 @@ def list_partition(path: str) -> PartitionDir:
     return PartitionDir(path, parse_directory_name(os.path.basename(path)), *_list(path))
 
 
-def one_log(target: LogDir | PartitionDir | FileEntry) -> PartitionDir | FileEntry:
+def one_log(target: LogDirListing | PartitionDir | FileEntry) -> PartitionDir | FileEntry:
     """Return the target if it stands for a single log.
 
     Raises:
         UsageError: it is a log directory, which holds many logs.
     """
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         raise UsageError(
             "This is a log directory: name one of its partitions, or a file.",
             path=target.path,
@@ -334,7 +334,9 @@ def _partition_names(directories: tuple[str, ...]) -> list[str]:
     return [name for name in directories if parse_directory_name(name)]
 
 
-def _log_dir(path: str, files: tuple[FileEntry, ...], directories: tuple[str, ...]) -> LogDir:
+def _log_dir(
+    path: str, files: tuple[FileEntry, ...], directories: tuple[str, ...]
+) -> LogDirListing:
     partitions, others, errors = [], [], {}
     if _partition_names(directories):
         file_system.prefetch_listing(path)
@@ -348,7 +350,7 @@ def _log_dir(path: str, files: tuple[FileEntry, ...], directories: tuple[str, ..
         except KafkaLogError as error:
             if file_system.exists(inner):  # if it is gone, a broker deleted or renamed it meanwhile
                 errors[inner] = error
-    return LogDir(path, files, tuple(partitions), tuple(others), errors)
+    return LogDirListing(path, files, tuple(partitions), tuple(others), errors)
 
 
 def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:

@@ -20,7 +20,7 @@ from kafkalog.paths.source import read_file
 from kafkalog.payloads.java_text import java_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _UUID_BYTES: Final = 16
 _UUID_TEXT_MAX: Final = 24
@@ -204,6 +204,27 @@ def read_remote_log_file(path: str, kind: FileKind) -> dict[str, Any]:
         "metadata_partition_offset": snapshot.metadata_partition_offset,
         "entries": len(snapshot.entries),
     }
+
+
+READERS: Final[dict[FileKind, Callable[[str], Any]]] = {
+    FileKind.META_PROPERTIES: read_meta_properties,
+    FileKind.PARTITION_METADATA: read_topic_id,
+    FileKind.QUORUM_STATE: read_quorum_state,
+    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
+}
+"""The reader for each kind of file that a broker of today reads; raises if it cannot read one."""
+
+
+def read_facts(path: str, kind: FileKind) -> dict[str, Any]:
+    """Return the names and values in a small file, as it has them; raises as its reader."""
+    if kind == FileKind.LOCK:
+        return {}
+    if kind == FileKind.META_PROPERTIES:
+        return dict(read_properties(path))
+    if kind not in READERS:
+        return read_remote_log_file(path, kind)
+    value = READERS[kind](path)
+    return {"topic_id": value} if kind == FileKind.PARTITION_METADATA else value
 
 
 def _integer(text: str, path: str) -> int:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LogOffset:
     """A named offset and its source; the value is None if it is not recorded anywhere."""
 
     name: str
@@ -43,7 +43,7 @@ class Mark:
     source: str
 
 
-class Marks:
+class LogOffsets:
     """The named offsets of one partition, each computed when it is first asked for.
 
     Args:
@@ -63,6 +63,7 @@ class Marks:
     ) -> None:
         self._given_watermark = high_watermark
         self._given_start = log_start_offset
+        self._given_end = log_end_offset
         self.log = UnifiedLog(
             partition,
             high_watermark=high_watermark,
@@ -70,57 +71,64 @@ class Marks:
             log_end_offset=log_end_offset,
         )
 
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next record would get."""
-        return self.log.log_end_offset
+    def __iter__(self) -> Iterator[LogOffset]:
+        """Yield all of them, the log start offset first."""
+        yield self.log_start_offset
+        yield self.log_end_offset
+        yield self.high_watermark
+        yield self.last_stable_offset
+        yield self.recovery_point
+        yield self.cleaner_offset
 
     @cached_property
-    def log_start_offset(self) -> Mark:
+    def log_end_offset(self) -> LogOffset:
+        """The offset that the next record would get."""
+        source = "active segment" if self._given_end is None else "given"
+        return LogOffset("log end offset", self.log.log_end_offset, source)
+
+    @cached_property
+    def log_start_offset(self) -> LogOffset:
         """The first readable offset."""
         value, source = self.log.log_start_offset, "first segment"
         if self._given_start is not None:
             source = "--log-start-offset"
         elif value != self.log.first_offset:
             source = file_names.LOG_STARTS
-        return Mark("log start offset", value, source)
+        return LogOffset("log start offset", value, source)
 
     @cached_property
-    def high_watermark(self) -> Mark:
+    def high_watermark(self) -> LogOffset:
         """The end of what is replicated."""
         source = file_names.HIGH_WATERMARKS
         if self._given_watermark is not None:
             source = "--high-watermark"
         elif self.log.checkpoint(file_names.HIGH_WATERMARKS) is None:
             source = "log end: no checkpoint"
-        return Mark("high watermark", self.log.high_watermark, source)
+        return LogOffset("high watermark", self.log.high_watermark, source)
 
     @cached_property
-    def recovery_point(self) -> Mark:
+    def recovery_point(self) -> LogOffset:
         """The end of what is known to be flushed to disk."""
-        return self._noted("recovery point", file_names.RECOVERY_POINTS)
+        return self._checkpointed("recovery point", file_names.RECOVERY_POINTS)
 
     @cached_property
-    def cleaner_offset(self) -> Mark:
+    def cleaner_offset(self) -> LogOffset:
         """The first offset that has not been compacted."""
-        return self._noted("cleaner offset", file_names.CLEANER_OFFSETS)
+        return self._checkpointed("cleaner offset", file_names.CLEANER_OFFSETS)
 
     @cached_property
-    def last_stable_offset(self) -> Mark:
+    def last_stable_offset(self) -> LogOffset:
         """The first open transaction or the high watermark, whichever is smaller.
 
         Cost:
             Reads the headers after the newest producer snapshot.
         """
-        return Mark(
+        return LogOffset(
             "last stable offset", self.log.last_stable_offset, "open transactions in the log"
         )
 
-    def _noted(self, name: str, file: str) -> Mark:
-        return Mark(name, self._checkpoint(file), file)
-
-    def _checkpoint(self, name: str) -> int | None:
-        return self.log.checkpoint(name)
+    def _checkpointed(self, name: str, file: str) -> LogOffset:
+        return LogOffset(name, self.log.checkpoint(file), file)
 
 
 END: Final = "end"

@@ -18,7 +18,7 @@ from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import FileChangedError, KafkaLogError
 from kafkalog.living import CHANGES, LivingWalk, answered, is_being_written
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, list_partition, open_path
-from kafkalog.model import AbortedTransaction, Batch, Defect, LogView, Record
+from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, LogView, Record
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
 
@@ -51,8 +51,9 @@ class Selection:
         control: control batches only.
         data: no control batches; messages of magic 0 and 1 are data.
         sound: no records of batches with a wrong checksum; their defects are still reported.
-        read_committed: what a read_committed consumer gets, from the log start offset up to the
-            last stable offset, which is never above the high watermark.
+        isolation: what a consumer of this level gets: from the log start offset up to the high
+            watermark, for read_committed up to the last stable offset and without aborted
+            transactions; by default the whole log.
         view: the view of a partition directory given by its path. A `PartitionDir` is read as it
             is: `kafkalog.show` makes a view of one.
     """
@@ -73,8 +74,13 @@ class Selection:
     control: bool = False
     data: bool = False
     sound: bool = False
-    read_committed: bool = False
+    isolation: Isolation = Isolation.LOG
     view: LogView = LogView.STARTED
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether records of aborted transactions are left out."""
+        return self.isolation == Isolation.READ_COMMITTED
 
 
 EVERYTHING = Selection()
@@ -86,7 +92,7 @@ class ReadPlan:
 
     Attributes:
         segments: those that can hold wanted offsets, in order.
-        selection: what is wanted; with `read_committed` within the bounds of such a consumer.
+        selection: what is wanted; within the bounds of its isolation.
         aborted: the aborted transactions by producer, empty without `read_committed`.
         difference: how the view of the partition differs from its files, None if it does not.
         again: makes a plan from a new listing, from an offset on; None if nothing can be listed.
@@ -132,7 +138,7 @@ class ReadPlan:
 def plan_files(target: PartitionDir | FileEntry, selection: Selection) -> ReadPlan:
     """Plan to read the files of a partition as they are, or one of them: no view, no bounds.
 
-    `read_committed` is ignored. Raises as `read_records`.
+    `isolation` is ignored. Raises as `read_records`.
     """
     if isinstance(target, FileEntry):
         segments, _ = segments_of(target)

@@ -162,7 +162,6 @@ def running_max(before: int, column: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 _KNOWN_ATTRIBUTES: Final = 0x7F
-_ZSTD: Final = 4
 _COMMIT: Final = 1
 _KRAFT_VOTERS: Final = 6
 
@@ -199,7 +198,7 @@ class AttributesAreKnown(SegmentCheck):
         headers = stretch.headers
         attributes = headers[h.ATTRIBUTES]
         codec = attributes & c.COMPRESSION_MASK
-        no_codec = codec > np.where(headers[h.MAGIC] < 2, _ZSTD - 1, _ZSTD)
+        no_codec = codec > np.where(headers[h.MAGIC] < 2, c.LEGACY_CODEC_MAX, c.CODEC_MAX)
         more = attributes & ~_KNOWN_ATTRIBUTES
         for i in np.flatnonzero((no_codec | (more != 0)) & stretch.crc_valid).tolist():
             if no_codec[i]:

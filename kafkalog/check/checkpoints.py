@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batches import CheckedPartition, Found
     from kafkalog.columns.headers import Stretch
-    from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog.model import CheckpointEntry, Defect
 
 
@@ -62,7 +62,7 @@ class _Log:
 
 
 def checkpoints_fit_logs(
-    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+    log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
     """Every checkpointed offset is within its log, and after a clean shutdown exact."""
     by_key: dict[_Key, CheckedPartition] = {}

@@ -16,7 +16,7 @@ from formats import file_names
 from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir, open_path
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, open_path
 from kafkalog.metadata_files import (
     MetaProperties,
     read_clean_shutdown,
@@ -43,7 +43,7 @@ class CheckedLogDir:
         partitions: its partition directories.
     """
 
-    log_dir: LogDir
+    log_dir: LogDirListing
     partitions: Sequence[CheckedPartition]
 
     @cached_property
@@ -98,8 +98,8 @@ def around(partition: CheckedPartition) -> CheckedLogDir:
         listed = open_path(path)
     except KafkaLogError:
         listed = partition.directory
-    files = listed.files if isinstance(listed, LogDir) else ()
-    return CheckedLogDir(LogDir(path, files, (partition.directory,)), [partition])
+    files = listed.files if isinstance(listed, LogDirListing) else ()
+    return CheckedLogDir(LogDirListing(path, files, (partition.directory,)), [partition])
 
 
 def topic_id_of(partition: CheckedPartition) -> str | None:
@@ -114,7 +114,7 @@ def topic_id_of(partition: CheckedPartition) -> str | None:
 
 
 def log_dir_is_formatted(
-    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+    log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
     """A log directory states which node it belongs to."""
     del partitions  # this check needs only the file next to them

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from kafkalog import metadata_files
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batches import CheckedPartition
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog.model import Defect
 
 
@@ -40,10 +41,7 @@ READERS: Final[dict[FileKind, Callable[[str], object]]] = {
     FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
     FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
     FileKind.LEADER_EPOCH_CHECKPOINT: read_leader_epochs,
-    FileKind.META_PROPERTIES: read_meta_properties,
-    FileKind.PARTITION_METADATA: read_topic_id,
-    FileKind.QUORUM_STATE: read_quorum_state,
-    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
+    **metadata_files.READERS,
 }
 """The reader for each kind of file; it raises if it cannot read the file."""
 
@@ -67,7 +65,7 @@ def partition_files_are_as_written(partition: CheckedPartition) -> Iterator[Defe
 
 
 def top_files_are_as_written(
-    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+    log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
     """The small files of a log directory are as Kafka writes them."""
     del partitions  # partitions are checked by themselves
@@ -226,7 +224,7 @@ def _is_misnamed(entry: FileEntry) -> bool:
 
 
 def leftovers_of_partitions(
-    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+    log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
     """Directories that await removal, and logs younger than the shutdown."""
     for partition in partitions:

@@ -17,7 +17,7 @@ from kafkalog.check.identity import CheckedLogDir
 from kafkalog.check.registry import contained_all
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
-from kafkalog.log_dir import LogDir, PartitionDir, list_partition, open_path
+from kafkalog.log_dir import LogDirListing, PartitionDir, list_partition, open_path
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS
 from kafkalog.paths import file_system
@@ -145,13 +145,13 @@ def _identity(log_dir: str, name: str) -> tuple[int, ...]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def look_at_log_dir(log_dir: LogDir) -> LogDir:
+def look_at_log_dir(log_dir: LogDirListing) -> LogDirListing:
     """List a log directory as it is now."""
     try:
         found = open_path(log_dir.path)
     except KafkaLogError:
         return log_dir
-    return found if isinstance(found, LogDir) else log_dir
+    return found if isinstance(found, LogDirListing) else log_dir
 
 
 def judged_together(
@@ -161,19 +161,19 @@ def judged_together(
     listed = [one.log_dir for one in walked]
     path = listed[0].path
 
-    def judge(seen: Sequence[LogDir], reading: int) -> Generator[Defect, None, None]:
+    def judge(seen: Sequence[LogDirListing], reading: int) -> Generator[Defect, None, None]:
         pairs = zip(walked, seen, strict=True)
         judged = [_walked_again(*pair) for pair in pairs] if reading else walked
         for name, check in checks:
             yield from contained_all(path, f"The check {name}", check, judged)
 
-    def look() -> list[LogDir]:
+    def look() -> list[LogDirListing]:
         return [look_at_log_dir(one) for one in listed]
 
     yield from of_one_moment(path, listed, look, judge)
 
 
-def _walked_again(walked: CheckedLogDir, log_dir: LogDir) -> CheckedLogDir:
+def _walked_again(walked: CheckedLogDir, log_dir: LogDirListing) -> CheckedLogDir:
     """Update a log directory whose partitions were walked over to its present listing and ends."""
     there = {directory.path: directory for directory in log_dir.partitions}
     partitions = []
@@ -206,10 +206,10 @@ def _identities(seen: object) -> dict[str, FileEntry]:
         seen = seen.directory
     if isinstance(seen, list):
         return {path: entry for one in seen for path, entry in _identities(one).items()}
-    if not isinstance(seen, LogDir | PartitionDir):
+    if not isinstance(seen, LogDirListing | PartitionDir):
         return {}
     found = {entry.path: entry for entry in seen.files}
-    if isinstance(seen, LogDir):
+    if isinstance(seen, LogDirListing):
         for one in seen.partitions:
             found |= _identities(one)
     return found

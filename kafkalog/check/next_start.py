@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog.check.batches import Found
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.columns.headers import Stretch
-    from kafkalog.log_dir import LogDir
+    from kafkalog.log_dir import LogDirListing
     from kafkalog.model import Defect
     from kafkalog.recovery import StartConfig
 
@@ -104,7 +104,7 @@ def _config(partition: CheckedPartition) -> StartConfig | None:
     return config if any(value.source != DEFAULT_SOURCE for value in values) else None
 
 
-def log_dir_starts(log_dir: LogDir) -> list[NextStart]:
+def log_dir_starts(log_dir: LogDirListing) -> list[NextStart]:
     """Return what would stop the start and belongs to no partition."""
     mode = start_mode(log_dir.path)
     return [NextStart.of_log_dir(log_dir, mode, refusal) for refusal in log_dir_refusals(log_dir)]

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from kafkalog.check.batches import CheckedLog, CheckedPartition, Found, SegmentCheck
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.columns.headers import Stretch
-    from kafkalog.log_dir import LogDir
+    from kafkalog.log_dir import LogDirListing
     from kafkalog.model import Defect
 
 
@@ -202,7 +202,7 @@ DIRECTORY_CHECKS: Final[tuple[Callable[[CheckedPartition], Iterator[Defect]], ..
 """Checks of the files of a partition, run once its batches have been walked over."""
 
 LOG_DIR_CHECKS: Final[
-    tuple[Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]], ...]
+    tuple[Callable[[LogDirListing, Sequence[CheckedPartition]], Iterator[Defect]], ...]
 ] = (
     log_dir_is_formatted,
     top_files_are_as_written,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from formats.constants import INT64_MAX
 from kafkalog.documents import Entries, Fields, Number, OneOf, Row, Text, parsed, read_document
 from kafkalog.errors import NotAKafkaFileError
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import Level
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import Segment
 
-    Target = LogDir | PartitionDir | FileEntry
+    Target = LogDirListing | PartitionDir | FileEntry
 
 
 _MARK: Final = "kafkalog_verify_state"
@@ -244,7 +244,7 @@ class Schedule:
         """Return when its oldest segment was last checked, 0 for never."""
         history = self.history
         assert history is not None
-        if isinstance(target, LogDir):
+        if isinstance(target, LogDirListing):
             return min(map(self._age, target.partitions), default=0)
         if isinstance(target, FileEntry):
             return history.last_check(target, self.level)
@@ -268,6 +268,11 @@ class Schedule:
             else Reading(segment, level)
             for segment, level in wanted
         ]
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether nothing more is begun after some time."""
+        return self._duration_s is not None
 
     def has_time_for(self, size_bytes: int) -> bool:
         """Return whether a partition of this size can be finished in time, at the speed so far.
@@ -302,7 +307,7 @@ class Schedule:
 
 def _logs_of(target: Target) -> Iterator[str]:
     """Yield the paths of the live segments."""
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         for partition in target.partitions:
             yield from _logs_of(partition)
     elif isinstance(target, PartitionDir):

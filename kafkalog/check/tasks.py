@@ -22,7 +22,7 @@ from kafkalog.check.schedule import Schedule
 from kafkalog.check.verify import Verification
 from kafkalog.check.walk import Walked
 from kafkalog.errors import KafkaLogError, UnreadableError
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition
 from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
 from kafkalog.paths.read_options import reading
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkalog.check.walk import Stretches
     from kafkalog.log_dir import Segment
 
-    Target = LogDir | PartitionDir | FileEntry
+    Target = LogDirListing | PartitionDir | FileEntry
     from collections.abc import Generator
 
     from kafkalog.engine import Engine
@@ -115,7 +115,7 @@ def plan_tasks(
     for target in schedule.targets:
         if isinstance(target, PartitionDir):
             partitions.append(target)
-        elif isinstance(target, LogDir):
+        elif isinstance(target, LogDirListing):
             partitions += schedule.in_order(target.partitions)
     total = sum(map(_cost, partitions))
     share = total // (_TASKS_PER_WORKER * workers) + 1

@@ -17,7 +17,7 @@ from kafkalog.check.summary import Summary
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
 from kafkalog.lfs_pointers import pointer_defect, pointers_among
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Level
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
@@ -85,7 +85,9 @@ class Verification:
         self._configs: dict[str, LogDirConfigs] = {}
         self._partitions: list[CheckedLogDir] = []  # those that were given individually
 
-    def verify(self, *targets: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+    def verify(
+        self, *targets: str | Path | LogDirListing | PartitionDir | FileEntry
+    ) -> Iterator[Defect]:
         """Yield every defect of the targets: of each target, then of all of them together.
 
         Raises:
@@ -96,13 +98,15 @@ class Verification:
             yield from self.check(target)
         yield from self.check_together()
 
-    def check(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
+    def check(
+        self, target: str | Path | LogDirListing | PartitionDir | FileEntry
+    ) -> Iterator[Defect]:
         """Yield the defects of one target; `check_together` yields the rest after the last one.
 
         Raises:
             NotFoundError, UnreadableError, NotAKafkaFileError: as in `verify`.
         """
-        if not isinstance(target, LogDir | PartitionDir | FileEntry):
+        if not isinstance(target, LogDirListing | PartitionDir | FileEntry):
             target = open_path(str(target))
         yield from self.summary.counting(self._checks(target))
 
@@ -129,7 +133,9 @@ class Verification:
             self.summary.defects[defect.severity] += 1
             yield defect
 
-    def _checks(self, target: LogDir | PartitionDir | FileEntry) -> Generator[Defect, None, None]:
+    def _checks(
+        self, target: LogDirListing | PartitionDir | FileEntry
+    ) -> Generator[Defect, None, None]:
         from kafkalog.check.registry import contained_all
 
         if isinstance(target, FileEntry) and pointers_among([target]):
@@ -302,7 +308,7 @@ class Verification:
 
 
 def _of_log_dir(
-    check: Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]],
+    check: Callable[[LogDirListing, Sequence[CheckedPartition]], Iterator[Defect]],
     log_dirs: Sequence[CheckedLogDir],
 ) -> Iterator[Defect]:
     """Yield the findings of a check of a single log directory."""
@@ -310,7 +316,7 @@ def _of_log_dir(
     return check(checked.log_dir, checked.partitions)
 
 
-def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, None]:
+def _top(walk: Walk, target: LogDirListing, _reading: int) -> Generator[Defect, None, None]:
     """Check the files of a log directory that belong to no partition."""
     from kafkalog.check.registry import contained_all
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from formats.constants import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from formats.constants import CODEC_MAX, GZIP, LEGACY_CODEC_MAX, LZ4, NONE, SNAPPY, ZSTD
 from kafkalog.codecs import gzip, lz4, snappy, zstd
 from kafkalog.codecs.output import Output
 from kafkalog.errors import CorruptDataError, KafkaLogError, UnsupportedError
@@ -106,4 +106,4 @@ def compress(
 
 
 def _is_known(codec: int, magic: int) -> bool:
-    return 0 <= codec <= (LZ4 if magic < 2 else ZSTD)
+    return 0 <= codec <= (LEGACY_CODEC_MAX if magic < 2 else CODEC_MAX)

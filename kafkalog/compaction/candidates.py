@@ -17,7 +17,7 @@ from kafkalog.errors import UsageError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.model import Batch
 from kafkalog.names import DirectoryState
-from kafkalog.unified_log import Mark, Marks, UnifiedLog
+from kafkalog.unified_log import LogOffset, LogOffsets, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -169,7 +169,7 @@ def find_candidate(
         return replace(found, skip=skip)
     if not partition.segments:
         return replace(found, skip=Skip.NOTHING)
-    marks = Marks(partition, high_watermark=request.high_watermark)
+    marks = LogOffsets(partition, high_watermark=request.high_watermark)
     start, end, cleaned = marks.log_start_offset, marks.high_watermark, _cleaner_offset(
         marks, request
     )  # fmt: skip
@@ -183,7 +183,7 @@ def find_candidate(
     delay = compaction_delay_ms(
         log, cleanable, configs.number("max.compaction.lag.ms"), request.now_ms
     )
-    stable = Mark("last stable offset", log.last_stable_offset, "open transactions in the log")
+    stable = LogOffset("last stable offset", log.last_stable_offset, "open transactions in the log")
     return replace(
         found,
         marks=(start, end, stable, cleaned),
@@ -255,7 +255,7 @@ def _skip_by_configs(configs: TopicConfigs) -> Skip | None:
     return Skip.REMOTE if configs["remote.storage.enable"].value else None
 
 
-def _cleaner_offset(marks: Marks, request: CompactionRequest) -> Mark:
+def _cleaner_offset(marks: LogOffsets, request: CompactionRequest) -> LogOffset:
     if request.first_dirty_offset is None:
         return marks.cleaner_offset
-    return Mark("cleaner offset", request.first_dirty_offset, "--first-dirty-offset")
+    return LogOffset("cleaner offset", request.first_dirty_offset, "--first-dirty-offset")

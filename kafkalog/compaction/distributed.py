@@ -22,7 +22,7 @@ from kafkalog.compaction.staged import StagedPass, plan_of_result
 from kafkalog.compaction.tasks import Staging
 from kafkalog.engine.model import told_error
 from kafkalog.errors import KafkaLogError, contained
-from kafkalog.log_dir import LogDir, PartitionDir
+from kafkalog.log_dir import LogDirListing, PartitionDir
 from kafkalog.names import staging_name
 from kafkalog.storage import StagingDirectory, free_space, require_writable
 
@@ -93,7 +93,7 @@ def compact_partitions(
         yield candidate, found.get(candidate.partition.path) or left_as_it_is(candidate)
 
 
-def clock_of_stopped_run(target: LogDir | PartitionDir, now_ms: int) -> int | None:
+def clock_of_stopped_run(target: LogDirListing | PartitionDir, now_ms: int) -> int | None:
     """Return the clock of a killed run that can be continued, None without one.
 
     A clock that is more than a day old, or in the future, does not count.
@@ -107,9 +107,9 @@ def clock_of_stopped_run(target: LogDir | PartitionDir, now_ms: int) -> int | No
     return max((one for one in clocks if 0 <= now_ms - one < _RESUMED_FOR_MS), default=None)
 
 
-def _around(target: LogDir | PartitionDir) -> str:
+def _around(target: LogDirListing | PartitionDir) -> str:
     """Return the directory around the partitions, in which new segments are staged."""
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         return target.path
     return os.path.dirname(os.path.abspath(target.path))
 

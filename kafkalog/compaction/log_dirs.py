@@ -15,7 +15,7 @@ from kafkalog.compaction.compact import require_compactable
 from kafkalog.compaction.soundness import require_known_layout
 from kafkalog.errors import RefusedError, contained
 from kafkalog.journal.requirements import log_dir_around
-from kafkalog.log_dir import LogDir, PartitionDir, open_path
+from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, is_staging
 from kafkalog.storage import LogDirLock, NewDirectory, require_outside, require_space
 from kafkalog.unified_log import UnifiedLog
@@ -75,7 +75,7 @@ def named_candidate(
 
 
 @contextmanager
-def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[LogDir]:
+def working_copy(target: LogDirListing | PartitionDir, destination: str) -> Iterator[LogDirListing]:
     """Make a working copy that becomes a log directory of its own when the block succeeds.
 
     The source is only read, under a lock that keeps brokers off. For a log directory, everything
@@ -96,9 +96,9 @@ def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[Lo
     """
     log_dir = log_dir_around(target)
     require_outside(destination, [target.path, *([] if log_dir is None else [log_dir])])
-    partitions = target.partitions if isinstance(target, LogDir) else (target,)
+    partitions = target.partitions if isinstance(target, LogDirListing) else (target,)
     partitions = tuple(one for one in partitions if not is_staging(os.path.basename(one.path)))
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         _require_whole(target)
     with nullcontext() if log_dir is None else LogDirLock(log_dir):
         require_space(destination, sum(partition.size_bytes for partition in partitions))
@@ -108,19 +108,19 @@ def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[Lo
                 directory.make(name)
                 for entry in partition.files:
                     _copy(entry, directory, f"{name}/{entry.name.name}")
-            if isinstance(target, LogDir):
+            if isinstance(target, LogDirListing):
                 for entry in target.files:
                     if entry.name.kind != FileKind.LOCK:
                         _copy(entry, directory, entry.name.name)
             else:
                 _copy_offsets(target, directory)
             copy = open_path(directory.building)
-            assert isinstance(copy, LogDir), "it holds a partition"
+            assert isinstance(copy, LogDirListing), "it holds a partition"
             yield copy
             directory.remove(file_names.LOCK)
 
 
-def _require_whole(log_dir: LogDir) -> None:
+def _require_whole(log_dir: LogDirListing) -> None:
     for path, error in log_dir.errors.items():
         raise RefusedError(f"It cannot be copied: {error.message}", path=path)
     for name in log_dir.others:

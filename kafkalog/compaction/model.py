@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
-    from kafkalog.unified_log import Mark
+    from kafkalog.unified_log import LogOffset
 
 MAP_SLOT_SIZE: Final = 24
 """Bytes of a slot in Kafka's offset map: an MD5 digest and an offset."""
@@ -186,7 +186,7 @@ class Candidate:
     partition: PartitionDir
     config: CompactionConfig
     configs: tuple[ConfigValue, ...]
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[LogOffset, ...] = ()
     high_watermark: int | None = None
     cleanable: Cleanable | None = None
     delay_ms: int = 0

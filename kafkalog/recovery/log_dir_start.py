@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.cluster_image import ClusterImage
-    from kafkalog.log_dir import LogDir, PartitionDir
+    from kafkalog.log_dir import LogDirListing, PartitionDir
 
 
 _LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
@@ -84,7 +84,9 @@ class Hosting:
         return None
 
 
-def read_hosting(log_dir: LogDir, metadata_dir: LogDir | None = None) -> Hosting | None:
+def read_hosting(
+    log_dir: LogDirListing, metadata_dir: LogDirListing | None = None
+) -> Hosting | None:
     """Read the assignments, from `meta.properties` of a log directory and the cluster metadata.
 
     Args:
@@ -136,7 +138,7 @@ class PredictedLogDirStart:
 
 
 def predict_log_dir_start(
-    log_dir: LogDir, mode: StartMode | None = None, *, config: StartConfig | None = None
+    log_dir: LogDirListing, mode: StartMode | None = None, *, config: StartConfig | None = None
 ) -> PredictedLogDirStart:
     """Predict what a broker's next start would do to a log directory. Nothing is written.
 
@@ -159,12 +161,12 @@ def predict_log_dir_start(
     return PredictedLogDirStart(log_dir.path, log_dir_refusals(log_dir), tuple(starts))
 
 
-def log_dir_refusals(log_dir: LogDir) -> tuple[Refusal, ...]:
+def log_dir_refusals(log_dir: LogDirListing) -> tuple[Refusal, ...]:
     """Return the errors that stop a start on a log directory and belong to no partition."""
     return (*_identity_refusals(log_dir), *_checkpoint_refusals(log_dir), *_name_refusals(log_dir))
 
 
-def missing_identity(log_dir: LogDir) -> str | None:
+def missing_identity(log_dir: LogDirListing) -> str | None:
     """Describe what `meta.properties` lacks for a start; None if nothing.
 
     Also None for partitions without other files next to them, which are no log directory, and for a
@@ -185,13 +187,13 @@ def missing_identity(log_dir: LogDir) -> str | None:
     return f"{file_names.META_PROPERTIES} names no node" if found.node_id is None else None
 
 
-def _identity_refusals(log_dir: LogDir) -> Iterator[Refusal]:
+def _identity_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
     missing = missing_identity(log_dir)
     if missing is not None:
         yield Refusal("RuntimeException", missing, Consequence.BROKER_FAILS)
 
 
-def _checkpoint_refusals(log_dir: LogDir) -> Iterator[Refusal]:
+def _checkpoint_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
     """Yield malformed checkpoints, which are I/O errors; a wrong number in one is only logged."""
     for name in CHECKPOINTS:
         entry = log_dir.file(name)
@@ -205,7 +207,7 @@ def _checkpoint_refusals(log_dir: LogDir) -> Iterator[Refusal]:
                 yield error.refusal()
 
 
-def _name_refusals(log_dir: LogDir) -> Iterator[Refusal]:
+def _name_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
     for name in log_dir.others:
         if name != file_names.REMOTE_INDEX_CACHE:
             message = f"Found directory {name!r}, which is not in the form of topic-partition"
@@ -312,7 +314,7 @@ class NextStart:
         return replace(self, verdict=Verdict.STRAY, detail=detail, notes=notes)
 
     @classmethod
-    def of_log_dir(cls, log_dir: LogDir, mode: StartMode, refusal: Refusal) -> NextStart:
+    def of_log_dir(cls, log_dir: LogDirListing, mode: StartMode, refusal: Refusal) -> NextStart:
         """Summarize the start of a log directory that is refused."""
         return cls(
             path=log_dir.path,
