@@ -256,8 +256,8 @@ def read_producer_snapshot(path: str) -> list[ProducerState]:
     """Return the producers of a `.snapshot` file in file order.
 
     Raises:
-        CorruptDataError: version, checksum or layout are wrong; a broker discards such a file.
-        NotFoundError, UnreadableError: it cannot be read.
+        CorruptDataError: version, checksum or layout is wrong; a broker discards such a file.
+        NotFoundError, UnreadableError: the file cannot be read.
     """
     from formats.producer_snapshot import ProducerSnapshot
 
@@ -288,7 +288,7 @@ def read_producer_snapshot(path: str) -> list[ProducerState]:
 
 
 def _data(path: str) -> bytes:
-    """Return the bytes of a file of the known version; of another one no more is read."""
+    """Return the bytes of a snapshot; stop after the version if it is unknown."""
     with Source(path) as source:
         start = source.read(0, _VERSION_SIZE) if source.size_bytes <= _SIZE_MAX else b""
         version = int.from_bytes(start, "big", signed=True)

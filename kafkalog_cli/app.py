@@ -7,6 +7,9 @@ from functools import cache
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
+
+from kafkalog.errors import as_internal_error
 
 _EPILOG = (
     "Exit status: 0 success, 1 defects or not found, 2 usage, 3 unreadable, 4 refused, "
@@ -80,6 +83,17 @@ def _kafka_dump_log(context: typer.Context) -> int:
     return dump_files(context.args)
 
 
+class _Command(TyperCommand):
+    """A command in which only a prompt ends at the end of input."""
+
+    def invoke(self, context: Any) -> Any:
+        """Run it. Typer takes any `EOFError` for Ctrl-D and would end silently."""
+        try:
+            return super().invoke(context)
+        except EOFError as error:
+            raise as_internal_error(error) from error
+
+
 @cache  # who runs many command lines in one process makes each parser once
 def command_group(only: str | None = None) -> Any:
     """Return the commands as one click group.
@@ -100,8 +114,9 @@ def command_group(only: str | None = None) -> Any:
     for name in (only,) if only in _COMMANDS else _COMMANDS:
         module = name.replace("-", "_")
         command = getattr(importlib.import_module(f"kafkalog_cli.commands.{module}"), module)
-        app.command(short_help=_COMMANDS[name])(command)
+        app.command(cls=_Command, short_help=_COMMANDS[name])(command)
     app.command(
+        cls=_Command,
         name="kafka-dump-log",
         short_help="Print what kafka-dump-log.sh prints.",
         # Kafka's own option syntax, optional arguments included, is parsed by argparse.

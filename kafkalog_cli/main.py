@@ -48,12 +48,13 @@ def run(argv: list[str]) -> int:
     be ends with `INTERNAL_ERROR`, so that no script takes it for an answer.
     """
     from kafkalog.errors import NOTHING_TO_DO, KafkaLogError, UnwritableError, as_internal_error
+    from kafkalog.paths.reading_errors import unread_places
     from kafkalog_cli import outcome
     from kafkalog_cli.standard_streams import OutputError
 
     outcome.shows_tracebacks = "--debug" in argv
     try:
-        with outcome.unread_places() as unread, outcome.failures_shown():
+        with unread_places() as unread, outcome.failures_shown():
             status = _run_command(argv)
         sys.stdout.flush()
         if status in (0, NOTHING_TO_DO) and unread:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkalog.errors import UsageError
 from kafkalog.journal import Run
 from kafkalog.journal.requirements import log_dir_around, require_no_backup, require_own_checkpoints
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths.uris import require_local
 from kafkalog.storage import LogDirLock
@@ -35,18 +35,20 @@ class Maintenance:
         run: what changes it; None for a plan.
     """
 
-    def __init__(self, target: LogDir | PartitionDir, log_dir: str | None, run: Run | None) -> None:
+    def __init__(
+        self, target: LogDirListing | PartitionDir, log_dir: str | None, run: Run | None
+    ) -> None:
         self.target = target
         self.log_dir = log_dir
         self.run = run
 
     def partitions(self, outcome: Outcome) -> Iterator[PartitionDir]:
         """Yield the partitions to work on; note those an earlier run with this backup finished."""
-        if isinstance(self.target, LogDir):
+        if isinstance(self.target, LogDirListing):
             for error in self.target.errors.values():
                 outcome.error(error)
         target = self.target
-        for partition in target.partitions if isinstance(target, LogDir) else (target,):
+        for partition in target.partitions if isinstance(target, LogDirListing) else (target,):
             if self.run is not None and self.run.is_done(partition):
                 show_note(
                     f"{partition.path} is skipped: an earlier run with this backup finished it"
@@ -100,7 +102,7 @@ def segment_at(path: str) -> int | None:
     return target.name.offset if isinstance(target, FileEntry) else None
 
 
-def target_at(path: str, *, of_log: bool = False) -> LogDir | PartitionDir:
+def target_at(path: str, *, of_log: bool = False) -> LogDirListing | PartitionDir:
     """Open what is at a path; raises as `maintenance`."""
     require_local(path)
     target = open_path(path)
@@ -122,11 +124,11 @@ def target_at(path: str, *, of_log: bool = False) -> LogDir | PartitionDir:
 
 
 def configs_at(
-    target: LogDir | PartitionDir, sources: ConfigSources, outcome: Outcome
+    target: LogDirListing | PartitionDir, sources: ConfigSources, outcome: Outcome
 ) -> LogDirConfigs:
     """Return the configs of the topics; report what is wrong with the metadata log."""
     path = target.path
-    if not isinstance(target, LogDir):
+    if not isinstance(target, LogDirListing):
         path = os.path.normpath(os.path.join(path, os.pardir))
     found = sources.in_log_dir(path)
     note_metadata(found, outcome)
@@ -138,9 +140,9 @@ def hosting_at(log_dir: str | None, metadata_dir: str | None) -> Hosting | None:
     from kafkalog.recovery import read_hosting
 
     own, other = (None if path is None else open_path(path) for path in (log_dir, metadata_dir))
-    if not isinstance(own, LogDir):
+    if not isinstance(own, LogDirListing):
         return None
-    return read_hosting(own, other if isinstance(other, LogDir) else None)
+    return read_hosting(own, other if isinstance(other, LogDirListing) else None)
 
 
 def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> None:

@@ -11,23 +11,20 @@ from kafkalog.errors import (
     INTERNAL_ERROR,
     NOTHING_TO_DO,
     PARTLY_DONE,
-    BytesUnreadableError,
     InternalError,
     KafkaLogError,
     LimitExceededError,
-    UnreadableError,
     contained,
     on_failure,
 )
 from kafkalog.model import Defect, Severity
-from kafkalog.paths.reading_errors import on_unreadable
 from kafkalog_cli.output.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import LogView
     from kafkalog.tables.model import LeftOut, PartitionEnd
     from kafkalog.view import Difference, Shown
@@ -93,48 +90,7 @@ def _show(
     sys.stderr.flush()
 
 
-UNREADABLE: Final = ("file-unreadable", BytesUnreadableError.reference)
-"""References of the findings that say of a file that it cannot be read."""
 _FAILING = tuple(severity for severity in Severity if severity != Severity.NOTE)
-
-
-class Unread:
-    """Files and directories that could not be got at, whoever went on past them."""
-
-    def __init__(self) -> None:
-        self._errors: dict[str | None, UnreadableError] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._errors)
-
-    def add(self, error: UnreadableError) -> None:
-        """Remember the first failure of each path; in any thread."""
-        self._errors.setdefault(error.path, error)
-
-    def forget(self, path: str) -> None:
-        """Forget a path: a finding already says that it cannot be read."""
-        self._errors.pop(path, None)
-
-    def error(self) -> UnreadableError:
-        """Return the first failure; its note says how many more there are."""
-        first, *others = self._errors.values()
-        note = "The output is incomplete."
-        if others:
-            note = f"So are {len(others)} more paths. {note}"
-        return UnreadableError(
-            first.message, path=first.path, position=first.position, note=note, hint=first.hint
-        )
-
-
-@contextmanager
-def unread_places() -> Iterator[Unread]:
-    """Collect what cannot be read in the block: an answer without it is not status 0."""
-    unread = Unread()
-    on_unreadable.append(unread.add)
-    try:
-        yield unread
-    finally:
-        on_unreadable.remove(unread.add)
 
 
 @contextmanager
@@ -189,7 +145,7 @@ class Outcome:
     errors: list[KafkaLogError] = field(default_factory=list)
     checks_failed: int = 0
 
-    def open_all(self, paths: Iterable[str]) -> list[LogDir | PartitionDir | FileEntry]:
+    def open_all(self, paths: Iterable[str]) -> list[LogDirListing | PartitionDir | FileEntry]:
         """Open what is at the paths; report and leave out what cannot be opened."""
         from kafkalog.log_dir import open_path
 

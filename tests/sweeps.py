@@ -18,7 +18,7 @@ from kafkalog.checkpoints import read_leader_epochs, read_number_pairs, read_off
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.metadata_files import (
     read_clean_shutdown,
     read_meta_properties,
@@ -91,7 +91,7 @@ def read_log_in_every_way(path: Path) -> list[Record | Batch | Defect]:
         Selection(),
         Selection(from_offset=5, to_offset=30),
         Selection(from_time=1_700_000_000_000),
-        Selection(read_committed=True),
+        Selection(isolation=Isolation.READ_COMMITTED),
         Selection(from_position=61, max_bytes=700),
     ):
         for read in (read_records, read_batches):
@@ -153,7 +153,7 @@ def audit_in_every_way(path: Path) -> None:
 def list_in_every_way(path: Path) -> None:
     """Log directories, partitions, segments, files."""
     with suppress(KafkaLogError):
-        targets: list[LogDir | PartitionDir | FileEntry] = [open_path(str(path))]
+        targets: list[LogDirListing | PartitionDir | FileEntry] = [open_path(str(path))]
         list(inventory.list_log_dirs(targets))
         list(inventory.list_partitions(targets))
         list(inventory.list_segments(targets))

@@ -1,7 +1,7 @@
-"""What an audit finds, and the walk over a log's batches and records that it takes.
+"""The findings of an audit, and the walk over a log's batches and records that it needs.
 
 Follows `CleanedTransactionMetadata` and `ProducerStateManager` of Kafka 4.3, from the log alone:
-which transactions were aborted, which batch is a producer's last.
+which transactions were aborted, and which batch is a producer's last.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 
 
 class Reason(StrEnum):
-    """In which way a log is not correctly compacted."""
+    """How a log violates the rules of compaction."""
 
     STALE_KEY = "stale-key"
     """A record below the cleaner offset has a key that a later record there has, too."""
     NO_KEY = "no-key"
     """A record without a key lies below the cleaner offset."""
     LIVE_KEY_LOST = "live-key-lost"
-    """The latest committed record of a key is gone, and it was no tombstone."""
+    """The latest committed record of a key is gone, and it was not a tombstone."""
     TOMBSTONE_TOO_EARLY = "tombstone-dropped-too-early"
-    """The latest record of a key was a tombstone and is gone before its delete horizon."""
+    """The latest record of a key was a tombstone, and is gone before its delete horizon."""
     MARKER_TOO_EARLY = "marker-dropped-too-early"
-    """A transaction marker is gone before its delete horizon, or while its data were there."""
+    """A transaction marker is gone before its delete horizon, or while its data existed."""
     RECORD_LOST = "record-lost"
     """A record at or above the cleaner offset is gone."""
     RECORD_CHANGED = "record-changed"
     """A record was changed."""
     RECORD_ADDED = "record-added"
-    """A record, or a batch, was not there."""
+    """A record or a batch is new."""
     BATCH_CHANGED = "batch-changed"
-    """What a batch says of its offsets, epoch, producer or transaction is not what it said."""
+    """The offsets, the epoch, the producer or the transaction in a batch's header changed."""
     HORIZON_CHANGED = "delete-horizon-changed"
-    """A delete horizon that was set is another one, or none."""
+    """A delete horizon that was set was changed or removed."""
     PRODUCER_LOST = "producer-state-lost"
     """The last batch of an active producer is gone, and its sequence with it."""
     LOG_START_CHANGED = "log-start-changed"
@@ -64,12 +64,12 @@ class Finding:
 
     Attributes:
         reason: which rule it breaks.
-        detail: that in words, without the key.
+        detail: a description, without the key.
         path: the `.log` of the record or batch, the directory for the log as a whole.
-        position: of its batch in the file; None for the log as a whole.
-        offset: of the record, or the base offset of the batch; None for the log as a whole.
-        key: of the record; None without one.
-        other_offset: of the record that it is compared with; None without one.
+        position: position of its batch in the file; None for the log as a whole.
+        offset: offset of the record, or base offset of the batch; None for the log as a whole.
+        key: key of the record; None without one.
+        other_offset: offset of the record that it is compared with; None without one.
     """
 
     reason: Reason
@@ -87,9 +87,9 @@ class Bounds:
 
     Attributes:
         first_dirty_offset: where the cleanings began to look for later records.
-        cleaner_offset: where the last of them ended; nothing at or above it was compacted.
-        now_ms: latest moment of the last cleaning: horizons up to it may have passed.
-        producer_expiration_ms: after how long without a batch a producer is forgotten.
+        cleaner_offset: where the last of them ended; nothing from there on was compacted.
+        now_ms: latest possible time of the last cleaning: horizons up to it may have passed.
+        producer_expiration_ms: time without a batch after which a producer is forgotten.
     """
 
     first_dirty_offset: int
@@ -100,7 +100,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """A batch; its records can be read until the next batch is asked for."""
+    """A batch; its records can be read until the next batch is requested."""
 
     batch: Batch
     _source: Source
@@ -150,12 +150,12 @@ def walk(log: UnifiedLog, below: int | None = None) -> Iterator[Walked]:
 
 
 def segments_below(log: UnifiedLog, offset: int | None) -> list[Segment]:
-    """Return the segments that begin below an offset, all for None: a cleaner reads no others."""
+    """Return the segments that begin below an offset (all for None), which a cleaner reads."""
     return [one for one in log.segments if offset is None or one.base_offset < offset]
 
 
 def record_at(log: UnifiedLog, offset: int) -> Record | None:
-    """Return the record of that offset, None without one; raises as `walk`."""
+    """Return the record at that offset, None without one. Raises as `walk`."""
     segments = [segment for segment in log.segments if segment.base_offset <= offset]
     for segment in segments[-1:]:
         with log.open_segment(segment) as opened:

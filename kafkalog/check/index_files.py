@@ -43,7 +43,7 @@ def size_is_multiple(entry: FileEntry) -> Iterator[Defect]:
 def index_alone(
     entry: FileEntry, log: CheckedLog, files: ExitStack
 ) -> Generator[Defect, None, CheckedLog]:
-    """Check an index alone; entries that are in order will be compared with the log.
+    """Check an index by itself, and attach it to its log if its entries are in order.
 
     Args:
         entry: the index.
@@ -51,7 +51,7 @@ def index_alone(
         files: keeps the index open.
 
     Returns:
-        The log, with the index if that is a base for comparisons.
+        The log, with the index if that can be compared with it.
     """
     from kafkalog.check import index_order
 
@@ -74,7 +74,7 @@ def index_alone(
 
 
 def _tell(defects: Iterator[Defect]) -> Generator[Defect, None, bool]:
-    """Yield all of them; return whether there were any."""
+    """Yield all defects; return whether there were any."""
     told = False
     for defect in defects:
         told = True

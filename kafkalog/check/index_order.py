@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Column = NDArray[np.int64]
 
-_NOTHING = -c.INT64_MAX - 1  # smaller than any value that an entry in range has
+_NOTHING = -c.INT64_MAX - 1  # below every value in range
 
 
 def offset_index_is_monotonic(index: OffsetIndex) -> Iterator[Defect]:
@@ -58,10 +58,10 @@ def time_index_is_monotonic(index: TimeIndex) -> Iterator[Defect]:
 
 
 def padding_is_sound(index: OffsetIndex | TimeIndex, *, is_active: bool) -> Iterator[Defect]:
-    """Behind the entries everything is zero, and only an index that is open has such padding.
+    """Only zeros follow the entries, and only an open index has such padding.
 
-    Kafka takes all slots of a file that it opens for entries, zero or not. One slot of zeros alone
-    is an entry in a time index: that of a record of time 0.
+    Kafka takes every slot of a file that it opens for an entry, zero or not. In a time index a
+    single slot of zeros is an entry: that of a record of time 0.
     """
     is_of_time_zero = index.size_bytes == c.TIME_INDEX_ENTRY_SIZE == index.entry_size
     if not index.is_padded or is_of_time_zero:
@@ -79,7 +79,7 @@ def padding_is_sound(index: OffsetIndex | TimeIndex, *, is_active: bool) -> Iter
 
 
 def _shifted(before: int, column: Column) -> Column:
-    """Return the value in front of each."""
+    """Return the value before each."""
     return np.concatenate(([before], column[:-1]))
 
 
@@ -96,7 +96,7 @@ def _odd(
 
 
 def transaction_index_is_sound(path: str, base_offset: int) -> Iterator[Defect]:
-    """Versions are 0, last offsets rise and lie in the segment, first offsets before them."""
+    """Versions are 0, last offsets rise within the segment, first offsets are not after them."""
     highest = -1
     with Source(path) as source:
         for number, entries in aborted_columns(source):

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     Table = NDArray[np.int64]
 
 (FIRST, LAST, PLACE, END_PLACE, IS_SOUND, IS_KNOWN, SPAN_FIELDS) = range(7)
-"""Rows of a table of spans: first and last offset of a batch, its position and the next one, 1
-where the checksum is right, and 1 where the first offset is known: that of a compressed message of
-magic 0 or 1 is so only where it was decoded."""
+"""Rows of a table of spans: first and last offset of a batch, its position and the next one, 1 if
+the checksum is right, and 1 if the first offset is known. The first offset of a compressed
+message of magic 0 or 1 is known only if the message was decoded.
+"""
 
 _NOWHERE: Final = -c.INT64_MAX - 1
 
@@ -48,7 +49,7 @@ def spans_of(stretch: Stretch) -> Table:
 
 
 def follows(spans: Table, end_position: int) -> NDArray[np.bool_]:
-    """Whether nothing lies between each batch and the one before it, which ends at a position."""
+    """Return whether each batch starts where the one before it ends."""
     follows: NDArray[np.bool_] = spans[PLACE] == np.concatenate(
         ([end_position], spans[END_PLACE, :-1])
     )
@@ -58,8 +59,8 @@ def follows(spans: Table, end_position: int) -> NDArray[np.bool_]:
 class OffsetsIncrease(SegmentCheck):
     """Every batch starts after the one before it, in its segment, and ends before the next segment.
 
-    Where another base offset would fit exactly between the batch before and the batch after, only
-    that batch is reported. Each batch is judged once the next one is known.
+    If another base offset would fit exactly between a batch's neighbours, only that batch is
+    reported. Each batch is judged once the next one is known.
     """
 
     def __init__(self, log: CheckedLog) -> None:
@@ -73,11 +74,11 @@ class OffsetsIncrease(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Return whether the log has all that the check compares."""
+        """Return whether the log has everything that the check compares."""
         return log.base_offset is not None
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         shift = 1 - self._held.shape[1]
         spans = np.concatenate([self._held, spans_of(stretch)], axis=1)
         self._held = spans[:, -1:]
@@ -88,7 +89,7 @@ class OffsetsIncrease(SegmentCheck):
             yield i + shift, defect
 
     def end(self) -> Iterator[Defect]:
-        """The last batch, and whether it reaches into the next segment."""
+        """Yield the defects of the last batch, which may reach into the next segment."""
         next_base = self.log.next_base_offset
         following = np.full(self._held.shape[1], _NOWHERE if next_base is None else next_base)
         for _, defect in self._judge(self._held, following):

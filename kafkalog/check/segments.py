@@ -1,7 +1,7 @@
-"""Checks of a partition's segments together: no offset is missing, every file has its neighbours.
+"""Checks of a partition's segments together: no offset is missing, and no file lacks its segment.
 
-Follows `UnifiedLog.append`, which gives out offsets without a gap, and `LogLoader.loadSegmentFiles`
-of Kafka 4.3. Only the cleaner makes gaps; a replica that copies a compacted log has them too.
+Follows `UnifiedLog.append`, which assigns offsets without gaps, and `LogLoader.loadSegmentFiles` of
+Kafka 4.3. Only the cleaner makes gaps; a replica that copies a compacted log has them too.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class OffsetsAreComplete(PartitionCheck):
     """A log that was never compacted has every offset from its first segment's name on.
 
     Signs of compaction: an entry in cleaner-offset-checkpoint, a topic that is always compacted, a
-    batch that lost records or has a delete horizon, a segment that lost all of them, more gaps than
-    one; where there is a gap, also the topic's cleanup.policy, if the log directory has a metadata
-    log to look it up in. A batch that is out of order or has a wrong checksum is no evidence of a
-    gap, nor is damage between or after batches: other checks report them. The first gap is kept, of
-    the others only their number.
+    batch that lost records or has a delete horizon, a segment that lost all its records, several
+    gaps; and for a gap also the topic's cleanup.policy, if the log directory has a metadata log to
+    look it up in. A batch that is out of order or has a wrong checksum is no evidence of a gap, nor
+    is damage between or after batches: other checks report them. The first gap is reported with its
+    offsets, the others only as a number.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
@@ -74,7 +74,7 @@ class OffsetsAreComplete(PartitionCheck):
         self._first_gap: tuple[str, int, int, int] | None = None
 
     def begin(self, log: CheckedLog) -> None:
-        """The batches of a segment follow."""
+        """Start a segment, whose batches follow."""
         assert log.base_offset is not None, "it is a segment"
         if self._expected is None:
             self._expected = log.base_offset
@@ -87,7 +87,7 @@ class OffsetsAreComplete(PartitionCheck):
         super().begin(log)
 
     def _was_emptied(self) -> bool:
-        """Return whether the last segment is one that the cleaner took everything from."""
+        """Return whether the cleaner removed everything from the last segment."""
         times = self.log.time_index
         return not self._sizes[self.log.path] and times is not None and not times.size_bytes
 
@@ -100,7 +100,7 @@ class OffsetsAreComplete(PartitionCheck):
         return True
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         self._is_compacted = self._is_compacted or _is_cleaned(stretch)
         if not self._is_compacted:
             spans = spans_of(stretch)
@@ -112,12 +112,12 @@ class OffsetsAreComplete(PartitionCheck):
         return iter(())
 
     def _release(self, following: int) -> None:
-        """Judge the last batch of a segment, which the offset `following` comes after."""
+        """Judge the last batch of a segment, given the offset after it."""
         self._judge(self._held, np.full(self._held.shape[1], following))
         self._held = self._held[:, :0]
 
     def _judge(self, spans: Table, following: Table) -> None:
-        """Count the gaps in front of some batches, given the first offsets of those after them."""
+        """Count the gaps before some batches, given the first offsets of those after them."""
         if not spans.shape[1]:
             return
         assert self._expected is not None, "a segment has begun"
@@ -136,7 +136,7 @@ class OffsetsAreComplete(PartitionCheck):
         self._gaps += len(found)
 
     def end(self) -> Iterator[Defect]:
-        """The gap of a log without any sign of compaction; a note where there are more."""
+        """Yield the gap of a log without any sign of compaction; a note if there are several."""
         self._release(c.INT64_MAX)
         if self._is_compacted or self._first_gap is None or has_compact_policy(self.partition):
             return
@@ -152,13 +152,13 @@ class OffsetsAreComplete(PartitionCheck):
 
 
 def has_compact_policy(partition: CheckedPartition) -> bool:
-    """Return whether the metadata log of its log directory says that the topic is compacted."""
+    """Return whether the log directory's metadata log says that the topic is compacted."""
     if partition.configs is None:
         return False
     try:
         return "compact" in partition.configs.words("cleanup.policy")
     except KafkaLogError:
-        return False  # its defects are reported by another check
+        return False  # another check reports its defects
 
 
 def _is_cleaned(stretch: Stretch) -> bool:
@@ -172,17 +172,17 @@ def _is_cleaned(stretch: Stretch) -> bool:
 class OffsetsFitTheirSegment(SegmentCheck):
     """Every offset is at most 2147483647 above the segment's base offset.
 
-    An index has four bytes for the difference. No broker since 2.0 writes more
+    An index entry has four bytes for the difference. No broker since 2.0 writes a larger one
     (`LocalLog.append`, `LogSegment.canConvertToRelativeOffset`).
     """
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Return whether the log has all that the check compares."""
+        """Return whether the log has everything that the check compares."""
         return log.base_offset is not None
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         last = stretch.headers[h.LAST_OFFSET]
         too_far = (last - self.log.base_offset > c.INT32_MAX) & stretch.crc_valid
         for i in np.flatnonzero(too_far).tolist():
@@ -191,18 +191,17 @@ class OffsetsFitTheirSegment(SegmentCheck):
 
 
 class IndexesAreThere(PartitionCheck):
-    """A log with batches has an offset index, and a time index.
+    """A log with batches has an offset index and a time index.
 
-    Brokers before 0.10.1 wrote no time index. Where all messages are of magic 0 none of them has a
-    time, so that nothing can be missing in it.
+    Brokers before 0.10.1 wrote no time index, and messages of magic 0 have no timestamps for it.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
         super().__init__(partition)
-        self._magics: dict[str, int] = {}  # the largest in each log
+        self._magics: dict[str, int] = {}  # the largest magic in each log
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Nothing is wrong with these batches; their magic counts at the end."""
+        """Note the magic of these batches for the end."""
         magic = int(stretch.headers[h.MAGIC].max())
         self._magics[self.log.path] = max(magic, self._magics.get(self.log.path, magic))
         return iter(())
@@ -223,14 +222,14 @@ class IndexesAreThere(PartitionCheck):
 
 
 def files_have_their_segment(partition: CheckedPartition) -> Iterator[Defect]:
-    """An index has a log, no log is larger than 2 GiB."""
+    """An index has a log, and no log is larger than 2 GiB."""
     directory = partition.directory
     for segment in directory.segments:
         if segment.log.size_bytes > _SEGMENT_SIZE_MAX:
             detail = f"The size {segment.log.size_bytes} is above {_SEGMENT_SIZE_MAX}."
             yield make_defect("segment-too-large", segment.log.path, detail)
     with_log = {segment.base_offset for segment in directory.segments}
-    # A deletion or a swap that was not finished leaves some of the files of a segment.
+    # A deletion or a swap that was interrupted leaves some of the files of a segment.
     unfinished = {
         entry.name.offset for entry in directory.files if entry.name.state != FileState.LIVE
     }

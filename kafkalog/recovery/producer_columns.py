@@ -1,4 +1,4 @@
-"""Those batches of a stretch that the state of a producer depends on."""
+"""The batches of a stretch on which producer states depend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = tuple[int, int, int, int, int, int, int, bool, int, int, int]
 
 
 def readable_markers(stretch: Stretch) -> NDArray[np.bool_]:
-    """Return whether each batch is no marker of a producer, or one that says all that is needed."""
+    """Return whether each batch is no producer's marker, or one that can be read completely."""
     headers, kinds = stretch.headers, stretch.markers[h.MARKER_TYPE]
     is_marker = (kinds == ABORT) | (kinds == COMMIT)
     is_empty = (kinds == EMPTIED) & (headers[h.SIZE] == c.RECORD_BATCH_OVERHEAD)
@@ -39,12 +39,12 @@ def readable_markers(stretch: Stretch) -> NDArray[np.bool_]:
 def rows(stretch: Stretch) -> Iterator[Row]:
     """Yield the batches of producers in order, without those that leave no trace.
 
-    Of neighbours of one producer that are all data, and all or none transactional, only the first
+    In a run of data batches of one producer that are all transactional, or all not, only the first
     and the last matter.
 
     Yields:
         Ordinal in the stretch, producer id and epoch, sequence, base and last offset, largest
-        timestamp, whether it is transactional; of a marker its type (NO_MARKER in data), the
+        timestamp, whether it is transactional; for a marker its type (NO_MARKER for data), the
         coordinator's epoch and its timestamp.
     """
     headers, markers = stretch.headers, stretch.markers

@@ -29,7 +29,7 @@ from kafkalog.names import FileKind, FileState, segment_file_name
 from kafkalog.recovery import StartMode, Verdict, epochs_from_start, predict_start, start_config
 from kafkalog.retention import simulate_retention
 from kafkalog.storage import require_writable
-from kafkalog.unified_log import Marks
+from kafkalog.unified_log import LogOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -253,7 +253,9 @@ def _require_deletable(found: PartitionRetention, configs: TopicConfigs) -> None
 
 def _require_replicated(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
     """Check that the log will not start above the high watermark: no start may raise that."""
-    marks = Marks(found.partition, high_watermark=given, log_end_offset=found.log.log_end_offset)
+    marks = LogOffsets(
+        found.partition, high_watermark=given, log_end_offset=found.log.log_end_offset
+    )
     watermark = marks.high_watermark.value or 0
     if found.log.log_start_offset > watermark:
         raise RefusedError(

@@ -32,7 +32,7 @@ from kafkalog.retention.model import (
     Verdict,
 )
 from kafkalog.retention.verdicts import detail_of, judge_segments, run_policies
-from kafkalog.unified_log import Mark, Marks, UnifiedLog
+from kafkalog.unified_log import LogOffset, LogOffsets, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -199,7 +199,7 @@ class PartitionRetention:
 
     partition: PartitionDir
     configs: tuple[ConfigValue, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[LogOffset, ...]
     log: LogFacts
     policy: Policy
     outcome: Outcome
@@ -242,7 +242,7 @@ def simulate_retention(
         A few index lookups per segment, and the tail of the active one; no log is scanned.
     """
     segments, end_offset = read_segments(UnifiedLog(partition))
-    marks = Marks(
+    marks = LogOffsets(
         partition,
         high_watermark=high_watermark,
         log_start_offset=log_start_offset,

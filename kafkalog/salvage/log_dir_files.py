@@ -24,14 +24,14 @@ from kafkalog.salvage.partition import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog.salvage.model import Row, SalvagedPartition
     from kafkalog.salvage.partition import PartitionCopy
     from kafkalog.storage import NewDirectory
 
 
 def copy_top_files(
-    log_dir: LogDir, directory: NewDirectory | None, tell: Callable[[Row], None]
+    log_dir: LogDirListing, directory: NewDirectory | None, tell: Callable[[Row], None]
 ) -> None:
     """Copy what says whose log directory it is; checkpoints are written by `Checkpoints`."""
     for name in log_dir.others:

@@ -11,7 +11,7 @@ from kafkalog.checkpoints import checkpoint_text, read_leader_epochs
 from kafkalog.columns.headers import header_stretches
 from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import open_partition
-from kafkalog.metadata_files import read_quorum_state, read_topic_id
+from kafkalog.metadata_files import READERS
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.paths.source import Source
@@ -52,7 +52,6 @@ _DERIVED = (
     FileKind.TRANSACTION_INDEX,
     FileKind.PRODUCER_SNAPSHOT,
 )
-_READERS = {FileKind.PARTITION_METADATA: read_topic_id, FileKind.QUORUM_STATE: read_quorum_state}
 
 
 class PartitionCopy:
@@ -234,7 +233,7 @@ def keep_file(
     try:
         if entry.name.kind == FileKind.KRAFT_SNAPSHOT:
             _check_snapshot(entry)
-        elif reader := _READERS.get(entry.name.kind):
+        elif reader := READERS.get(entry.name.kind):
             reader(entry.path)
     except CorruptDataError as error:
         return lose_file(entry, directory, lost, error.message)

@@ -21,7 +21,7 @@ from kafkalog.errors import (
     UnwritableError,
     contained,
 )
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level, Severity
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode, Verdict, predict_start, start_line
@@ -156,7 +156,7 @@ def salvage(
             summary.left_over_removed = directory.left_over_removed
         run = _Run(directory, manifest, summary, tell, progress)
         run.copy(target, partitions, failed or (lambda _: None))
-        run.check(is_log_dir=isinstance(target, LogDir))
+        run.check(is_log_dir=isinstance(target, LogDirListing))
         run.row(run.summary)
     return run.summary
 
@@ -220,7 +220,7 @@ class _Run:
             raise errors[0]
         for error in errors:
             failed(error)
-        if isinstance(target, LogDir):
+        if isinstance(target, LogDirListing):
             copy_top_files(target, self._directory, self.row)
         if self._directory is not None:
             checkpoints.write(self._directory, self.row)

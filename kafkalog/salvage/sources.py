@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.batches.framing import find_batch, read_batch
 from kafkalog.errors import UsageError
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import Batch
 from kafkalog.names import FileKind, FileState, parse_directory_name
 from kafkalog.paths.source import Source
@@ -20,7 +20,7 @@ from kafkalog.recovery import RemoveFile, RenameFile, StartMode, predict_start
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Target = LogDir | PartitionDir | FileEntry
+Target = LogDirListing | PartitionDir | FileEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
     """
     if isinstance(target, PartitionDir):
         return (target,)
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         for error in target.errors.values():
             raise error
         return target.partitions
@@ -58,7 +58,7 @@ def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
 def log_dir_of(target: Target) -> str:
     """Return the log directory that a target is, or would be in."""
     path = os.path.realpath(target.path)
-    depth = 0 if isinstance(target, LogDir) else 1 if isinstance(target, PartitionDir) else 2
+    depth = 0 if isinstance(target, LogDirListing) else 1 if isinstance(target, PartitionDir) else 2
     for _ in range(depth):
         path = os.path.dirname(path)
     return path

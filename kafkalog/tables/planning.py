@@ -21,7 +21,7 @@ from kafkalog.batches.selection import Selection, start_position
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import about_a_log, answered
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition, open_path
 from kafkalog.model import Batch, Isolation, LogView
 from kafkalog.names import DirectoryState, FileKind, is_staging
 from kafkalog.paths import file_system
@@ -208,7 +208,7 @@ def _partitions(
     """List the partitions of a view, each with whether a path names it."""
     for path in paths:
         found = open_path(file_system.absolute(path))  # splits are read in other directories
-        if isinstance(found, LogDir):
+        if isinstance(found, LogDirListing):
             for error in found.errors.values():
                 raise error
             for partition in found.partitions:

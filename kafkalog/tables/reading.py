@@ -17,7 +17,7 @@ from kafkalog.columns.scan import scan
 from kafkalog.errors import CorruptDataError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import FileEntry, Segment, open_partition
-from kafkalog.model import AbortedTransaction
+from kafkalog.model import AbortedTransaction, Isolation
 from kafkalog.names import FileKind, parse_file_name
 from kafkalog.payloads.internal_topics import decode, payload_kind
 from kafkalog.producers import read_producer_snapshot
@@ -132,7 +132,7 @@ def _plan(split: Split, losses: Losses) -> ReadPlan:
         max_bytes=split.end,
         data=is_records,
         sound=is_records,
-        read_committed=split.committed,
+        isolation=Isolation.READ_COMMITTED if split.committed else Isolation.LOG,
     )
     aborted: dict[int, list[AbortedTransaction]] = {}
     for producer_id, first, last in split.aborted:

@@ -58,7 +58,7 @@ def apply_retention(
 
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
-    from kafkalog.log_dir import LogDir, open_path
+    from kafkalog.log_dir import LogDirListing, open_path
     from kafkalog.retention.apply import plan_trim
     from kafkalog_cli.maintenance import consents, maintenance, require_consent
     from kafkalog_cli.outcome import Outcome
@@ -79,7 +79,7 @@ def apply_retention(
         log_start_offset=log_start_offset,
         keep_deleted=keep_deleted,
     )
-    if log_start_offset is not None and isinstance(open_path(path), LogDir):
+    if log_start_offset is not None and isinstance(open_path(path), LogDirListing):
         raise UsageError("--log-start-offset needs one partition.", hint="Name a partition.")
     outcome = Outcome()
     plans: list[TrimPlan] = []
@@ -115,7 +115,7 @@ def _plans(
     """Plan each partition; note the ones that are left alone."""
     from kafkalog.errors import RefusedError
     from kafkalog.journal.requirements import require_live
-    from kafkalog.log_dir import LogDir
+    from kafkalog.log_dir import LogDirListing
     from kafkalog_cli.maintenance import configs_at
     from kafkalog_cli.outcome import show_note
 
@@ -125,7 +125,7 @@ def _plans(
         if not partition.segments:
             continue
         try:
-            if isinstance(held.target, LogDir):
+            if isinstance(held.target, LogDirListing):
                 require_live(partition)
         except RefusedError as stop:
             show_note(f"{partition.path} is left alone: {stop.message}")

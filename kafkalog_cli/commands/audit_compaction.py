@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.audit import Audit
-    from kafkalog.log_dir import LogDir
+    from kafkalog.log_dir import LogDirListing
     from kafkalog_cli.outcome import Outcome
 
 
@@ -67,7 +67,7 @@ def audit_compaction(
     from functools import partial
 
     from kafkalog.audit import audit_compaction as audit
-    from kafkalog.log_dir import LogDir, open_partition, open_path
+    from kafkalog.log_dir import LogDirListing, open_partition, open_path
     from kafkalog.unified_log import UnifiedLog
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import audits as show
@@ -84,7 +84,7 @@ def audit_compaction(
         findings_max=limit,
     )
     target = open_path(path)
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         if cleaner_offset is not None or first_dirty_offset is not None:
             raise UsageError("Offsets can only be given for one partition.", path=path)
         found = list(_audits(target, original, judge, outcome))
@@ -98,7 +98,7 @@ def audit_compaction(
             f"{path}: cleaner-offset-checkpoint has no entry of it, so it was not compacted; to "
             f"audit a partition anyway, name it and give --cleaner-offset N"
         )
-    if form == Format.TABLE and isinstance(target, LogDir):
+    if form == Format.TABLE and isinstance(target, LogDirListing):
         with Writer(show.audit_view(style), form, outcome.defect) as writer:
             for one in found:
                 writer.write(one)
@@ -109,7 +109,7 @@ def audit_compaction(
             if form in (Format.NDJSON, Format.JSON):
                 writer.write_row(show.AUDIT.row(one))
     if form == Format.TABLE and found:
-        if isinstance(target, LogDir):
+        if isinstance(target, LogDirListing):
             show.print_audits(found)
         else:
             show.print_audit(found[0])
@@ -118,7 +118,7 @@ def audit_compaction(
 
 
 def _audits(
-    log_dir: LogDir, original: str | None, judge: Callable[..., Audit], outcome: Outcome
+    log_dir: LogDirListing, original: str | None, judge: Callable[..., Audit], outcome: Outcome
 ) -> Iterator[Audit]:
     """Yield the audit of each partition that a cleaner has noted an offset of."""
     from kafkalog.log_dir import open_partition

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.engine import Engine
     from kafkalog.errors import KafkaLogError
     from kafkalog.journal import Run
-    from kafkalog.log_dir import LogDir, PartitionDir
+    from kafkalog.log_dir import LogDirListing, PartitionDir
     from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.compactions import Shown
@@ -118,7 +118,7 @@ def compact(
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
     from kafkalog.journal import Run
-    from kafkalog.log_dir import LogDir
+    from kafkalog.log_dir import LogDirListing
     from kafkalog_cli.maintenance import (
         Maintenance,
         configs_at,
@@ -171,7 +171,7 @@ def compact(
             configs = configs_at(target, sources, outcome)
             copy = held.enter_context(working_copy(target, to))
             run = held.enter_context(Run(copy.path))
-            copied = copy if isinstance(target, LogDir) else copy.partitions[0]
+            copied = copy if isinstance(target, LogDirListing) else copy.partitions[0]
             command.run(Maintenance(copied, copy.path, run), configs, yes=True)
             has_changed = is_concerned = True  # the copy
     return outcome.of_work(has_changed=has_changed, is_concerned=is_concerned)
@@ -184,7 +184,7 @@ def _opening(held: ExitStack, choice: EngineChoice) -> Callable[[], Engine] | No
     return cache(lambda: held.enter_context(choice.open(partitions=0)))
 
 
-def _clock_of(target: LogDir | PartitionDir, now_ms: int) -> int:
+def _clock_of(target: LogDirListing | PartitionDir, now_ms: int) -> int:
     """Return the clock of a run that was killed, or `now_ms` if there is none."""
     from kafkalog.compaction import clock_of_stopped_run
     from kafkalog_cli.outcome import show_note
@@ -241,11 +241,11 @@ class _Command:
         self, held: Maintenance, configs: LogDirConfigs, failures: list[Shown]
     ) -> list[Candidate]:
         from kafkalog.compaction import find_candidates, named_candidate
-        from kafkalog.log_dir import LogDir
+        from kafkalog.log_dir import LogDirListing
         from kafkalog_cli.output.compactions import Shown
 
         partitions = held.partitions(self._outcome)
-        if not isinstance(held.target, LogDir):
+        if not isinstance(held.target, LogDirListing):
             return [
                 named_candidate(one, configs.of_topic(one.topic), self._request)
                 for one in partitions
@@ -322,13 +322,15 @@ class _Command:
             yield candidate, found[0]
 
 
-def _require_one_partition(target: LogDir | PartitionDir, request: CompactionRequest) -> None:
+def _require_one_partition(
+    target: LogDirListing | PartitionDir, request: CompactionRequest
+) -> None:
     """Raise `UsageError` if offsets are given for a log directory."""
     from kafkalog.errors import UsageError
-    from kafkalog.log_dir import LogDir
+    from kafkalog.log_dir import LogDirListing
 
     given = (request.first_dirty_offset, request.up_to_offset)
-    if isinstance(target, LogDir) and (
+    if isinstance(target, LogDirListing) and (
         any(one is not None for one in given) or isinstance(request.high_watermark, int)
     ):
         raise UsageError(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kafkalog.errors import UsageError
-from kafkalog.model import LogView
+from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
-
-if TYPE_CHECKING:
-    pass
 
 
 class DumpFormat(StrEnum):
@@ -134,7 +131,7 @@ def dump_segment(
         if header
         else None,
         control=control,
-        read_committed=read_committed,
+        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
         view=view,
     )
     outcome = Outcome()

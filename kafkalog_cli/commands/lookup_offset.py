@@ -78,8 +78,9 @@ def lookup_offset(
     from kafkalog.defects import make_defect
     from kafkalog.errors import UsageError
     from kafkalog.log_dir import open_partition
+    from kafkalog.paths.reading_errors import unread_places
     from kafkalog.unified_log import UnifiedLog
-    from kafkalog_cli.outcome import Outcome, unread_places
+    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import lookups as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.records import RECORD

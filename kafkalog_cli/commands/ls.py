@@ -17,7 +17,7 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import View
@@ -103,7 +103,7 @@ def ls(
 
 
 def _by_partition(
-    targets: list[LogDir | PartitionDir | FileEntry],
+    targets: list[LogDirListing | PartitionDir | FileEntry],
     view: LogView,
     differences: Callable[[Difference], object],
     outcome: Outcome,

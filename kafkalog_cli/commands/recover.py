@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue, LogDirConfigs
     from kafkalog.errors import KafkaLogError
     from kafkalog.journal import Run
-    from kafkalog.log_dir import LogDir, PartitionDir
+    from kafkalog.log_dir import LogDirListing, PartitionDir
     from kafkalog.recovery import Hosting, StartMode
     from kafkalog.repair import RecoveryDone, RecoveryPlan
     from kafkalog_cli.maintenance import Maintenance
@@ -178,21 +178,21 @@ def _plans(
 
 
 def _refusals(
-    plans: list[RecoveryPlan], target: LogDir | PartitionDir, *, forced: bool
+    plans: list[RecoveryPlan], target: LogDirListing | PartitionDir, *, forced: bool
 ) -> dict[str, KafkaLogError]:
     """Return why partitions must not be recovered, by path.
 
     What is left to the broker is refused only if it was named.
     """
     from kafkalog.errors import KafkaLogError
-    from kafkalog.log_dir import LogDir
+    from kafkalog.log_dir import LogDirListing
     from kafkalog.recovery import Verdict
     from kafkalog.repair import require_performable
 
     found = {}
     for plan in plans:
         is_left = plan.untouched is not None and plan.is_loadable
-        if is_left and (isinstance(target, LogDir) or plan.verdict == Verdict.NOTHING):
+        if is_left and (isinstance(target, LogDirListing) or plan.verdict == Verdict.NOTHING):
             continue
         try:
             require_performable(plan, forced=forced)
@@ -226,9 +226,9 @@ def _perform(
     return done
 
 
-def _note_all(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> None:
+def _note_all(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan]) -> None:
     """Say each thing once, however many partitions it is true of."""
-    from kafkalog.log_dir import LogDir
+    from kafkalog.log_dir import LogDirListing
     from kafkalog.recovery import log_dir_refusals
     from kafkalog.recovery.model import refusal_line
     from kafkalog_cli.outcome import show_note
@@ -241,7 +241,7 @@ def _note_all(target: LogDir | PartitionDir, plans: list[RecoveryPlan]) -> None:
     for words, paths in places.items():
         others = f" and {counted(len(paths) - 1, 'more partition')}" if len(paths) > 1 else ""
         show_note(f"{paths[0]}{others}: {words}")
-    for refusal in log_dir_refusals(target) if isinstance(target, LogDir) else ():
+    for refusal in log_dir_refusals(target) if isinstance(target, LogDirListing) else ():
         show_note(f"{target.path}: a start would {refusal_line(refusal)}")
     if any(plan.drops_mark for plan in plans):
         show_note("the mark of a clean shutdown is removed: the next start of a broker scans again")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigValue, LogDirConfigs, TopicConfigs
     from kafkalog.configs.definitions import Value
-    from kafkalog.unified_log import Mark
+    from kafkalog.unified_log import LogOffset
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Row, Style
 
@@ -27,7 +27,7 @@ def configs_text(configs: Iterable[ConfigValue]) -> str:
     )
 
 
-def marks_text(marks: Iterable[Mark]) -> str:
+def marks_text(marks: Iterable[LogOffset]) -> str:
     """Return `high watermark 1000 (replication-offset-checkpoint), ...`."""
     return ", ".join(
         f"{mark.name} {'-' if mark.value is None else mark.value} ({mark.source})" for mark in marks
@@ -47,7 +47,7 @@ def _config_objects(configs: Iterable[ConfigValue], _: Style) -> list[Row]:
     ]
 
 
-def _mark_objects(marks: Iterable[Mark], _: Style) -> list[Row]:
+def _mark_objects(marks: Iterable[LogOffset], _: Style) -> list[Row]:
     return [{"name": mark.name, "value": mark.value, "source": mark.source} for mark in marks]
 
 

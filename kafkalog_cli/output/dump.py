@@ -13,7 +13,7 @@ from kafkalog.batches.reader import plan_reading, read_batches, read_records
 from kafkalog.batches.selection import EVERYTHING
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.living import LivingWalk
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, one_log
 from kafkalog.model import Batch, Defect, LogView, Record
 from kafkalog.names import FileKind, parse_directory_name
 from kafkalog.paths import file_system
@@ -84,7 +84,7 @@ class Dump:
     def __exit__(self, *raised: Any) -> None:
         self._writers.__exit__(*raised)
 
-    def show(self, target: LogDir | PartitionDir | FileEntry) -> None:
+    def show(self, target: LogDirListing | PartitionDir | FileEntry) -> None:
         """Show one target; what is wrong with it is reported, not raised."""
         try:
             target = one_log(target)
@@ -257,7 +257,7 @@ def _put_heading(segment: Segment) -> None:
     kafka_text.put_line(kafka_text.heading(segment.log.name))
 
 
-def labels_of(targets: Sequence[LogDir | PartitionDir | FileEntry]) -> dict[str, str]:
+def labels_of(targets: Sequence[LogDirListing | PartitionDir | FileEntry]) -> dict[str, str]:
     """Name several targets by path: as short as tells them apart; empty for one alone."""
     if len(targets) < 2:
         return {}
@@ -311,7 +311,7 @@ class FileDump:
             self._new_file.discard()
         self._files.__exit__(*raised)
 
-    def show(self, target: LogDir | PartitionDir | FileEntry) -> None:
+    def show(self, target: LogDirListing | PartitionDir | FileEntry) -> None:
         """Write what is in one target; what is wrong with it is reported, not raised.
 
         Raises:

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from kafkalog.check.schedule import Schedule
     from kafkalog.check.verify import Verification
     from kafkalog.errors import KafkaLogError
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect
     from kafkalog.recovery import NextStart
+    from kafkalog.verification import Findings
 
-    Target = LogDir | PartitionDir | FileEntry
+    Target = LogDirListing | PartitionDir | FileEntry
 
 
 @dataclass
@@ -42,8 +43,7 @@ class RunFacts:
     """What a report says of a run beside its findings.
 
     Attributes:
-        verification: the run; its summary is complete at the end.
-        schedule: what it was to read.
+        run: what was checked and found; complete at the end.
         failing: the severities that make the exit status 1.
         errors: what stopped the work on a target.
         started_ms: when it began.
@@ -51,13 +51,22 @@ class RunFacts:
         status: the exit status.
     """
 
-    verification: Verification
-    schedule: Schedule
+    run: Findings
     failing: Sequence[Severity]
     errors: list[KafkaLogError] = field(default_factory=list)
     started_ms: int = 0
     ended_ms: int = 0
     status: int = 0
+
+    @property
+    def verification(self) -> Verification:
+        """The walk over the targets."""
+        return self.run.verification
+
+    @property
+    def schedule(self) -> Schedule:
+        """What was to be read."""
+        return self.run.schedule
 
     @property
     def duration_s(self) -> float:

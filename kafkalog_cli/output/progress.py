@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafkalog.engine import Engine
     from kafkalog.engine.model import Gathering, PieceWork, Task, Work
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 
 _DELAY_S = 1.0
 
@@ -61,7 +61,7 @@ class ByteProgress:
 
 @contextmanager
 def byte_progress(
-    targets: Sequence[LogDir | PartitionDir | FileEntry], *, enabled: bool
+    targets: Sequence[LogDirListing | PartitionDir | FileEntry], *, enabled: bool
 ) -> Iterator[ByteProgress | None]:
     """Open a bar to be called with each number of bytes done; None if nobody would see it."""
     if not enabled or not sys.stderr.isatty():
@@ -122,10 +122,10 @@ def _show_bar(total: int, done: int) -> tuple[Progress, TaskID]:
     return progress, task
 
 
-def _size(target: LogDir | PartitionDir | FileEntry) -> int:
-    from kafkalog.log_dir import LogDir
+def _size(target: LogDirListing | PartitionDir | FileEntry) -> int:
+    from kafkalog.log_dir import LogDirListing
 
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         inner = sum(partition.size_bytes for partition in target.partitions)
         return inner + sum(entry.size_bytes for entry in target.files)
     return target.size_bytes

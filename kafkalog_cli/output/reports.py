@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
-from kafkalog.log_dir import LogDir, PartitionDir
+from kafkalog.log_dir import LogDirListing, PartitionDir
 from kafkalog.model import Severity
 from kafkalog.paths.file_system import absolute
 from kafkalog_cli.output.findings import Report, summary_lines
@@ -62,7 +62,7 @@ class Places:
         self._alike_max = alike_max
         self._places: dict[str, Place] = {}
         for target in targets:
-            if isinstance(target, LogDir):
+            if isinstance(target, LogDirListing):
                 for entry in target.files:
                     self._add(Place(entry.path, target.path))
                 for partition in target.partitions:

@@ -18,7 +18,7 @@ from kafkalog.errors import (
     UnsupportedError,
     UsageError,
 )
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.paths import file_system, object_store, uris
 from kafkalog.paths.read_options import reading
 from kafkalog.paths.source import Source, read_file
@@ -236,9 +236,9 @@ def test_a_log_dir_is_listed_with_few_requests(
     monkeypatch.setattr(object_store, "_selected", counted)
     object_store._listings.clear()
     found = open_path(store.uri("codecs"))
-    assert isinstance(found, LogDir)
+    assert isinstance(found, LogDirListing)
     here = open_path(str(log_dir))
-    assert isinstance(here, LogDir)
+    assert isinstance(here, LogDirListing)
     assert [one.name for one in found.partitions] == [one.name for one in here.partitions]
     assert len(asked) <= 2 < len(found.partitions)
 
