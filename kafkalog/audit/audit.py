@@ -12,6 +12,7 @@ from kafkalog.audit.log_walk import Bounds, Transactions
 from kafkalog.columns.claims import logs_to_decode
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.jit import fast_path
+from kafkalog.producers import EXPIRATION_MS
 from kafkalog.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def audit_compaction(
     now_ms: int,
     cleaner_offset: int | None = None,
     first_dirty_offset: int | None = None,
-    producer_expiration_ms: int = 86_400_000,
+    producer_expiration_ms: int = EXPIRATION_MS,
     findings_max: int = 1,
 ) -> Audit:
     """Prove that a log is correctly compacted, or find the first counterexamples.

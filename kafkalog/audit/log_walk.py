@@ -16,6 +16,7 @@ from kafkalog.batches.records import decode_records, hold_records, resolve_batch
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import Batch, Defect
 from kafkalog.payloads.control_records import control_record
+from kafkalog.producers import EXPIRATION_MS, AppendInfo, is_expired
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +95,7 @@ class Bounds:
     first_dirty_offset: int
     cleaner_offset: int
     now_ms: int
-    producer_expiration_ms: int = 86_400_000
+    producer_expiration_ms: int = EXPIRATION_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +167,6 @@ def record_at(log: UnifiedLog, offset: int) -> Record | None:
 
 
 @dataclass(slots=True)
-class LastBatches:
-    """The last batches of a producer; `data` is None if it began again with a marker."""
-
-    epoch: int
-    data: Batch | None
-    marker: Batch | None
-    timestamp: int
-
-
-@dataclass(slots=True)
 class Transactions:
     """Aborted transactions, markers and last batches of producers of a whole log.
 
@@ -189,8 +180,8 @@ class Transactions:
     """
 
     lone_markers: set[int] = field(default_factory=set)
-    producers: dict[int, LastBatches] = field(default_factory=dict)
-    _open: dict[int, int] = field(default_factory=dict)  # producer id -> first offset
+    producers: dict[int, AppendInfo] = field(default_factory=dict)
+    _holders: dict[int, int] = field(default_factory=dict)  # producer id -> base offset
     _starts: dict[int, list[int]] = field(default_factory=dict)
     _ends: dict[int, list[int]] = field(default_factory=dict)
 
@@ -205,35 +196,32 @@ class Transactions:
 
     def add(self, batch: Batch, *, is_abort: bool) -> None:
         """A batch with a producer follows; `is_abort` where its record aborts a transaction."""
-        who = batch.producer_id
-        if batch.is_control:
-            self._end(batch, is_abort=is_abort)
+        who, offset = batch.producer_id, batch.base_offset
+        info = self.producers.get(who)
+        if info is None:
+            info = self.producers[who] = AppendInfo(who)
+        if not batch.is_control:
+            info.append_batch(batch)
+            self._holders[who] = offset
             return
-        if batch.is_transactional:
-            self._open.setdefault(who, batch.base_offset)
-        known = self.producers.get(who)
-        marker = known.marker if known is not None else None
-        self.producers[who] = LastBatches(batch.producer_epoch, batch, marker, batch.max_timestamp)
-
-    def _end(self, batch: Batch, *, is_abort: bool) -> None:
-        who = batch.producer_id
-        first = self._open.pop(who, None)
-        if first is None:
-            self.lone_markers.add(batch.base_offset)
+        # A broker still knows the marker that an emptied batch was: its epoch must stay.
+        ended = info.append_marker(
+            batch.producer_epoch, -1, batch.max_timestamp, offset, is_abort=is_abort
+        )
+        if not info.has_data:
+            self._holders[who] = offset
+        if ended is None:
+            self.lone_markers.add(offset)
         elif is_abort:
-            self._starts.setdefault(who, []).append(first)
-            self._ends.setdefault(who, []).append(batch.base_offset)
-        known = self.producers.get(who)
-        data = known.data if known is not None and known.epoch == batch.producer_epoch else None
-        self.producers[who] = LastBatches(batch.producer_epoch, data, batch, batch.max_timestamp)
+            self._starts.setdefault(who, []).append(ended.first_offset)
+            self._ends.setdefault(who, []).append(offset)
 
     def last_batches(self, bounds: Bounds) -> set[int]:
         """Return the base offsets of the batches that hold the state of a producer still active."""
         return {
-            last.base_offset
-            for producer in self.producers.values()
-            if bounds.now_ms - producer.timestamp < bounds.producer_expiration_ms
-            and (last := producer.data or producer.marker) is not None
+            self._holders[who]
+            for who, producer in self.producers.items()
+            if not is_expired(producer.state(), bounds.now_ms, bounds.producer_expiration_ms)
         }
 
     def is_aborted(self, batch: Batch) -> bool:

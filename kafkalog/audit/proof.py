@@ -98,7 +98,7 @@ class Columns:
         """
         found = Transactions()
         for chunk in _chunks(log, Workspace(0)):
-            if chunk.bad_checksums():
+            if not chunk.crc_valid.all():
                 raise NotPlain
             headers = chunk.headers
             markers = markers_of_chunk(chunk)[MARKER_TYPE]
@@ -123,7 +123,7 @@ class Columns:
             of a quarter of a million records.
         """
         for chunk in _chunks(log, Workspace(_ROWS_AT_ONCE), below):
-            if chunk.bad_checksums():
+            if not chunk.crc_valid.all():
                 raise NotPlain
             counts = chunk.headers[k.COUNT].clip(0)
             if (counts > RECORDS_HELD_MAX).any():
@@ -183,12 +183,12 @@ def _chunks(log: UnifiedLog, space: Workspace, below: int | None = None) -> Iter
     for segment in segments_below(log, below):
         with Source(segment.log.path) as source:
             reader = ChunkReader(source, 0, source.size_bytes)
-            while reader.position < reader.end:
-                chunk = reader.read(space)
-                if chunk is None or (chunk.headers[k.MAGIC] < 2).any():
+            for chunk in reader.chunks(space):
+                if (chunk.headers[k.MAGIC] < 2).any():
                     raise NotPlain
                 yield chunk
-                space.release()
+            if reader.position < reader.end:
+                raise NotPlain
 
 
 _KEPT: Final = (k.LAST_OFFSET, k.EPOCH, k.PRODUCER_ID, k.PRODUCER_EPOCH, k.BASE_SEQUENCE)

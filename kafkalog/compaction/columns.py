@@ -14,7 +14,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import ChunkReader, Turn
-from kafkalog.columns.ordered_executor import Conveyor, Lanes
+from kafkalog.columns.walk import Lanes, Task, Walk
 from kafkalog.compaction import kernels as r
 from kafkalog.compaction.buckets import SupersededByMap
 from kafkalog.compaction.candidates import segments_between
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from kafkalog.columns.chunks import Chunk
     from kafkalog.compaction.buckets import Superseded
-    from kafkalog.compaction.cleaning import LastRecord
     from kafkalog.compaction.model import Cleanable, CompactionConfig
     from kafkalog.log_dir import Segment
     from kafkalog.model import AbortedTransaction
+    from kafkalog.producers import LastRecord
     from kafkalog.unified_log import UnifiedLog
 
     Mask = NDArray[np.bool_]
@@ -126,20 +126,21 @@ class ColumnPass:
         )
         self._passed = self._superseded.begin(segment.log.path)
         with Source(segment.log.path) as source:
-            conveyor = Conveyor(ChunkReader(source, 0, source.size_bytes), lanes, self._work)
+            walk = Walk(ChunkReader(source, 0, source.size_bytes), lanes, self._work)
             try:
-                while (task := conveyor.take()) is not None:
+                for task in walk.found():
+                    assert isinstance(task, Task), "nothing else is asked for"
                     size = task.chunk.size_bytes
-                    for piece in conveyor.results(task):
+                    for piece in walk.results(task):
                         yield self._told(piece)
                         self._buffers.give(piece.data)
                     self.tally.bytes_read += size
                     if self._progress is not None:
                         self._progress(size)
-                if conveyor.reader.position != source.size_bytes:
+                if walk.reader.position != source.size_bytes:
                     raise read_otherwise(source.path)
             finally:
-                conveyor.stop()
+                walk.stop()
 
     def _work(self, chunk: Chunk) -> Iterator[_Piece | Turn]:
         """Return the work on a chunk; chunks come in order, but the work may run in any order."""

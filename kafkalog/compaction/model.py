@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog.errors import CorruptDataError
+from kafkalog.producers import EXPIRATION_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,7 @@ class CompactionConfig:
     delete_retention_ms: int = 86_400_000
     min_compaction_lag_ms: int = 0
     min_cleanable_dirty_ratio: float = 0.5
-    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_ms: int = EXPIRATION_MS
     map_memory: int | None = None
     load_factor: float = 0.9
 

@@ -236,10 +236,7 @@ class DirtyKeys:
         space = Workspace(_ROWS_AT_ONCE)
         with Source(path) as source:
             reader = ChunkReader(source, position, end)
-            while reader.position < reader.end:
-                chunk = reader.read(space)
-                if chunk is None:
-                    raise read_otherwise(path)
+            for chunk in reader.chunks(space):
                 headers = chunk.headers
                 discardable = None
                 if path not in self._clean:
@@ -249,6 +246,8 @@ class DirtyKeys:
                 for rows in chunk.decode(np.ones(chunk.count, np.bool_)):
                     assert isinstance(rows, Rows), "no batch is left over"
                     self._put(((0, self.look(chunk, rows)),), discardable)
+            if reader.position < reader.end:
+                raise read_otherwise(path)
 
     def _put(self, seen: tuple[tuple[int, object], ...], discardable: Mask | None) -> None:
         for first, one in seen:

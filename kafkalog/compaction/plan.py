@@ -13,12 +13,12 @@ import socket
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog.compaction.cleaning import LastRecord
 from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, CompactionRequest
 from kafkalog.compaction.soundness import SoundLog
 from kafkalog.errors import RefusedError
 from kafkalog.log_dir import PartitionDir, open_partition
 from kafkalog.paths.reading_errors import reading_error
+from kafkalog.producers import LastRecord
 from kafkalog.sightings import ids_of
 from kafkalog.unified_log import UnifiedLog
 

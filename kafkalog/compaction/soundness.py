@@ -15,7 +15,6 @@ from kafkalog.check.verify import Verification
 from kafkalog.cleaner_verdict import ENDS_READING
 from kafkalog.columns import header_table as h
 from kafkalog.columns.chunks import BATCH_SIZE_MAX
-from kafkalog.compaction.cleaning import LastRecord
 from kafkalog.errors import CorruptDataError, InternalError, RefusedError
 from kafkalog.journal.requirements import (
     log_dir_around,
@@ -26,6 +25,7 @@ from kafkalog.journal.requirements import (
 )
 from kafkalog.model import Level, Severity
 from kafkalog.names import FileKind
+from kafkalog.producers import LastRecord
 from kafkalog.recovery import StartConfig, predict_start
 
 if TYPE_CHECKING:
@@ -140,13 +140,7 @@ def require_sound(
             path=old,
             hint="--allow-old-formats converts them, as a broker's cleaner does.",
         )
-    producers = {
-        state.producer_id: LastRecord(
-            state.last_offset if state.last_sequence != -1 or state.last_offset >= 0 else None,
-            state.producer_epoch,
-        )
-        for state in loaded.producers
-    }
+    producers = {state.producer_id: LastRecord.of(state) for state in loaded.producers}
     return SoundLog(producers, suits_kernels=old is None and not watch.has_huge)
 
 

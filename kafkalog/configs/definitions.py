@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from formats.constants import INT32_MAX, INT64_MAX
+from kafkalog.producers import EXPIRATION_MS
 
 Value = int | float | bool | str | tuple[str, ...]
 """A config's value; lists are tuples."""
@@ -141,7 +142,7 @@ _ALL: Final = (
     Definition("unclean.leader.election.enable", _BOOLEAN, False,
                _plain("unclean.leader.election.enable")),
     Definition("log.cleaner.enable", _BOOLEAN, True, is_of_broker=True),
-    Definition("producer.id.expiration.ms", _INT, 86_400_000, low=1, is_of_broker=True),
+    Definition("producer.id.expiration.ms", _INT, EXPIRATION_MS, low=1, is_of_broker=True),
     Definition("remote.log.storage.system.enable", _BOOLEAN, False, is_of_broker=True),
 )  # fmt: skip
 

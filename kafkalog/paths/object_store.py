@@ -14,6 +14,7 @@ import errno
 import os
 import stat as modes
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
@@ -26,8 +27,15 @@ from kafkalog.paths.uris import SCHEMES, without_credentials, words_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    _Version = tuple[str, int, int]
+    """Path, time of modification and size of an object."""
+
 LISTED_FOR_S: Final = 30.0
-"""How long a listing is trusted, in seconds."""
+"""How long a listing, and the content of a small object, is trusted, in seconds."""
+CONTENT_SIZE_MAX: Final = 1 << 17
+"""Objects up to this size are read whole, with one request, and kept for a while."""
+CONTENTS_SIZE_MAX: Final = 32 << 20
+"""How much of small objects is kept, in all."""
 _CONNECT_TIMEOUT_S: Final = 5.0
 _RETRIED_FOR_S: Final = 15
 _S3_OPTIONS: Final = ("region", "scheme", "endpoint_override")
@@ -174,27 +182,73 @@ def open_object(uri: str) -> OpenObject:
         UnreadableError: the store does not return it.
     """
     path = normalize(uri)
+    file: Any = None
     try:
         status = stat(path)
         require_regular(path, status.st_mode)
-        store = _store_of(path)
-        file = store.files.open_input_file(_key(store, path))
-        size_bytes = file.size()
+        version = (path, status.st_mtime_ns, status.st_size)
+        content = _contents.get(version)
+        if content is None:
+            store = _store_of(path)
+            file = store.files.open_input_file(_key(store, path))
+        size_bytes = file.size() if content is None else len(content)
+        if size_bytes == status.st_size == 0:
+            content = _contents.keep(version, b"")
     except FileNotFoundError as error:
         raise reading_error(_missing(path), path) from error
     except failures() as error:
         raise _unreadable(error, path) from None
 
     def read_at(position: int, size: int) -> bytes:
+        nonlocal content
+        if content is not None:
+            return content[position : position + size]
+        is_small = size_bytes <= CONTENT_SIZE_MAX
         try:
-            data: bytes = file.read_at(size, position)
+            data: bytes = file.read_at(*((size_bytes, 0) if is_small else (size, position)))
         except FileNotFoundError as error:
             raise reading_error(_missing(path), path) from error
         except failures() as error:
             raise _unreadable(error, path, position) from None
-        return data
+        if not is_small:
+            return data
+        content = data
+        if len(data) == size_bytes == status.st_size:
+            _contents.keep(version, data)
+        return content[position : position + size]
 
     return OpenObject(path, size_bytes, status.st_mtime_ns // 1_000_000, read_at)
+
+
+class _Contents:
+    """Small objects that were read lately: a check opens an index or a checkpoint several times.
+
+    They are trusted as long as a listing. Those read longest ago go first.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[_Version, tuple[float, bytes]] = OrderedDict()
+        self._size_bytes = 0
+
+    def get(self, version: _Version) -> bytes | None:
+        """Return the bytes of an object, None if it has to be read."""
+        with _lock:
+            since, data = self._kept.get(version, (0.0, b""))
+        return data if since and time.monotonic() - since < LISTED_FOR_S else None
+
+    def keep(self, version: _Version, data: bytes) -> bytes:
+        """Keep the bytes of an object, and return them; `CONTENTS_SIZE_MAX` in all."""
+        with _lock:
+            _, old = self._kept.pop(version, (0.0, b""))
+            self._kept[version] = (time.monotonic(), data)
+            self._size_bytes += len(data) - len(old)
+            while self._size_bytes > CONTENTS_SIZE_MAX:
+                _, (_, oldest) = self._kept.popitem(last=False)
+                self._size_bytes -= len(oldest)
+        return data
+
+
+_contents = _Contents()
 
 
 _DIRECTORY: Final = os.stat_result((modes.S_IFDIR, 0, 0, 1, 0, 0, 0, 0, 0, 0), {"st_mtime_ns": 0})

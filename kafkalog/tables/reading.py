@@ -20,7 +20,7 @@ from kafkalog.log_dir import FileEntry, Segment, open_partition
 from kafkalog.model import AbortedTransaction, Isolation
 from kafkalog.names import FileKind, parse_file_name
 from kafkalog.payloads.internal_topics import decode, payload_kind
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import read_producer_snapshot
 from kafkalog.tables.model import OF_LOGS, TableName
 from kafkalog.tables.moved import Losses, current_splits, listed_again
 from kafkalog.tables.schemas import DATA, SCHEMAS, TIME

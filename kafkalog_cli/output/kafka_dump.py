@@ -29,7 +29,7 @@ from kafkalog.names import FileKind, parse_file_name
 from kafkalog.paths.file_system import normalize
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import read_producer_snapshot
 from kafkalog.text.index_matches import match_times
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output import kafka_text as text

@@ -201,7 +201,7 @@ def index_entries(path: str, kind: FileKind) -> Iterator[Any]:
 
 def _entries(path: str, kind: FileKind) -> Iterable[Any]:
     from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
-    from kafkalog.producer_snapshot import read_producer_snapshot
+    from kafkalog.producers import read_producer_snapshot
 
     if kind == FileKind.PRODUCER_SNAPSHOT:
         return read_producer_snapshot(path)
