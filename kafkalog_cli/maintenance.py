@@ -1,4 +1,4 @@
-"""What a command that changes logs works on: opened, locked, read again; and consent to do so."""
+"""The target of a command that changes logs: opened, locked, listed; and consent to changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Maintenance:
     Attributes:
         target: the log directory or partition, as it is now.
         log_dir: the log directory at or around it; None for a copied partition.
-        run: what changes it; None for a plan.
+        run: performs changes; None for a plan.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Maintenance:
         self.run = run
 
     def partitions(self, outcome: Outcome) -> Iterator[PartitionDir]:
-        """Yield the partitions to work on; note those an earlier run with this backup finished."""
+        """Yield the partitions to work on; note those that an earlier run finished."""
         if isinstance(self.target, LogDirListing):
             for error in self.target.errors.values():
                 outcome.error(error)
@@ -61,24 +61,24 @@ class Maintenance:
 def maintenance(
     path: str, command: str, *, in_place: bool, backup: str | None = None, of_log: bool = False
 ) -> Iterator[Maintenance]:
-    """Hold a log directory or partition, for a plan or to change it.
+    """Hold a log directory or partition, for a plan or for changes.
 
-    The lock of the log directory keeps brokers off. With a backup, what an earlier run of the
-    command did not finish is restored first, and noted.
+    The lock of the log directory keeps brokers off. With a backup, partitions that an earlier run
+    of the command did not finish are restored first, which is noted.
 
     Args:
-        path: of the log directory or partition.
+        path: path of the log directory or partition.
         command: the name of the command.
         in_place: whether it may be changed.
         backup: as given; only with `in_place`.
-        of_log: whether the path may be a log, too, which stands for its partition.
+        of_log: whether the path may also be a log, which stands for its partition.
 
     Raises:
-        NotFoundError, UnreadableError, NotAKafkaFileError: there is no such thing.
-        LogDirInUseError: a broker has it.
-        RefusedError: it is to be changed, and is the backup of a run, or a checkpoint is a link.
-        UnwritableError: it is to be changed, and is read-only.
-        Also what `Run` raises.
+        NotFoundError, UnreadableError, NotAKafkaFileError: the path cannot be opened.
+        LogDirInUseError: a broker is using it.
+        RefusedError: it would be changed, but is the backup of a run, or a checkpoint is a link.
+        UnwritableError: it would be changed, but is read-only.
+        Also the errors of `Run`.
     """
     target = target_at(path, of_log=of_log)
     log_dir = log_dir_around(target)
@@ -97,13 +97,13 @@ def maintenance(
 
 
 def segment_at(path: str) -> int | None:
-    """Return the base offset of the segment whose log a path names; None if it names more."""
+    """Return the base offset of the segment if a path names a log; None for anything larger."""
     target = open_path(path)
     return target.name.offset if isinstance(target, FileEntry) else None
 
 
 def target_at(path: str, *, of_log: bool = False) -> LogDirListing | PartitionDir:
-    """Open what is at a path; raises as `maintenance`."""
+    """Open what is at a path. Raises as `maintenance`."""
     require_local(path)
     target = open_path(path)
     if not isinstance(target, FileEntry):
@@ -149,7 +149,7 @@ def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> 
     """Check, before any work, that consent can be obtained.
 
     Raises:
-        UsageError: nobody is there to be asked, or the options contradict each other.
+        UsageError: there is no terminal to ask, or the options contradict each other.
     """
     if yes and not in_place:
         raise UsageError("--yes requires --in-place.", hint="Without it only the plan is shown.")
@@ -163,7 +163,7 @@ def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> 
 
 
 def consents(question: str, *, yes: bool) -> bool:
-    """Ask whether the source may be changed, now that the plan was shown."""
+    """Ask whether the source may be changed, after the plan was shown."""
     if yes:
         return True
     import typer

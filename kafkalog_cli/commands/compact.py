@@ -1,4 +1,4 @@
-"""`kafkalog compact`: Kafka's cleaner, offline."""
+"""`kafkalog compact`: run Kafka's log cleaner offline."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _opening(held: ExitStack, choice: EngineChoice) -> Callable[[], Engine] | No
 
 
 def _clock_of(target: LogDirListing | PartitionDir, now_ms: int) -> int:
-    """Return the clock of a run that was killed, or `now_ms` if there is none."""
+    """Return the clock of a killed run, or `now_ms` if there is none."""
     from kafkalog.compaction import clock_of_stopped_run
     from kafkalog_cli.outcome import show_note
 
@@ -219,7 +219,7 @@ class _Command:
         self.is_concerned = False
 
     def run(self, held: Maintenance, configs: LogDirConfigs, *, yes: bool) -> None:
-        """Plan or compact, and show it; where somebody is asked, first the one, then the other."""
+        """Plan or compact, and show it; if consent is asked for, first plan, then compact."""
         from kafkalog_cli.maintenance import consents
         from kafkalog_cli.output.compactions import compaction_view
         from kafkalog_cli.output.text import counted
@@ -262,7 +262,7 @@ class _Command:
         self, writer: Writer[Shown], held: Maintenance, candidates: list[Candidate],
         failures: list[Shown], run: Run | None,
     ) -> None:  # fmt: skip
-        """Show the result for each partition, planned or done, and the summary."""
+        """Show the result for each partition, planned or performed, and the summary."""
         from kafkalog.log_dir import PartitionDir
         from kafkalog_cli.output import compactions as show
 

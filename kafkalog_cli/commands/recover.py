@@ -1,4 +1,4 @@
-"""`kafkalog recover`: what a broker's start would do, said or done before it starts."""
+"""`kafkalog recover`: predict or perform what a broker's unclean start does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ScanFrom(StrEnum):
-    """Where a scan begins."""
+    """Where a scan starts."""
 
     CHECKPOINT = "checkpoint"
     START = "start"
@@ -204,7 +204,7 @@ def _refusals(
 def _perform(
     run: Run, plans: list[RecoveryPlan], outcome: Outcome, *, forced: bool, quiet: bool
 ) -> dict[str, RecoveryDone]:
-    """Do what the plans say; return those with changes that went through, by path."""
+    """Perform the plans; return those with changes that succeeded, by path."""
     from kafkalog.recovery import start_line
     from kafkalog.repair import recover as run_recovery
     from kafkalog_cli.outcome import show_note
@@ -212,7 +212,7 @@ def _perform(
 
     done = {}
     wanted = [plan for plan in plans if plan.changes]
-    scanned_twice = [plan.partition for plan in wanted] * 2  # to perform it, and to check it
+    scanned_twice = [plan.partition for plan in wanted] * 2  # once to perform it, once to check it
     with byte_progress(scanned_twice, enabled=not quiet) as progress:
         for plan in wanted:
             with (
@@ -227,7 +227,7 @@ def _perform(
 
 
 def _note_all(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan]) -> None:
-    """Say each thing once, however many partitions it is true of."""
+    """Report each note once, however many partitions it concerns."""
     from kafkalog.log_dir import LogDirListing
     from kafkalog.recovery import log_dir_refusals
     from kafkalog.recovery.model import refusal_line

@@ -1,4 +1,4 @@
-"""What `compact` shows: what becomes of each partition, and why some are left as they are."""
+"""The output of `compact`: what happens to each partition, and why some are skipped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shown:
-    """A partition as it is shown: what came of it, or the error that stopped the work on it."""
+    """A partition with its result, or with the error that stopped the work on it."""
 
     partition: PartitionDir
     compaction: Compaction | None
@@ -44,29 +44,29 @@ class Shown:
 
     @property
     def candidate(self) -> Candidate | None:
-        """What was known before it was read; None if nobody looked."""
+        """The facts known before it was read; None if it was not examined."""
         return None if self.compaction is None else self.compaction.candidate
 
     @property
     def cleanable(self) -> Cleanable | None:
-        """What of its log can be cleaned; None if nobody looked."""
+        """The part of its log that can be cleaned; None if it was not examined."""
         return None if self.candidate is None else self.candidate.cleanable
 
     @property
     def tally(self) -> Tally:
-        """What was read and kept; zeros if nobody looked."""
+        """What was read and kept; zeros if it was not examined."""
         return Tally() if self.compaction is None else self.compaction.tally
 
     @property
     def left_overs(self) -> list[str]:
-        """Names of the files of earlier deletions that go with it."""
+        """Names of the files of earlier deletions that are removed with it."""
         if self.skipped is not None:
             return []
         return [entry.name.name for entry in self.partition.left_overs]
 
     @property
     def skipped(self) -> str | None:
-        """Why it is left as it is; None if it is not."""
+        """Why it is skipped; None if it is not."""
         if self.error is not None:
             return f"{self.error.reference}: {self.error.message}"
         skip = None if self.candidate is None else self.candidate.skip
@@ -75,12 +75,12 @@ class Shown:
 
 @dataclass
 class CompactionSummary:
-    """What all partitions come to.
+    """The totals of all partitions.
 
     Attributes:
         now_ms: the clock that was used.
         is_done: whether anything may have been written.
-        given_up: of each partition that a broker's cleaner gives up: which it is, and why.
+        given_up: the partitions on which a broker's cleaner fails, and why.
     """
 
     now_ms: int
@@ -95,7 +95,7 @@ class CompactionSummary:
     given_up: list[str] = field(default_factory=list)
 
     def add(self, shown: Shown) -> None:
-        """Count one more partition."""
+        """Add a partition."""
         self.partitions += 1
         found = shown.compaction
         self.clean_enough += found is not None and found.candidate.skip == Skip.CLEAN_ENOUGH
@@ -184,7 +184,7 @@ COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
 
 
 def compaction_view(style: Style) -> View[Shown]:
-    """Return the view with a row per partition; of one that is skipped only what was looked at."""
+    """Return the view with a row per partition; a skipped one shows only what was examined."""
 
     def compacted(title: str, name: str) -> Column[Shown]:
         get = COMPACTION.fields[name].getter()
@@ -223,7 +223,7 @@ def print_candidate(candidate: Candidate) -> None:
 
 
 def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_place: bool) -> None:
-    """Print the lines below the table: what it comes to, and what is dropped why."""
+    """Print the lines below the table: totals, and the numbers of dropped records by reason."""
     before = size_text(summary.bytes_before, style)
     after = size_text(summary.bytes_after, style)
     verb = "compacted" if summary.is_done else "would be compacted"

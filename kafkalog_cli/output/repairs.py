@@ -1,4 +1,4 @@
-"""What `recover` and `rebuild-index` show: what a start does, and each index beside the log's."""
+"""The output of `recover` and `rebuild-index`: predicted starts, and compared indexes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A partition as `recover` shows it.
+    """A partition in the output of `recover`.
 
     Attributes:
-        plan: what is to be done with it.
-        configs: those that decide.
+        plan: the plan for it.
+        configs: the configs that decide.
         refused: why it must not be recovered; None if it may be.
-        done: what was done; None in a plan.
+        done: the recovery; None in a plan.
     """
 
     plan: RecoveryPlan
@@ -53,21 +53,21 @@ class Recovered:
 
     @property
     def log_end_offset(self) -> int | None:
-        """Offset the next record gets after the start; None if a broker refuses the log."""
+        """Offset that the next record gets after the start; None if a broker refuses the log."""
         loaded = self.plan.predicted.loaded
         return loaded.log_end_offset if loaded else None
 
 
 @dataclass(frozen=True, slots=True)
 class RecoverySummary:
-    """What all partitions come to.
+    """The totals of all partitions.
 
     Attributes:
-        plans: one for each.
-        refused: those that must not be recovered.
-        performed: those with changes that were made.
-        scan_rate: bytes a second, an assumption.
-        in_place: whether it was to be done.
+        plans: one per partition.
+        refused: partitions that must not be recovered.
+        performed: partitions with changes that were made.
+        scan_rate: assumed bytes per second.
+        in_place: whether the plans were to be performed.
     """
 
     plans: tuple[RecoveryPlan, ...]
@@ -78,42 +78,42 @@ class RecoverySummary:
 
     @property
     def changed(self) -> int:
-        """Partitions with a file that is changed."""
+        """Number of partitions with a file that changes."""
         return sum(bool(plan.changes) for plan in self.plans)
 
     @property
     def unloadable(self) -> int:
-        """Partitions on which a start would fail, as they are."""
+        """Number of partitions on which a start would fail, as they are."""
         return sum(plan.refusal is not None for plan in self.plans)
 
     @property
     def untouched(self) -> int:
-        """Partitions that are left to the broker."""
+        """Number of partitions that are left to the broker."""
         return sum(plan.untouched is not None for plan in self.plans)
 
     @property
     def removed(self) -> tuple[FileChange, ...]:
-        """The files that go."""
+        """The files that are removed."""
         return tuple(one for plan in self.plans for one in plan.going if one.fate == Fate.REMOVED)
 
     @property
     def records_lost(self) -> int:
-        """Records that go, by the headers of their batches."""
+        """Number of records that are lost, by the headers of their batches."""
         return sum(plan.predicted.records_lost for plan in self.plans)
 
     @property
     def strays(self) -> int:
-        """Partitions that a start takes away from the broker."""
+        """Number of partitions that a start takes away from the broker."""
         return sum(plan.predicted.verdict == Verdict.STRAY for plan in self.plans)
 
     @property
     def bytes_to_scan(self) -> int:
-        """Bytes that a broker scans."""
+        """Number of bytes that a broker scans."""
         return sum(plan.bytes_to_scan for plan in self.plans)
 
     @property
     def scan_ms(self) -> int:
-        """How long that takes."""
+        """Time that the scan takes, in ms."""
         return self.bytes_to_scan * 1000 // self.scan_rate
 
 
@@ -224,7 +224,7 @@ def print_going(
 
 @dataclass(frozen=True, slots=True)
 class _Going:
-    """A file of which something goes."""
+    """A file that is removed or cut."""
 
     plan: RecoveryPlan
     change: FileChange
@@ -278,7 +278,7 @@ def _duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IndexSummary:
-    """What all indexes come to: how many, how many are to be written, how many were."""
+    """The totals of all indexes: how many, how many are to be written, how many were."""
 
     indexes: int
     to_write: int
