@@ -22,6 +22,8 @@ _COMMANDS: Final = {
     "dump-segment": "Show the content of any file Kafka writes.",
     "lookup-offset": "Find a record by offset or time.",
     "verify": "Check log directories, partitions or files.",
+    "groups": "Show groups and their committed offsets, now or as of a moment.",
+    "where": "Show which partition coordinates a group or a transactional id.",
     "explain": "Explain a finding or an error.",
     "export": "Write records to Parquet, NDJSON, CSV or Arrow.",
     "profile": "Count what partitions and topics hold.",

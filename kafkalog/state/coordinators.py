@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.cluster_image import read_cluster_image
-from kafkalog.errors import KafkaLogError
+from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.log_dir import LogDirListing, PartitionDir
 from kafkalog.names import DirectoryState
 from kafkalog.unified_log import UnifiedLog
@@ -54,9 +54,53 @@ class InternalTopic:
     replicas: dict[int, list[PartitionDir]]
 
     @property
-    def missing(self) -> list[int]:
-        """The partitions without a replica here."""
-        return [number for number in range(self.count) if number not in self.replicas]
+    def missing_count(self) -> int:
+        """How many partitions have no replica here."""
+        return self.count - len(self.replicas)
+
+    def missing(self) -> Iterator[int]:
+        """Yield the partitions without a replica here."""
+        return (number for number in range(self.count) if number not in self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """Where a name is coordinated.
+
+    Attributes:
+        of: kind of the name: `group`, `transactional-id` or `share-group`.
+        key: what is hashed.
+        topic: the internal topic.
+        partition: of the internal topic.
+        partitions: how many the topic has.
+        counted: by what that is known, as in `InternalTopic`.
+        paths: the replicas' directories.
+    """
+
+    of: str
+    key: str
+    topic: str
+    partition: int
+    partitions: int
+    counted: str
+    paths: tuple[str, ...]
+
+
+def coordinators_of(of: str, keys: Sequence[str], topic: InternalTopic) -> Iterator[Coordinator]:
+    """Yield where each key is coordinated.
+
+    Raises:
+        NotFoundError: it is not known how many partitions the topic has.
+    """
+    for key in keys:
+        if not topic.count:
+            raise NotFoundError(
+                f"{topic.name} is not here, and no metadata log says how many partitions it has.",
+                hint="Give the log directories of a broker that has it.",
+            )
+        number = partition_for(key, topic.count)
+        paths = tuple(replica.path for replica in topic.replicas.get(number, ()))
+        yield Coordinator(of, key, topic.name, number, topic.count, topic.counted, paths)
 
 
 def internal_topic(
@@ -67,12 +111,13 @@ def internal_topic(
     The metadata log, where one of the places has it, says how many partitions there are.
     """
     replicas: dict[int, list[PartitionDir]] = {}
-    for partition in _partitions(targets):
-        if partition.topic == name and partition.state == DirectoryState.LIVE:
+    for partition in live_partitions(targets):
+        if partition.topic == name and (partition.partition or 0) >= 0:
             assert partition.partition is not None, "a live directory's name has a number"
             replicas.setdefault(partition.partition, []).append(partition)
     count = _count_in_metadata(name, targets)
     if count is not None:
+        replicas = {number: found for number, found in replicas.items() if number < count}
         return InternalTopic(name, count, "metadata", replicas)
     return InternalTopic(name, max(replicas, default=-1) + 1, "directories", replicas)
 
@@ -94,14 +139,18 @@ def best_replica(replicas: Sequence[PartitionDir]) -> PartitionDir:
     return replicas[0] if len(replicas) == 1 else max(replicas, key=rank)
 
 
-def _partitions(
+def live_partitions(
     targets: Sequence[LogDirListing | PartitionDir | FileEntry],
 ) -> Iterator[PartitionDir]:
+    """Yield the partition directories that a broker would serve."""
     for target in targets:
         if isinstance(target, LogDirListing):
-            yield from target.partitions
-        elif isinstance(target, PartitionDir):
-            yield target
+            found: Sequence[PartitionDir] = target.partitions
+        else:
+            found = (target,) if isinstance(target, PartitionDir) else ()
+        for partition in found:
+            if partition.name is not None and partition.state == DirectoryState.LIVE:
+                yield partition
 
 
 def _count_in_metadata(

@@ -7,14 +7,22 @@ its groups. Offsets are never expired here: a coordinator would, and `expires_at
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from formats import file_names
 from kafkalog.batches.selection import Selection
 from kafkalog.columns.scan import scan
+from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.model import Defect, Isolation, Severity
 from kafkalog.payloads.internal_topics import PayloadKind, decode
-from kafkalog.state.coordinators import CONSUMER_OFFSETS, best_replica, internal_topic
+from kafkalog.state.coordinators import (
+    CONSUMER_OFFSETS,
+    best_replica,
+    internal_topic,
+    live_partitions,
+)
 from kafkalog.state.latest import COLUMNS, Latest, LatestRecords
 from kafkalog.unified_log import UnifiedLog
 
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.state.coordinators import InternalTopic
 
 _OFFSETS: Final = {"0", "1"}
 _CLASSIC: Final = "2"
@@ -123,21 +132,32 @@ class Group:
     undecoded: int
 
 
+class Moment(NamedTuple):
+    """A moment in the life of `__consumer_offsets`.
+
+    Attributes:
+        time_ms: what was appended before the first batch with a later timestamp counts.
+        partition, offset: or what lies below an offset of one partition, and all of the others.
+    """
+
+    time_ms: int | None = None
+    partition: int = -1
+    offset: int = 0
+
+
 @dataclass(slots=True)
 class Groups:
     """What all partitions of `__consumer_offsets` hold.
 
     Attributes:
         groups: by name.
-        count: of the topic's partitions.
-        missing: partitions of which no replica was given.
+        topic: the replicas they were read from.
         incomplete: partitions whose log could not be read completely.
         undecoded: records whose key names no group that can be read.
     """
 
     groups: dict[str, Group]
-    count: int
-    missing: list[int]
+    topic: InternalTopic
     incomplete: list[int] = field(default_factory=list)
     undecoded: int = 0
 
@@ -145,7 +165,7 @@ class Groups:
 def read_groups(
     targets: Sequence[LogDirListing | PartitionDir | FileEntry],
     *,
-    at_ms: int | None = None,
+    at: Moment | None = None,
     defects: Callable[[Defect], object] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Groups:
@@ -153,27 +173,92 @@ def read_groups(
 
     Args:
         targets: log directories and partitions; all others are passed over.
-        at_ms: as of this time: what was appended before the first batch with a later timestamp.
+        at: as of this moment; None for the high watermark.
         defects: called with each defect; reading goes on.
         progress: called with numbers of bytes as they are read.
 
     Raises:
         UnsupportedError: pyarrow is missing.
+        NotFoundError: no partition of `__consumer_offsets` is there.
         KafkaLogError: a file cannot be read.
 
     Cost:
         A row per live key in memory.
     """
     topic = internal_topic(CONSUMER_OFFSETS, targets)
-    found = Groups({}, topic.count, topic.missing)
+    if not topic.replicas:
+        raise NotFoundError(
+            "There is no partition of __consumer_offsets here.",
+            path=targets[0].path if targets else None,
+            hint="Give the log directories of all brokers: each has a part of it.",
+        )
+    found = Groups({}, topic)
     for number, replicas in sorted(topic.replicas.items()):
-        partition = _PartitionState(number, best_replica(replicas), at_ms, defects, progress)
+        partition = _PartitionState(number, best_replica(replicas), at, defects, progress)
         for group in partition.groups():
             found.groups[group.name] = group
         if not partition.is_complete:
             found.incomplete.append(number)
         found.undecoded += partition.undecoded
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """A committed offset that differs between two moments; None if there was none."""
+
+    group: str
+    topic: str
+    partition: int
+    before: int | None
+    after: int | None
+    committed_at: int | None
+
+    @property
+    def change(self) -> str:
+        """What happened: `added`, `removed` or `changed`."""
+        if self.before is None:
+            return "added"
+        return "removed" if self.after is None else "changed"
+
+
+def changed_offsets(before: Groups, after: Groups) -> Iterator[OffsetChange]:
+    """Yield the committed offsets that differ, by group, topic and partition."""
+    old, new = _offsets_by_name(before), _offsets_by_name(after)
+    for name in sorted({*old, *new}):
+        was, now = old.get(name), new.get(name)
+        offsets = (was.offset if was else None, now.offset if now else None)
+        if offsets[0] != offsets[1]:
+            yield OffsetChange(*name, *offsets, now.committed_ms if now else None)
+
+
+def _offsets_by_name(found: Groups) -> dict[tuple[str, str, int], GroupOffset]:
+    return {
+        (one.group, one.topic, one.partition): one
+        for group in found.groups.values()
+        for one in group.offsets
+        if not one.is_pending
+    }
+
+
+class EndOffsets:
+    """The high watermarks of partitions, from the best replica of each; read when asked for."""
+
+    def __init__(self, targets: Sequence[LogDirListing | PartitionDir | FileEntry]) -> None:
+        self._replicas: defaultdict[tuple[str, int | None], list[PartitionDir]] = defaultdict(list)
+        for partition in live_partitions(targets):
+            self._replicas[partition.topic, partition.partition].append(partition)
+        self._known: dict[tuple[str, int], int | None] = {}
+
+    def of(self, topic: str, partition: int) -> int | None:
+        """Return the high watermark; None if the partition is not here or cannot be read."""
+        key = topic, partition
+        if key not in self._known:
+            self._known[key] = None
+            if replicas := self._replicas.get(key):
+                with suppress(KafkaLogError):
+                    self._known[key] = UnifiedLog(best_replica(replicas).path).high_watermark
+        return self._known[key]
 
 
 class _PartitionState:
@@ -183,7 +268,7 @@ class _PartitionState:
         self,
         number: int,
         replica: PartitionDir,
-        at_ms: int | None,
+        at: Moment | None,
         defects: Callable[[Defect], object] | None,
         progress: Callable[[int], None] | None,
     ) -> None:
@@ -196,8 +281,10 @@ class _PartitionState:
         self.undecoded = 0
         self._records = LatestRecords()
         end = self._log.high_watermark
-        if at_ms is not None:
-            end = min(end, self._first_later_than(at_ms, end))
+        if at is not None and at.time_ms is not None:
+            end = min(end, self._first_later_than(at.time_ms, end))
+        elif at is not None and at.partition == number:
+            end = min(end, at.offset)
         for rows in self._scan(COLUMNS, Selection(to_offset=end, isolation=Isolation.LOG)):
             self._records.take(rows)
         self._newer = self._keys_cleaned_after(end)
@@ -265,14 +352,16 @@ class _PartitionState:
             self.is_complete,
         )
 
-    def _scan(self, columns: Iterable[str], selection: Selection, **kind: bool) -> Iterator[Any]:
+    def _scan(
+        self, columns: Iterable[str], selection: Selection, *, batches: bool = False
+    ) -> Iterator[Any]:
         yield from scan(
             self._log.partition,
             columns=list(columns),
             selection=selection,
+            batches=batches,
             defects=self._note,
             progress=self._progress,
-            **kind,
         )
 
     def _note(self, defect: Defect) -> None:
@@ -294,14 +383,17 @@ class _PartitionState:
 
     def _keys_cleaned_after(self, end: int) -> set[bytes]:
         """Return the keys of the compacted part from an offset on: older records may be gone."""
-        cleaned = self._log.checkpoint("cleaner-offset-checkpoint") or 0
+        import pyarrow.compute as pc
+
+        cleaned = self._log.checkpoint(file_names.CLEANER_OFFSETS) or 0
         if cleaned <= end:
             return set()
         wanted = Selection(from_offset=end, to_offset=cleaned, isolation=Isolation.LOG)
         keys: set[bytes] = set()
         for rows in self._scan(("key", "is_control"), wanted):
-            keys.update(rows.filter(rows["is_control"].is_valid())["key"].unique().to_pylist())
-        return keys - {None}  # type: ignore[arg-type] # of records without a key
+            data = rows.filter(pc.invert(rows["is_control"]))
+            keys.update(data["key"].unique().to_pylist())
+        return keys - {None}  # of records without a key
 
 
 @dataclass(slots=True)
