@@ -85,7 +85,7 @@ _FILES = {
     FileKind.OFFSET_INDEX: ("`<base offset>.index`", "offset_index", "indexes"),
     FileKind.TIME_INDEX: ("`<base offset>.timeindex`", "time_index", "indexes"),
     FileKind.TRANSACTION_INDEX: ("`<base offset>.txnindex`", "transaction_index", "indexes"),
-    FileKind.PRODUCER_SNAPSHOT: ("`<offset>.snapshot`", "producer_snapshot", "producer_snapshot"),
+    FileKind.PRODUCER_SNAPSHOT: ("`<offset>.snapshot`", "producer_snapshot", "producers"),
     FileKind.KRAFT_SNAPSHOT: (
         "`<end offset>-<epoch>.checkpoint`, `bootstrap.checkpoint`",
         "record_batch",

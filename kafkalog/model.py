@@ -172,11 +172,7 @@ class Batch:
     @property
     def last_sequence(self) -> int:
         """Sequence of the last record, -1 without sequences; wraps after 2147483647."""
-        if self.base_sequence == -1:
-            return -1
-        return increment_sequence(
-            self.base_sequence, wrap_int64(self.last_offset - self.base_offset)
-        )
+        return last_sequence(self.base_sequence, wrap_int64(self.last_offset - self.base_offset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +291,11 @@ def increment_sequence(sequence: int, increment: int) -> int:
     """Add to a sequence, wrapping from 2147483647 to 0: `DefaultRecordBatch.incrementSequence`."""
     total = sequence + increment
     return total - c.INT32_MAX - 1 if total > c.INT32_MAX else total
+
+
+def last_sequence(base_sequence: int, offset_delta: int) -> int:
+    """Return the sequence of the last record of a batch, -1 without sequence."""
+    return -1 if base_sequence == -1 else increment_sequence(base_sequence, offset_delta)
 
 
 def decrement_sequence(sequence: int, decrement: int) -> int:

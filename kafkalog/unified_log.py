@@ -24,7 +24,7 @@ from kafkalog.model import AbortedTransaction, Batch, Isolation
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.paths import file_system
 from kafkalog.payloads.control_records import is_abort
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import AppendInfo, read_producer_snapshot
 from kafkalog.view import show
 
 if TYPE_CHECKING:
@@ -310,28 +310,35 @@ class UnifiedLog:
     @cached_property
     def _replayed(self) -> tuple[list[OpenTransaction], list[AbortedTransaction]]:
         """The transactions after the snapshot: those still open, and those that were aborted."""
-        begun, start = self._transactions_in_snapshot()
+        infos, start = self._transactions_in_snapshot()
         aborted: list[AbortedTransaction] = []
         for batch, opened in self.batches_from(start):
             if batch.next_offset > self.high_watermark:
                 break
             if not batch.is_transactional or batch.next_offset <= start:
                 continue
-            if batch.is_control:
-                marker = next(decode_records(opened.source, batch), None)
-                if marker is None:
-                    continue
-                first = begun.pop(batch.producer_id, None)
-                if first is not None and is_abort(marker):
-                    ends = (first, batch.last_offset, batch.next_offset)
-                    aborted.append(AbortedTransaction(0, batch.producer_id, *ends))
-            else:
-                begun.setdefault(batch.producer_id, batch.base_offset)
-        pending = [OpenTransaction(producer, first) for producer, first in begun.items()]
+            who, end = batch.producer_id, batch.last_offset
+            info = infos.get(who)
+            if info is None:
+                info = infos[who] = AppendInfo(who)
+            if not batch.is_control:
+                info.append_batch(batch)
+            elif (marker := next(decode_records(opened.source, batch), None)) is not None:
+                ended = info.append_marker(
+                    batch.producer_epoch, -1, batch.max_timestamp, end, is_abort=is_abort(marker)
+                )
+                if ended is not None and ended.is_aborted:
+                    entry = AbortedTransaction(0, who, ended.first_offset, end, batch.next_offset)
+                    aborted.append(entry)
+        pending = [
+            OpenTransaction(who, info.txn_first_offset)
+            for who, info in infos.items()
+            if info.txn_first_offset is not None
+        ]
         return sorted(pending, key=lambda transaction: transaction.first_offset), aborted
 
-    def _transactions_in_snapshot(self) -> tuple[dict[int, int], int]:
-        """Return the open transactions in the newest sound snapshot, and the snapshot's offset."""
+    def _transactions_in_snapshot(self) -> tuple[dict[int, AppendInfo], int]:
+        """Return the open transactions in the newest sound snapshot, and its offset."""
         for entry in reversed(self.partition.live(FileKind.PRODUCER_SNAPSHOT)):
             offset = entry.name.offset or 0
             if offset > self.high_watermark:
@@ -339,7 +346,7 @@ class UnifiedLog:
             with suppress(KafkaLogError):
                 states = read_producer_snapshot(entry.path)
                 return {
-                    state.producer_id: state.current_txn_first_offset
+                    state.producer_id: AppendInfo(state.producer_id, state)
                     for state in states
                     if state.current_txn_first_offset is not None
                 }, offset

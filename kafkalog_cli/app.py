@@ -94,13 +94,13 @@ class _Command(TyperCommand):
             raise as_internal_error(error) from error
 
 
-@cache  # who runs many command lines in one process makes each parser once
+@cache  # a process that runs many command lines makes each parser once
 def command_group(only: str | None = None) -> Any:
     """Return the commands as one click group.
 
     Args:
-        only: the name of the one command that is wanted; where there is none of that name, and for
-            None, all are there. Each costs time: its module is loaded, its options are looked at.
+        only: load only the command of this name; None, or an unknown name, loads all. Loading a
+            command costs time: its module is imported and its options are inspected.
     """
     app = typer.Typer(
         name="kafkalog",
@@ -119,7 +119,7 @@ def command_group(only: str | None = None) -> Any:
         cls=_Command,
         name="kafka-dump-log",
         short_help="Print what kafka-dump-log.sh prints.",
-        # Kafka's own option syntax, optional arguments included, is parsed by argparse.
+        # argparse parses Kafka's own option syntax, with its optional arguments.
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
         add_help_option=False,
     )(_kafka_dump_log)

@@ -40,7 +40,7 @@ def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> 
     """Check, before any work, that consent can be obtained.
 
     Raises:
-        UsageError: nobody is there to be asked, or the options contradict each other.
+        UsageError: there is no terminal to ask, or the options contradict each other.
     """
     if yes and not in_place:
         raise UsageError("--yes requires --in-place.", hint="Without it only the plan is shown.")
@@ -54,7 +54,7 @@ def require_consent(*, in_place: bool, yes: bool, backup: str | None = None) -> 
 
 
 def consents(question: str, *, yes: bool) -> bool:
-    """Ask whether the source may be changed, now that the plan was shown."""
+    """Ask whether the source may be changed, after the plan was shown."""
     if yes:
         return True
     import typer

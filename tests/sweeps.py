@@ -30,7 +30,7 @@ from kafkalog.metadata_files import (
 from kafkalog.model import Batch, Defect, Isolation, Level, Record, Special
 from kafkalog.names import FileKind
 from kafkalog.paths.source import Source, read_file
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import read_producer_snapshot
 from kafkalog.retention import simulate_retention
 from kafkalog.roll import roll_settings, simulate_roll
 from kafkalog.unified_log import UnifiedLog

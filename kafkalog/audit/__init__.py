@@ -1,4 +1,4 @@
-"""Whether a log is correctly compacted: proof, or counterexamples.
+"""Audits whether a log was compacted correctly: a proof, or counterexamples.
 
 Follows the rules of `Cleaner` of Kafka 4.3; it judges Kafka's results as well as ours.
 """

@@ -1,4 +1,4 @@
-"""Batches and records of segments and partitions, selected, with damage reported in place."""
+"""Reads selected batches and records of segments and partitions, with damage reported in place."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def read_batches(
     selection: Selection = EVERYTHING,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Batch | Defect]:
-    """The batches of a partition directory or a log file, with a defect for each damaged stretch.
+    """Yield the batches of a partition directory or a log file, with a defect for any damage.
 
-    A `view-differs` comes first where a path is given whose view is not its files. Checksums are
-    computed (`Batch.crc_valid`). Batches are selected as a whole: one is taken if it
-    can hold a selected record by what its header says; keys, values and headers are not looked at.
-    `progress` is called with numbers of bytes as they are read.
+    If a path is given whose view differs from its files, a `view-differs` comes first. Checksums
+    are computed (`Batch.crc_valid`). A batch is selected as a whole if, according to its header, it
+    can hold a selected record; keys, values and headers are not examined. `progress` is called with
+    numbers of bytes as they are read.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
@@ -56,12 +56,11 @@ def read_records(
     selection: Selection = EVERYTHING,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Record | Defect]:
-    """The records of a partition directory or a log file, with a defect for all that is damaged.
+    """Yield the records of a partition directory or a log file, with a defect for any damage.
 
-    A `view-differs` comes first where a path is given whose view is not its files. Records come in
-    the order of the log; those of a batch with a wrong checksum come after its
-    defect, as far as they can be decoded. `progress` is called with numbers of bytes as they are
-    read.
+    If a path is given whose view differs from its files, a `view-differs` comes first. Records come
+    in log order; those of a batch with a wrong checksum come after its defect, as far as they can
+    be decoded. `progress` is called with numbers of bytes as they are read.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
@@ -72,7 +71,7 @@ def read_records(
 
 
 def untold_differences(path: Readable, plan: ReadPlan) -> Iterator[Defect]:
-    """Yield the defect of a view that is not the files, unless the caller has made the view."""
+    """Yield the defect of a view that is not the files, unless the caller made the view."""
     difference = plan.difference
     if difference is not None and not isinstance(path, ReadPlan | Shown):
         yield make_defect(
@@ -84,7 +83,7 @@ def untold_differences(path: Readable, plan: ReadPlan) -> Iterator[Defect]:
 
 
 def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
-    """What is to be read for a selection; a plan is taken as it is. Raises as `read_records`."""
+    """Plan what to read for a selection; a plan is returned as it is. Raises as `read_records`."""
     if isinstance(path, ReadPlan):
         return path
     if selection.from_position is not None and selection.from_position < 0:
@@ -138,5 +137,5 @@ def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadP
 
 
 def size_to_read(target: Readable, selection: Selection) -> int:
-    """Return about how many bytes of logs a reader goes through. Raises as `open_path`."""
+    """Return roughly how many bytes of logs a reader goes through. Raises as `open_path`."""
     return plan_size(plan_reading(target, replace(selection, isolation=Isolation.LOG)))

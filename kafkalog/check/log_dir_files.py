@@ -26,7 +26,7 @@ from kafkalog.metadata_files import (
 )
 from kafkalog.names import DirectoryState, FileKind, FileState, segment_file_name
 from kafkalog.paths.source import read_file
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import read_producer_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

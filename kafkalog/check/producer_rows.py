@@ -236,9 +236,9 @@ def _rows(part: Believed, gap: Column, blind: Column) -> Table:
     is_transactional = headers[h.ATTRIBUTES] & c.TRANSACTIONAL_MASK != 0
     table[KIND] = np.where(markers[MARKER_TYPE] != NO_MARKER, MARKER, is_transactional)
     delta = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
-    table[LAST_SEQUENCE] = np.where(
-        headers[h.BASE_SEQUENCE] < 0, -1, (headers[h.BASE_SEQUENCE] + delta) & c.INT32_MAX
-    )
+    last_sequence = headers[h.BASE_SEQUENCE] + delta
+    last_sequence -= (last_sequence > c.INT32_MAX) * (c.INT32_MAX + 1)
+    table[LAST_SEQUENCE] = np.where(headers[h.BASE_SEQUENCE] == -1, -1, last_sequence)
     table[TYPE] = markers[MARKER_TYPE]
     table[COORDINATOR] = markers[COORDINATOR_EPOCH]
     table[IS_THINNED] = headers[h.COUNT] <= delta

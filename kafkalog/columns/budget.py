@@ -1,6 +1,6 @@
-"""How much of a log may be in memory at a time, whatever it becomes when decompressed.
+"""Limits on how much of a log is in memory at a time, whatever it decompresses into.
 
-Each command's bound, which `docs/memory.md` states, rests on these numbers.
+The memory bound of each command, which `docs/memory.md` states, rests on these numbers.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from kafkalog.model import Record
 
 LARGE_SIZE: Final = 1 << 24
-"""A batch that becomes larger waits until its chunk is the first in line: one at a time."""
+"""A batch that decompresses to more waits until its chunk is the first in line: one at a time."""
 
 IN_FLIGHT_MAX: Final = 1 << 26
 """Bytes of a log that may be in flight in a pool, plus one chunk."""
 
 SIZE_AT_ONCE: Final = 1 << 23
-"""Rows are handed on once their keys and values reach this size, however few they are."""
+"""Rows are passed on once their keys and values reach this size, however few they are."""
 
 
 def record_size(record: Record) -> int:
@@ -31,7 +31,7 @@ def record_size(record: Record) -> int:
 
 
 class Turnstile:
-    """Lets one thread at a time hold large batches; its holder passes again.
+    """Lets one thread at a time hold large batches; its holder may pass again.
 
     It is a courtesy, not a lock: a consumer that never comes back delays others for a while, not
     forever.
@@ -45,7 +45,7 @@ class Turnstile:
 
     @contextmanager
     def passed(self) -> Iterator[None]:
-        """Wait for the others, and keep them waiting."""
+        """Wait for the others, then make them wait."""
         me = threading.get_ident()
         with self._change:
             self._change.wait_for(lambda: self._holder in (0, me), self._patience_s)

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 _RECORD_SIZE: Final = 32
 _LEGACY_RATIO: Final = 100
-"""A compressed message of magic 0 or 1 does not say how many messages it holds."""
+"""Assumed number of messages in a compressed message of magic 0 or 1, which does not state it."""
 
 
 def size_to_decode(source: Source, position: int = 0, end: int | None = None) -> int:
     """Estimate the size of an uncompressed log that would take as long to decode.
 
-    The batch headers of a small log are read; what they claim need not be true.
+    Reads the batch headers of a small log, whose claims need not be true.
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     size = min(source.stored_bytes, end - position)
     if size >= FAST_SIZE_MIN:
         return size
-    with suppress(KafkaLogError):  # reported when the log is read
+    with suppress(KafkaLogError):  # reported by whoever reads the log
         for batch in scan_batches(source, position, end):
             if isinstance(batch, Batch) and batch.compression:
                 is_modern = batch.magic >= 2

@@ -1,4 +1,4 @@
-"""Compaction as Kafka's cleaner does it, without a broker."""
+"""Compacts logs as Kafka's cleaner does, without a broker."""
 
 from __future__ import annotations
 

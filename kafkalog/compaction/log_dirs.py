@@ -1,4 +1,4 @@
-"""Compaction over a log directory: which partitions, and a copy of it to work on."""
+"""Compaction over a log directory: its candidates, and a working copy of it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def find_candidates(
     """Return what can be cleaned in a log directory, in the order in which a cleaner takes it.
 
     Args:
-        partitions: those of the log directory.
-        configs_of: the configs of a topic.
+        partitions: the partitions of the log directory.
+        configs_of: returns the configs of a topic.
         request: as for `find_candidate`.
         take_all: as for `filthiest_first`.
         failed: called with a partition that cannot be judged, and why.
@@ -53,7 +53,7 @@ def find_candidates(
     found = []
     for partition in partitions:
         if is_staging(os.path.basename(partition.path)):
-            continue  # a run was killed; the next one goes on with it, or removes it
+            continue  # left by a killed run; the next run continues or removes it
         with contained(partition.path, partial(failed, partition)):
             found.append(find_candidate(partition, configs_of(partition.topic), request))
     return filthiest_first(found, take_all=take_all)
@@ -62,7 +62,7 @@ def find_candidates(
 def named_candidate(
     partition: PartitionDir, configs: TopicConfigs, request: CompactionRequest
 ) -> Candidate:
-    """Return what can be cleaned of a partition requested by name, however little it is.
+    """Return what can be cleaned of a partition that was named, however little it is.
 
     Raises:
         RefusedError: it must not be compacted.
@@ -78,12 +78,13 @@ def named_candidate(
 def working_copy(target: LogDirListing | PartitionDir, destination: str) -> Iterator[LogDirListing]:
     """Make a working copy that becomes a log directory of its own when the block succeeds.
 
-    The source is only read, under a lock that keeps brokers off. Of a log directory everything is
-    copied but `.lock`; of a partition that and its entries in the checkpoints around it.
+    The source is only read, under a lock that keeps brokers off. For a log directory, everything
+    except `.lock` is copied; for a partition, the directory and its entries in the checkpoints
+    around it.
 
     Args:
-        target: what is copied.
-        destination: the new log directory: nothing of that name, or an empty directory.
+        target: what to copy.
+        destination: the new log directory: a free name, or an empty directory.
 
     Raises:
         UsageError: the destination lies inside the source.
@@ -131,7 +132,7 @@ def _require_whole(log_dir: LogDirListing) -> None:
 
 
 def _copy(entry: FileEntry, directory: NewDirectory, name: str) -> None:
-    """Copy a file; as old as it was, with its owner and permissions."""
+    """Copy a file with its times, owner and permissions."""
     if entry.error is not None:
         raise RefusedError(f"It cannot be copied: {entry.error}", path=entry.path)
     with (

@@ -1,7 +1,7 @@
 """A plan that decides every byte of a pass over a partition, as JSON; a task performs it.
 
-Two plans that are equal give the same files, wherever and however often they are carried out. The
-seed of the map's hash is no part of it: it decides nothing.
+Equal plans give the same files, wherever and however often they are carried out. The seed of the
+map's hash is not part of a plan, because it decides nothing.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import socket
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog.compaction.cleaning import LastRecord
 from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, CompactionRequest
 from kafkalog.compaction.soundness import SoundLog
 from kafkalog.errors import RefusedError
 from kafkalog.log_dir import PartitionDir, open_partition
 from kafkalog.paths.reading_errors import reading_error
+from kafkalog.producers import LastRecord
 from kafkalog.sightings import ids_of
 from kafkalog.unified_log import UnifiedLog
 
@@ -31,13 +31,13 @@ class PassPlan:
     """One pass over one partition.
 
     Attributes:
-        path: of the partition directory, absolute.
-        ids: those of the cluster, the node, the directory and the topic, as name and value.
-        files: each file a broker would read: its name, bytes, and time of modification in ns.
-        log_start_offset: of the log.
-        high_watermark: up to where the log is replicated.
+        path: absolute path of the partition directory.
+        ids: names and values of the ids of the cluster, the node, the directory and the topic.
+        files: name, size and modification time in ns of each file that a broker would read.
+        log_start_offset: the log start offset.
+        high_watermark: the end of what is replicated.
         cleanable: the dirty part.
-        config: what decides the result.
+        config: the configs that decide the result.
         request: the clock, and which formats are allowed.
         sound: what an earlier pass has found out; if None, the task judges the log first.
     """
@@ -61,10 +61,10 @@ class PassPlan:
         cleanable: Cleanable,
         sound: SoundLog | None = None,
     ) -> Self:
-        """Return the next pass over a partition, as it is listed now.
+        """Plan the next pass over a partition, as it is listed now.
 
         Raises:
-            UnreadableError: a file is not there any more.
+            UnreadableError: a file no longer exists.
         """
         log = UnifiedLog(partition, high_watermark=candidate.high_watermark)
         return cls(
@@ -80,10 +80,10 @@ class PassPlan:
         )
 
     def candidate(self) -> Candidate:
-        """Return the partition it is for.
+        """Return the partition of the plan.
 
         Raises:
-            RefusedError: it is not as it was when the plan was made.
+            RefusedError: it has changed since the plan was made.
         """
         partition = open_partition(self.path)
         log = UnifiedLog(partition, high_watermark=self.high_watermark)
@@ -105,7 +105,7 @@ class PassPlan:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As tasks are given it."""
+        """Return the plan as JSON for tasks."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         found |= {name: asdict(found[name]) for name in ("cleanable", "config", "request")}
         found["files"] = [list(one) for one in self.files]
@@ -137,7 +137,7 @@ class PassPlan:
 
 
 def sound_to_json(sound: SoundLog) -> dict[str, Any]:
-    """Return what is known of a log, as tasks report it."""
+    """Return what is known of a log as JSON, as tasks report it."""
     return {
         "producers": [
             [who, last.last_data_offset, last.producer_epoch]
@@ -154,7 +154,7 @@ def sound_from_json(given: Mapping[str, Any]) -> SoundLog:
 
 
 def _files_of(partition: PartitionDir) -> tuple[tuple[str, int, int], ...]:
-    """Return all files but those that go anyway."""
+    """Return all files except those that are removed in any case."""
     left_overs = {entry.name.name for entry in partition.left_overs}
     found = []
     for entry in partition.files:

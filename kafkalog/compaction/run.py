@@ -48,29 +48,29 @@ class CompactedPartition:
 
     @property
     def candidate(self) -> Candidate | None:
-        """What was known before it was read; None if nobody looked."""
+        """The facts known before it was read; None if it was not examined."""
         return None if self.compaction is None else self.compaction.candidate
 
     @property
     def cleanable(self) -> Cleanable | None:
-        """What of its log can be cleaned; None if nobody looked."""
+        """The part of its log that can be cleaned; None if it was not examined."""
         return None if self.candidate is None else self.candidate.cleanable
 
     @property
     def tally(self) -> Tally:
-        """What was read and kept; zeros if nobody looked."""
+        """What was read and kept; zeros if it was not examined."""
         return Tally() if self.compaction is None else self.compaction.tally
 
     @property
     def left_overs(self) -> list[str]:
-        """Names of the files of earlier deletions that go with it."""
+        """Names of the files of earlier deletions that are removed with it."""
         if self.skipped is not None:
             return []
         return [entry.name.name for entry in self.partition.left_overs]
 
     @property
     def skipped(self) -> str | None:
-        """Why it is left as it is; None if it is not."""
+        """Why it is skipped; None if it is not."""
         if self.error is not None:
             return f"{self.error.reference}: {self.error.message}"
         skip = None if self.candidate is None else self.candidate.skip
@@ -83,7 +83,7 @@ class CompactionRun:
     A context manager: within the block the log directory is locked, so that no broker starts.
 
     Args:
-        path: of the log directory or partition.
+        path: path of the log directory or partition.
         request: what is requested, apart from the configs.
         sources: the sources of the configs.
         in_place: whether `apply` changes it.

@@ -1,7 +1,7 @@
-"""Whether a partition may be compacted: of a known layout, every batch sound.
+"""Checks that a partition may be compacted: its layout is known and every batch is sound.
 
-Kafka's cleaner looks at no checksum: it carries a damaged batch on, or writes it again under a
-right one. Here all of the log is read and judged before anything is written.
+Kafka's cleaner verifies no checksum: it copies a damaged batch, or rewrites it under a right
+checksum. Here the whole log is read and judged before anything is written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from kafkalog.check.verify import Verification
 from kafkalog.cleaner_verdict import ENDS_READING
 from kafkalog.columns import header_table as h
 from kafkalog.columns.chunks import BATCH_SIZE_MAX
-from kafkalog.compaction.cleaning import LastRecord
 from kafkalog.errors import CorruptDataError, InternalError, RefusedError
 from kafkalog.journal.requirements import (
     log_dir_around,
@@ -26,6 +25,7 @@ from kafkalog.journal.requirements import (
 )
 from kafkalog.model import Level, Severity
 from kafkalog.names import FileKind
+from kafkalog.producers import LastRecord
 from kafkalog.recovery import StartConfig, predict_start
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ class SoundLog:
 
     Attributes:
         producers: the active producers at the log end, by producer id.
-        suits_kernels: whether all that can be cleaned is of magic 2, in batches that the kernels
-            take.
+        suits_kernels: whether everything cleanable is of magic 2, in batches that the kernels take.
     """
 
     producers: Mapping[int, LastRecord]
@@ -52,7 +51,7 @@ class SoundLog:
 
 
 def require_known_layout(partition: PartitionDir) -> None:
-    """Raise `RefusedError` if the directory holds what a compaction would not carry along."""
+    """Raise `RefusedError` if the directory holds files that a compaction cannot preserve."""
     require_own_files(partition)
     require_settled(partition)
     for name in partition.directories:
@@ -81,16 +80,16 @@ def require_sound(
     progress: Callable[[int], None] | None = None,
     building: DirtyKeys | None = None,
 ) -> SoundLog:
-    """Read all of a partition, and refuse it where anything is damaged.
+    """Read a whole partition, and refuse it if anything is damaged.
 
     Every batch is compared with its checksum and decoded, every index with its log, the transaction
-    indexes with the transactions that the log shows.
+    indexes with the transactions in the log.
 
     Args:
         candidate: the partition.
-        request: the clock; whether old formats are allowed.
+        request: the clock, and whether old formats are allowed.
         progress: called with the number of bytes read since the last call.
-        building: is given the records; of no use where the log does not suit the kernels.
+        building: gets the records; of no use if the log does not suit the kernels.
 
     Raises:
         CorruptDataError: a batch is damaged.
@@ -141,13 +140,7 @@ def require_sound(
             path=old,
             hint="--allow-old-formats converts them, as a broker's cleaner does.",
         )
-    producers = {
-        state.producer_id: LastRecord(
-            state.last_offset if state.last_sequence != -1 or state.last_offset >= 0 else None,
-            state.producer_epoch,
-        )
-        for state in loaded.producers
-    }
+    producers = {state.producer_id: LastRecord.of(state) for state in loaded.producers}
     return SoundLog(producers, suits_kernels=old is None and not watch.has_huge)
 
 
@@ -157,7 +150,7 @@ def _index_sizes(partition: PartitionDir) -> list[int]:
 
 
 class _Watch:
-    """Looks on while a partition is verified: the map is built, or why it cannot be is noted."""
+    """Observes a verification: builds the map, or notes why it cannot be built."""
 
     def __init__(self, candidate: Candidate, building: DirtyKeys | None) -> None:
         assert candidate.cleanable is not None, "there is something to clean"
@@ -170,11 +163,11 @@ class _Watch:
         self._paths = {one.log.path for one in segments if one.base_offset < upper}
 
     def is_cleaned(self, path: str) -> bool:
-        """Return whether a cleaner comes to this log."""
+        """Return whether the cleaner reads this log."""
         return path in self._paths
 
     def take(self, path: str, stretch: Stretch) -> None:
-        """The batches of a log come in order."""
+        """Take the next batches of a log."""
         if path not in self._paths or self.old is not None:
             return
         self.has_huge |= bool((stretch.headers[h.SIZE] > BATCH_SIZE_MAX).any())

@@ -41,7 +41,7 @@ class Maintenance:
     Attributes:
         target: the log directory or partition, as it is now.
         log_dir: the log directory at or around it; None for a copied partition.
-        run: what changes it; None for a plan.
+        run: performs changes; None for a plan.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Maintenance:
     def partitions(
         self, failed: Callable[[KafkaLogError], None] | None = None
     ) -> Iterator[PartitionDir]:
-        """Yield the partitions to work on; note those an earlier run with this backup finished.
+        """Yield the partitions to work on; note those that an earlier run finished.
 
         Args:
             failed: called with why a partition cannot be listed; the listener's by default.
@@ -99,26 +99,26 @@ def maintenance(
     of_log: bool = False,
     arguments: Sequence[str] = (),
 ) -> Iterator[Maintenance]:
-    """Hold a log directory or partition, for a plan or to change it.
+    """Hold a log directory or partition, for a plan or for changes.
 
-    The lock of the log directory keeps brokers off. With a backup, what an earlier run of the
-    command did not finish is restored first, and noted.
+    The lock of the log directory keeps brokers off. With a backup, partitions that an earlier run
+    of the command did not finish are restored first, which is noted.
 
     Args:
-        path: of the log directory or partition.
+        path: path of the log directory or partition.
         command: the name of the command.
         listener: hears what is said besides results.
         in_place: whether it may be changed.
         backup: as that of `Run`; only with `in_place`.
-        of_log: whether the path may be a log, too, which stands for its partition.
+        of_log: whether the path may also be a log, which stands for its partition.
         arguments: of the command, for the journal alone.
 
     Raises:
-        NotFoundError, UnreadableError, NotAKafkaFileError: there is no such thing.
-        LogDirInUseError: a broker has it.
-        RefusedError: it is to be changed, and is the backup of a run, or a checkpoint is a link.
-        UnwritableError: it is to be changed, and is read-only.
-        Also what `Run` raises.
+        NotFoundError, UnreadableError, NotAKafkaFileError: the path cannot be opened.
+        LogDirInUseError: a broker is using it.
+        RefusedError: it would be changed, but is the backup of a run, or a checkpoint is a link.
+        UnwritableError: it would be changed, but is read-only.
+        Also the errors of `Run`.
     """
     target = target_at(path, of_log=of_log)
     log_dir = log_dir_around(target)
@@ -136,13 +136,13 @@ def maintenance(
 
 
 def segment_at(path: str) -> int | None:
-    """Return the base offset of the segment whose log a path names; None if it names more."""
+    """Return the base offset of the segment if a path names a log; None for anything larger."""
     target = open_path(path)
     return target.name.offset if isinstance(target, FileEntry) else None
 
 
 def target_at(path: str, *, of_log: bool = False) -> LogDirListing | PartitionDir:
-    """Open what is at a path; raises as `maintenance`."""
+    """Open what is at a path. Raises as `maintenance`."""
     require_local(path)
     target = open_path(path)
     if not isinstance(target, FileEntry):
@@ -174,7 +174,7 @@ def configs_around(target: LogDirListing | PartitionDir, sources: ConfigSources)
 def share_of(
     progress: Callable[[int], None] | None, size_bytes: int
 ) -> Iterator[Callable[[int], None] | None]:
-    """Report progress on one piece of the work; what was not read counts at its end."""
+    """Report progress on one piece of the work; bytes that were not read count at its end."""
     if progress is None:
         yield None
         return

@@ -156,7 +156,7 @@ def require_settled(partition: PartitionDir) -> None:
     """Check that there is no interrupted cleaning that a start would finish or undo.
 
     Raises:
-        RefusedError: a file is evidence of one.
+        RefusedError: there is a file of one.
     """
     for entry in partition.files:
         if entry.name.state in _UNFINISHED:

@@ -1,4 +1,4 @@
-"""Errors of the operating system for a path that is read, translated to ours."""
+"""Translates the operating system's errors for a path that is read to ours."""
 
 from __future__ import annotations
 

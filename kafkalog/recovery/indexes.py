@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kafkalog.producers import CompletedTransaction
     from kafkalog.recovery.directory import Content
     from kafkalog.recovery.model import StartConfig
-    from kafkalog.recovery.producers import CompletedTransaction
 
 
 class AbortedList:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.producers import EXPIRATION_MS
+
 if TYPE_CHECKING:
     from kafkalog.model import EpochEntry, ProducerState
 
@@ -61,7 +63,7 @@ class StartConfig:
 
     index_interval_bytes: int = 4096
     segment_index_bytes: int = 10 << 20
-    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_ms: int = EXPIRATION_MS
     now_ms: int | None = None
 
 

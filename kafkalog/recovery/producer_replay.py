@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from kafkalog.columns.headers import Stretch
     from kafkalog.model import Batch
     from kafkalog.paths.source import Source
+    from kafkalog.producers import AppendInfo, CompletedTransaction
     from kafkalog.recovery.indexes import AbortedList
-    from kafkalog.recovery.producers import AppendInfo, CompletedTransaction, ProducerStates
+    from kafkalog.recovery.producers import ProducerStates
     from kafkalog.recovery.segment_state import SegmentState
     from kafkalog.recovery.walk import Frame
 
@@ -55,7 +56,9 @@ class Appends(ABC):
         if batch.is_control:
             self._marker(info, source, batch)
         else:
-            self._data(info, batch)
+            _require_own(info, batch.producer_id, batch.base_offset, batch.is_transactional)
+            if info.append_batch(batch):
+                self.opened(batch.producer_id, batch.base_offset)
         self._infos[batch.producer_id] = info
 
     def columns(self, stretch: Stretch) -> None:
@@ -75,6 +78,7 @@ class Appends(ABC):
                 info = infos[producer_id] = prepare(producer_id)
             try:
                 if marker == columns.NO_MARKER:
+                    _require_own(info, producer_id, base_offset, is_transactional)
                     if info.append_data(
                         epoch,
                         sequence,
@@ -93,17 +97,6 @@ class Appends(ABC):
                         self.completed(completed)
             except StartRefusedError as error:
                 raise StoppedError(ordinal, error) from error
-
-    def _data(self, info: AppendInfo, batch: Batch) -> None:
-        if info.append_data(
-            batch.producer_epoch,
-            batch.base_sequence,
-            batch.base_offset,
-            batch.last_offset,
-            batch.max_timestamp,
-            is_transactional=batch.is_transactional,
-        ):
-            self.opened(batch.producer_id, batch.base_offset)
 
     def _marker(self, info: AppendInfo, source: Source, batch: Batch) -> None:
         if batch.magic > 2:  # Kafka's loader takes it for 2, and no checksum covers it
@@ -143,6 +136,15 @@ class Appends(ABC):
         """Bring the states up to date."""
 
 
+def _require_own(info: AppendInfo, producer_id: int, offset: int, is_transactional: bool) -> None:
+    """Refuse data outside the transaction that the producer has open."""
+    if info.txn_first_offset is not None and not is_transactional:
+        raise StartRefusedError(
+            "InvalidTxnStateException",
+            f"Expected transactional write from producer {producer_id} at offset {offset}",
+        )
+
+
 class StoppedError(Exception):
     """The batch with this ordinal in its stretch is refused."""
 
@@ -171,7 +173,7 @@ class AppendsOneByOne(Appends):
     def completed(self, transaction: CompletedTransaction) -> None:
         """A transaction has come to its end."""
         if transaction.is_aborted:
-            self._aborted.append(transaction, self.producers.last_stable_offset(transaction))
+            self._aborted.append(transaction, self.producers.open.last_stable_offset(transaction))
         self.producers.complete(transaction)
 
     def finish(self) -> None:

@@ -18,7 +18,7 @@ from kafkalog.batches.framing import crc_valid
 from kafkalog.batches.records import resolve_batch
 from kafkalog.errors import CorruptDataError
 from kafkalog.jit import fast_path
-from kafkalog.model import Batch, Level
+from kafkalog.model import Batch, Level, wrap_int64
 from kafkalog.recovery.model import StartRefusedError
 
 if TYPE_CHECKING:
@@ -195,11 +195,6 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
         frame = Frame(source, position, c.LOG_OVERHEAD + length, offset, magic)
         position = frame.end_position
         yield frame
-
-
-def wrap_int64(number: int) -> int:
-    """Return the number as a Java long; damaged offsets can overflow it."""
-    return (number + 2**63) % 2**64 - 2**63
 
 
 # Bytes read batch by batch before columns are tried, at first and after an irregular batch: most

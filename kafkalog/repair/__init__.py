@@ -1,4 +1,4 @@
-"""Repairs in place: what a broker's start would do, before it starts; indexes rebuilt."""
+"""Repairs in place: what a broker's start would do, performed before it starts; rebuilt indexes."""
 
 from kafkalog.repair.model import Fate, FileChange, RecoveryPlan, Untouched, require_performable
 from kafkalog.repair.plan import plan_recovery

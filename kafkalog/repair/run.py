@@ -32,10 +32,10 @@ class RecoveredPartition:
     """A partition, what a recovery would do with it, and what it did.
 
     Attributes:
-        plan: what is to be done with it.
-        configs: those that decide.
+        plan: the plan for it.
+        configs: the configs that decide.
         refused: why it must not be recovered; None if it may be.
-        done: what was done; None in a plan.
+        done: the recovery; None in a plan.
     """
 
     plan: RecoveryPlan
@@ -45,7 +45,7 @@ class RecoveredPartition:
 
     @property
     def log_end_offset(self) -> int | None:
-        """Offset the next record gets after the start; None if a broker refuses the log."""
+        """Offset that the next record gets after the start; None if a broker refuses the log."""
         loaded = self.plan.predicted.loaded
         return loaded.log_end_offset if loaded else None
 

@@ -1,4 +1,4 @@
-"""The sources of a salvage: the logs of a partition as a broker would take them, and other files.
+"""The sources of a salvage: the logs of a partition as a broker would load them, and other files.
 
 Follows `LogLoader` of Kafka 4.3 in what an interrupted swap means.
 """
@@ -25,7 +25,7 @@ Target = LogDirListing | PartitionDir | FileEntry
 
 @dataclass(frozen=True, slots=True)
 class SourceLog:
-    """A log file, and the base offset of the segment it is."""
+    """A log file, and the base offset of its segment."""
 
     path: str
     base_offset: int
@@ -33,10 +33,10 @@ class SourceLog:
 
 
 def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
-    """The partitions that a target stands for; one log is taken for a partition of one segment.
+    """Return the partitions of a target; a single log counts as a partition of one segment.
 
     Raises:
-        UsageError: it is a file, but no log.
+        UsageError: it is a file, but not a log.
         KafkaLogError: a partition of a log directory cannot be listed.
     """
     if isinstance(target, PartitionDir):
@@ -67,9 +67,9 @@ def log_dir_of(target: Target) -> str:
 def logs_of(partition: PartitionDir) -> list[SourceLog]:
     """Return the logs of a partition by base offset.
 
-    Where a swap was interrupted, those that a broker's start would find after it is completed;
-    without any of these the `.deleted` logs, then the `.cleaned` ones. A single file counts
-    whatever its suffix says.
+    After an interrupted swap, these are the logs that a broker's start would find once the swap is
+    completed; if there are none, the `.deleted` logs, else the `.cleaned` ones. A single file
+    counts whatever its suffix is.
     """
     logs = [entry for entry in partition.files if entry.name.kind == FileKind.LOG]
     if len(partition.files) > 1:
@@ -90,10 +90,10 @@ def logs_of(partition: PartitionDir) -> list[SourceLog]:
 
 
 def next_epoch(following: Sequence[SourceLog]) -> int | None:
-    """Leader epoch of the first sound batch in some logs; None without one, or where it has none.
+    """Return the leader epoch of the first sound batch in some logs; None if there is none.
 
     Cost:
-        A few kilobytes, and the logs up to there where they begin with damage.
+        A few kilobytes, and the logs up to there if they begin with damage.
     """
     for log in following:
         with Source(log.path) as source:

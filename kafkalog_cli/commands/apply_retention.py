@@ -1,4 +1,4 @@
-"""`kafkalog apply-retention`: what retention says, done."""
+"""`kafkalog apply-retention`: delete what retention would (with --in-place)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _plans(
     decide: Callable[[PartitionDir, TopicConfigs], TrimPlan],
     outcome: Outcome,
 ) -> list[tuple[TrimPlan, TopicConfigs]]:
-    """Plan each partition; note the ones that are left alone."""
+    """Plan each partition; note those that are left alone."""
     from kafkalog.errors import RefusedError
     from kafkalog.journal.requirements import require_live
     from kafkalog.log_dir import LogDirListing
@@ -148,7 +148,7 @@ def _plans(
 
 
 def _perform(run: Run, plans: Iterable[TrimPlan], outcome: Outcome) -> list[TrimPlan]:
-    """Do what the plans say; those that went through."""
+    """Perform the plans; return those that succeeded."""
     from kafkalog.retention.apply import perform_trim
 
     done = []

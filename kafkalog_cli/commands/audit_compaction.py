@@ -1,4 +1,4 @@
-"""`kafkalog audit-compaction`: is this log correctly compacted?"""
+"""`kafkalog audit-compaction`: prove that a log is correctly compacted."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def audit_compaction(
 def _audits(
     log_dir: LogDirListing, original: str | None, judge: Callable[..., Audit], outcome: Outcome
 ) -> Iterator[Audit]:
-    """Yield the audit of each partition that a cleaner has noted an offset of."""
+    """Yield the audit of each partition for which the cleaner has recorded an offset."""
     from kafkalog.log_dir import open_partition
     from kafkalog.unified_log import UnifiedLog
 

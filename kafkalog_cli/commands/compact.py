@@ -1,4 +1,4 @@
-"""`kafkalog compact`: Kafka's cleaner, offline."""
+"""`kafkalog compact`: run Kafka's log cleaner offline."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _opening(opened: ExitStack, choice: EngineChoice) -> Callable[[], Engine]:
 def _show(
     run: CompactionRun, form: Format, outcome: Outcome, style: Style, *, asks: bool, quiet: bool
 ) -> None:
-    """Plan or compact, and show it; where somebody is asked, first the one, then the other."""
+    """Plan or compact, and show it; if consent is asked for, first plan, then compact."""
     from kafkalog_cli.maintenance import consents
     from kafkalog_cli.output.compactions import compaction_view
     from kafkalog_cli.output.text import counted
@@ -183,7 +183,7 @@ def _show_results(
     run: CompactionRun, writer: Writer[CompactedPartition], form: Format, outcome: Outcome,
     style: Style, *, is_done: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Show the result for each partition, planned or done, and the summary."""
+    """Show the result for each partition, planned or performed, and the summary."""
     from kafkalog_cli.output import compactions as show
     from kafkalog_cli.output.progress import byte_progress
 

@@ -1,4 +1,4 @@
-"""`kafkalog dump-segment`: what is in a file, or in a partition's segments."""
+"""`kafkalog dump-segment`: show the content of a file, or of a partition's segments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkalog_cli.output.text import BytesFormat
 
 
 class DumpFormat(StrEnum):
-    """How a dump is written; `kafka` is the text of kafka-dump-log.sh, the last two are files."""
+    """The format of a dump; `kafka` is the text of kafka-dump-log.sh, the last two are files."""
 
     TABLE = "table"
     NDJSON = "ndjson"
@@ -152,7 +152,7 @@ def dump_segment(
 
 
 def _require_pair(form: DumpFormat, to: str | None) -> None:
-    """Raise `UsageError` unless a file is named where one is written, and only there."""
+    """Raise `UsageError` unless `--to` is given exactly for formats that are written to a file."""
     if form in _FILES and to is None:
         raise UsageError(f"--format {form} is written to a file.", hint="Name it: --to FILE.")
     if to is not None and form not in _FILES:

@@ -1,4 +1,4 @@
-"""`kafkalog ls`: what is there."""
+"""`kafkalog ls`: list log directories, partitions, segments and files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SortKey(StrEnum):
-    """What a listing is sorted by."""
+    """The sort key of a listing."""
 
     NAME = "name"
     SIZE = "size"
@@ -109,7 +109,7 @@ def _by_partition(
     outcome: Outcome,
     listing: Callable[..., Iterable[Any]],
 ) -> Iterator[Any]:
-    """Yield the rows of each partition; a failure on one costs only its own."""
+    """Yield the rows of each partition; a failure affects only that partition."""
     from kafkalog.inventory import partitions_of
 
     for partition in partitions_of(targets):

@@ -1,4 +1,4 @@
-"""`kafkalog rebuild-index`: offset, time and transaction indexes, rebuilt from the log."""
+"""`kafkalog rebuild-index`: rebuild offset, time and transaction indexes from the log."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def rebuild_index(
     ):
         run = held.run
         with_configs = _with_configs(held, sources, now_ms, outcome)
-        # One scan is enough where nobody looks at the plan.
+        # One scan is enough if nobody looks at the plan.
         compared = _scanned(with_configs, wanted, outcome, run if yes else None, quiet=quiet)
         indexes = [index for _, _, found in compared for index in found]
         for index in indexes:

@@ -1,4 +1,4 @@
-"""`kafkalog recover`: what a broker's start would do, said or done before it starts."""
+"""`kafkalog recover`: predict or perform what a broker's unclean start does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ScanFrom(StrEnum):
-    """Where a scan begins."""
+    """Where a scan starts."""
 
     CHECKPOINT = "checkpoint"
     START = "start"

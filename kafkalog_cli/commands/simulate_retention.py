@@ -1,4 +1,4 @@
-"""`kafkalog simulate-retention`: what a broker would delete, when, and what is in the way."""
+"""`kafkalog simulate-retention`: predict what a broker would delete, when, and what blocks it."""
 
 from __future__ import annotations
 

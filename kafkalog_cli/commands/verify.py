@@ -1,4 +1,4 @@
-"""`kafkalog verify`: what is wrong."""
+"""`kafkalog verify`: check log directories, partitions or files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ReportFormat(StrEnum):
-    """How findings are written; the last three are for CI, code hosts and monitoring."""
+    """The format of findings; the last three are for CI, code hosts and monitoring."""
 
     TABLE = "table"
     NDJSON = "ndjson"

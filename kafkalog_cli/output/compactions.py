@@ -1,4 +1,4 @@
-"""What `compact` shows: what becomes of each partition, and why some are left as they are."""
+"""The output of `compact`: what happens to each partition, and why some are skipped."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class CompactionSummary:
-    """What all partitions come to.
+    """The totals of all partitions.
 
     Attributes:
         now_ms: the clock that was used.
         is_done: whether anything may have been written.
-        given_up: of each partition that a broker's cleaner gives up: which it is, and why.
+        given_up: the partitions on which a broker's cleaner fails, and why.
     """
 
     now_ms: int
@@ -56,7 +56,7 @@ class CompactionSummary:
     given_up: list[str] = field(default_factory=list)
 
     def add(self, shown: CompactedPartition) -> None:
-        """Count one more partition."""
+        """Add a partition."""
         self.partitions += 1
         found = shown.compaction
         self.clean_enough += found is not None and found.candidate.skip == Skip.CLEAN_ENOUGH
@@ -145,7 +145,7 @@ COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
 
 
 def compaction_view(style: Style) -> View[CompactedPartition]:
-    """Return the view with a row per partition; of one that is skipped only what was looked at."""
+    """Return the view with a row per partition; a skipped one shows only what was examined."""
 
     def compacted(title: str, name: str) -> Column[CompactedPartition]:
         get = COMPACTION.fields[name].getter()
@@ -184,7 +184,7 @@ def print_candidate(candidate: Candidate) -> None:
 
 
 def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_place: bool) -> None:
-    """Print the lines below the table: what it comes to, and what is dropped why."""
+    """Print the lines below the table: totals, and the numbers of dropped records by reason."""
     before = size_text(summary.bytes_before, style)
     after = size_text(summary.bytes_after, style)
     verb = "compacted" if summary.is_done else "would be compacted"

@@ -24,7 +24,7 @@ class ByteProgress:
     """A bar for bytes; it appears after a second, so that short work shows and loads nothing.
 
     Attributes:
-        total, done: bytes of the whole work, and of what is done.
+        total, done: bytes of the whole work, and bytes done.
     """
 
     def __init__(self, total: int) -> None:
@@ -53,7 +53,7 @@ class ByteProgress:
         self._bar[0].start()
 
     def close(self) -> None:
-        """Take the bar away; for good, where nothing is done any more."""
+        """Remove the bar; for good, once nothing is done any more."""
         if self._bar is not None:
             self._bar[0].stop()
             self._bar = None
@@ -110,10 +110,10 @@ def _size(target: LogDirListing | PartitionDir | FileEntry) -> int:
 
 
 class ShownEngine:
-    """An engine whose runs have a bar of tasks; it appears after a second.
+    """An engine that shows a bar of tasks, after a second.
 
     Args:
-        engine: what does the work.
+        engine: runs the tasks.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -121,7 +121,7 @@ class ShownEngine:
 
     @property
     def workers(self) -> int:
-        """How many tasks run at the same time."""
+        """Number of tasks that run at the same time."""
         return self._engine.workers
 
     def run(
@@ -131,7 +131,7 @@ class ShownEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Run as `Engine.run`."""
+        """Run as `Engine.run` does."""
         bar = _TaskBar(len(tasks))
 
         def advance(count: int) -> None:
@@ -152,7 +152,7 @@ class ShownEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Generator[bytes, None, None]:
-        """Run as `Engine.stream`; the bar is there until the first task has given something."""
+        """Run as `Engine.stream` does; the bar stays until the first task returns something."""
         bar = _TaskBar(len(tasks))
 
         def advance(count: int) -> None:
@@ -169,7 +169,7 @@ class ShownEngine:
 
 
 class _TaskBar:
-    """Tasks done, of all tasks; rich is loaded when there is something to show."""
+    """Tasks done, of all tasks; rich is loaded on first use."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -193,7 +193,7 @@ class _TaskBar:
 
 @contextmanager
 def waiting_for(words: str, *, enabled: bool) -> Iterator[None]:
-    """Show words and a spinner while the block runs, after a second, on a terminal."""
+    """Show a message and a spinner while the block runs, after a second, on a terminal."""
     if not enabled or not sys.stderr.isatty():
         yield
         return

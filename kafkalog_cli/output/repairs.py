@@ -1,4 +1,4 @@
-"""What `recover` and `rebuild-index` show: what a start does, and each index beside the log's."""
+"""The output of `recover` and `rebuild-index`: predicted starts, and compared indexes."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecoverySummary:
-    """What all partitions come to.
+    """The totals of all partitions.
 
     Attributes:
-        plans: one for each.
-        refused: those that must not be recovered.
-        performed: those with changes that were made.
-        scan_rate: bytes a second, an assumption.
-        in_place: whether it was to be done.
+        plans: one per partition.
+        refused: partitions that must not be recovered.
+        performed: partitions with changes that were made.
+        scan_rate: assumed bytes per second.
+        in_place: whether the plans were to be performed.
     """
 
     plans: tuple[RecoveryPlan, ...]
@@ -58,42 +58,42 @@ class RecoverySummary:
 
     @property
     def changed(self) -> int:
-        """Partitions with a file that is changed."""
+        """Number of partitions with a file that changes."""
         return sum(bool(plan.changes) for plan in self.plans)
 
     @property
     def unloadable(self) -> int:
-        """Partitions on which a start would fail, as they are."""
+        """Number of partitions on which a start would fail, as they are."""
         return sum(plan.refusal is not None for plan in self.plans)
 
     @property
     def untouched(self) -> int:
-        """Partitions that are left to the broker."""
+        """Number of partitions that are left to the broker."""
         return sum(plan.untouched is not None for plan in self.plans)
 
     @property
     def removed(self) -> tuple[FileChange, ...]:
-        """The files that go."""
+        """The files that are removed."""
         return tuple(one for plan in self.plans for one in plan.going if one.fate == Fate.REMOVED)
 
     @property
     def records_lost(self) -> int:
-        """Records that go, by the headers of their batches."""
+        """Number of records that are lost, by the headers of their batches."""
         return sum(plan.predicted.records_lost for plan in self.plans)
 
     @property
     def strays(self) -> int:
-        """Partitions that a start takes away from the broker."""
+        """Number of partitions that a start takes away from the broker."""
         return sum(plan.predicted.verdict == Verdict.STRAY for plan in self.plans)
 
     @property
     def bytes_to_scan(self) -> int:
-        """Bytes that a broker scans."""
+        """Number of bytes that a broker scans."""
         return sum(plan.bytes_to_scan for plan in self.plans)
 
     @property
     def scan_ms(self) -> int:
-        """How long that takes."""
+        """Time that the scan takes, in ms."""
         return self.bytes_to_scan * 1000 // self.scan_rate
 
 
@@ -203,7 +203,7 @@ def print_going(
 
 
 def note_recovery(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan]) -> None:
-    """Say each thing once, however many partitions it is true of."""
+    """Report each note once, however many partitions it concerns."""
     places: dict[str, list[str]] = {}
     for plan in plans:
         for words in (*plan.predicted.notes, *plan.predicted.assumptions):
@@ -219,7 +219,7 @@ def note_recovery(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan
 
 @dataclass(frozen=True, slots=True)
 class _Going:
-    """A file of which something goes."""
+    """A file that is removed or cut."""
 
     plan: RecoveryPlan
     change: FileChange
@@ -273,7 +273,7 @@ def _duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IndexSummary:
-    """What all indexes come to: how many, how many are to be written, how many were."""
+    """The totals of all indexes: how many, how many are to be written, how many were."""
 
     indexes: int
     to_write: int

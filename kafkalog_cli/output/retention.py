@@ -1,4 +1,4 @@
-"""What `simulate-retention` and `apply-retention` show: verdicts, what is freed when, what goes."""
+"""The output of `simulate-retention` and `apply-retention`: verdicts, and what is deleted when."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Judged(NamedTuple):
 
 
 class Trim(NamedTuple):
-    """A partition of which segments are deleted, and whether they were."""
+    """A partition whose segments are deleted, and whether they already were."""
 
     plan: TrimPlan
     performed: bool
@@ -58,11 +58,11 @@ class Trim(NamedTuple):
 
 @dataclass
 class RetentionSummary:
-    """What all partitions come to.
+    """The totals of all partitions.
 
     Attributes:
         now_ms: the clock that was used.
-        until_ms: how far ahead the forecast goes.
+        until_ms: end of the forecast.
     """
 
     now_ms: int
@@ -76,7 +76,7 @@ class RetentionSummary:
     days: dict[int, ForecastDay] = field(default_factory=dict)
 
     def add(self, found: PartitionRetention) -> None:
-        """Count one more partition."""
+        """Add a partition."""
         from kafkalog.retention import ForecastDay, forecast
 
         self.partitions += 1
@@ -211,9 +211,9 @@ class RetentionWriter:
 
     Args:
         summary: counts what is written.
-        form: of the listing.
+        form: format of the listing.
         outcome: takes defects.
-        style: of the tables.
+        style: style of the tables.
     """
 
     def __init__(
@@ -253,12 +253,12 @@ class RetentionWriter:
             self._writer.write_row(row)
 
     def flush(self) -> None:
-        """Write the rows of a table that are held back."""
+        """Write buffered table rows."""
         if self._form == Format.TABLE:
             self._writer.flush()
 
     def end(self) -> None:
-        """Write the summary: no partition follows."""
+        """Write the summary, after the last partition."""
         self.row(RETENTION_SUMMARY.row(self._summary))
 
 

@@ -1,4 +1,4 @@
-"""What `dump-segment` shows of files beside logs: entries of indexes, checkpoints and snapshots."""
+"""The output of `dump-segment` for files next to logs: indexes, checkpoints and snapshots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """An entry and the file it is in."""
+    """An entry and its file."""
 
     path: str
     entry: Any
@@ -142,11 +142,11 @@ _TYPES: Final = {
     FileKind.OFFSET_CHECKPOINT: (CHECKPOINT_ENTRY, "topic partition offset"),
     FileKind.LEADER_EPOCH_CHECKPOINT: (LEADER_EPOCH, "epoch start_offset"),
 }
-"""What an entry of a file is, and the fields that tables show."""
+"""The type of a file's entries, and the fields that tables show."""
 
 
 def side_file_view(kind: FileKind, style: Style) -> View[Any]:
-    """Return the view of what an index, a checkpoint or a small file holds."""
+    """Return the view of the content of an index, a checkpoint or a small file."""
     if kind not in _TYPES:
         return PROPERTY.view(
             style,
@@ -201,7 +201,7 @@ def index_entries(path: str, kind: FileKind) -> Iterator[Any]:
 
 def _entries(path: str, kind: FileKind) -> Iterable[Any]:
     from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
-    from kafkalog.producer_snapshot import read_producer_snapshot
+    from kafkalog.producers import read_producer_snapshot
 
     if kind == FileKind.PRODUCER_SNAPSHOT:
         return read_producer_snapshot(path)

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from kafkalog.columns import headers, kernels
+from kafkalog.columns import kernels, record_facts
 from kafkalog.jit import cache, fast_path, native
 from kafkalog.paths import file_system, source
 from tests.builders import copy_tree
@@ -83,7 +83,7 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
 def broken_check(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A bug in a thread of the checks."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
-    monkeypatch.setattr(headers, "_judge", fails(IndexError, "out of range"))
+    monkeypatch.setattr(record_facts, "markers_of_chunk", fails(IndexError, "out of range"))
     return
 
 
