@@ -9,9 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.compaction.compact import compact_partition
-from kafkalog.compaction.distributed import clock_of_stopped_run, compact_partitions
-from kafkalog.compaction.log_dirs import find_candidates, named_candidate, working_copy
 from kafkalog.compaction.model import Candidate, Cleanable, Compaction, CompactionRequest, Tally
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import KafkaLogError, UsageError, contained
@@ -184,6 +181,8 @@ class CompactionRun:
     @cached_property
     def candidates(self) -> list[Candidate]:
         """The partitions, in the order in which a cleaner takes them; some are to be skipped."""
+        from kafkalog.compaction.log_dirs import find_candidates, named_candidate
+
         if isinstance(self.target, LogDirListing):
             return find_candidates(
                 self._place.partitions(),
@@ -252,6 +251,9 @@ class CompactionRun:
         self, run: Run | None, progress: Callable[[int], None] | None
     ) -> Iterator[tuple[Candidate, Compaction | KafkaLogError]]:
         """Yield each partition with its result."""
+        from kafkalog.compaction.compact import compact_partition
+        from kafkalog.compaction.distributed import compact_partitions
+
         if self._engine is not None and self.wanted:
             yield from compact_partitions(
                 self.candidates,
@@ -269,6 +271,8 @@ class CompactionRun:
             yield candidate, found[0]
 
     def _copied(self, held: ExitStack, to: str) -> Maintenance:
+        from kafkalog.compaction.log_dirs import working_copy
+
         copy = held.enter_context(working_copy(self.target, to))
         run = held.enter_context(Run(copy.path))
         is_log_dir = isinstance(self.target, LogDirListing)
@@ -277,6 +281,8 @@ class CompactionRun:
 
     def _continued(self, request: CompactionRequest) -> CompactionRequest:
         """Return the request with the time of a run that was killed, if there is one."""
+        from kafkalog.compaction.distributed import clock_of_stopped_run
+
         stopped = clock_of_stopped_run(self.target, request.now_ms)
         if stopped is None:
             return request

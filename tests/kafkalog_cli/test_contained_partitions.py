@@ -31,7 +31,7 @@ PLANNED = {
 PERFORMED = {
     "recover": "kafkalog.repair.run.perform_recovery",
     "rebuild-index": "kafkalog.repair.rebuild_indexes",
-    "compact": "kafkalog.compaction.run.compact_partition",
+    "compact": "kafkalog.compaction.compact.compact_partition",
     "apply-retention": "kafkalog.retention.apply.perform_trim",
 }
 READ_ONLY = {"ls": (), "simulate-retention": COMMANDS["apply-retention"]}

@@ -10,7 +10,8 @@ import pytest
 
 import kafkalog
 from docgen.pages import ROOT
-from kafkalog.compaction import run as compaction_run
+from kafkalog.compaction import compact as compact_module
+from kafkalog.compaction import distributed
 from kafkalog.engine import LocalEngine
 from kafkalog.errors import InternalError, RefusedError, UsageError
 from kafkalog.journal import undo
@@ -79,14 +80,14 @@ def test_a_partition_that_fails_costs_no_other(
     text = checkpoint.read_text().replace("orders 0 1000", "orders 0 1000\norders 1 1000")
     version, count, *rest = text.splitlines()
     checkpoint.write_text("\n".join([version, str(int(count) + 1), *rest]) + "\n")
-    real = compaction_run.compact_partition
+    real = compact_module.compact_partition
 
     def failing(candidate: Any, *args: Any) -> Any:
         if candidate.partition.path.endswith("orders-0"):
             raise ZeroDivisionError("a bug of ours")
         return real(candidate, *args)
 
-    monkeypatch.setattr(compaction_run, "compact_partition", failing)
+    monkeypatch.setattr(compact_module, "compact_partition", failing)
     found = {one.partition.path[-8:]: one for one in kafkalog.compact(log_dir, **OPTIONS)}
     assert isinstance(found["orders-0"].error, InternalError)
     assert found["orders-1"].compaction is not None
@@ -132,7 +133,7 @@ def test_the_command_passes_the_memory_of_a_task_on(
 ) -> None:
     """`--task-memory` is what the engine's tasks are planned with."""
     given: list[int | None] = []
-    real = compaction_run.compact_partitions
+    real = distributed.compact_partitions
 
     def spied(*args: Any, task_memory: int | None, **options: Any) -> Any:
         given.append(task_memory)
@@ -143,7 +144,7 @@ def test_the_command_passes_the_memory_of_a_task_on(
         assert partitions == 0
         yield LocalEngine(1)
 
-    monkeypatch.setattr(compaction_run, "compact_partitions", spied)
+    monkeypatch.setattr(distributed, "compact_partitions", spied)
     monkeypatch.setattr("kafkalog_cli.engines.EngineChoice.open", local)
     arguments = ("--all", "--config", "cleanup.policy=compact", "--engine", "spark")
     result = kafkalog("compact", log_dir, *arguments, "--task-memory", "2KiB")
