@@ -15,7 +15,7 @@ from formats import constants as c
 from kafkalog.check.batches import running_max
 from kafkalog.columns.side_files import aborted_columns, offset_columns, time_columns
 from kafkalog.defects import make_defect
-from kafkalog.indexes import OffsetIndex, TimeIndex
+from kafkalog.indexes import ENTRY_SIZES, OffsetIndex, TimeIndex
 from kafkalog.names import FileKind
 from kafkalog.paths.source import Source
 
@@ -30,13 +30,6 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
 
     Column = NDArray[np.int64]
-
-
-ENTRY_SIZES = {
-    FileKind.OFFSET_INDEX: c.OFFSET_INDEX_ENTRY_SIZE,
-    FileKind.TIME_INDEX: c.TIME_INDEX_ENTRY_SIZE,
-    FileKind.TRANSACTION_INDEX: c.ABORTED_TXN_SIZE,
-}
 
 
 def size_is_multiple(entry: FileEntry) -> Iterator[Defect]:
