@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import tzinfo
 
-    from kafkalog.state.groups import EndOffsets, Group, GroupOffset, Groups, Moment
+    from kafkalog.state.groups import EndOffsets
+    from kafkalog.state.model import Group, GroupOffset, Groups, Moment
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.groups import ShownOffset
     from kafkalog_cli.output.objects import Style
@@ -60,11 +61,12 @@ def groups(
 
     \b
     kafkalog groups /var/lib/kafka
-    kafkalog groups /disk1/kafka /disk2/kafka --group billing
-    kafkalog groups /var/lib/kafka --group billing --at 2024-05-01T12:00:00Z --export offsets.csv
+    kafkalog groups /var/lib/kafka --group billing
+    kafkalog groups /var/lib/kafka --at 2026-11-22T00:00:00Z --export offsets.csv
     kafkalog groups /var/lib/kafka --diff -2h
     """
-    from kafkalog.state.groups import EndOffsets, changed_offsets, read_groups
+    from kafkalog.state.groups import EndOffsets, read_groups
+    from kafkalog.state.model import changed_offsets
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import groups as show
     from kafkalog_cli.output.objects import Style
@@ -203,7 +205,7 @@ def _export(path: str, chosen: list[Group], topics: list[str] | None) -> None:
 
 def _moment(text: str, now: str | None, zone: tzinfo) -> Moment:
     """Return the moment that a text names; raises `UsageError`."""
-    from kafkalog.state.groups import Moment
+    from kafkalog.state.model import Moment
 
     if match := re.fullmatch(r"([0-9]{1,9})@([0-9]{1,18})", text):
         return Moment(partition=int(match[1]), offset=int(match[2]))

@@ -19,7 +19,7 @@ from kafkalog_cli.output.objects import (
 
 if TYPE_CHECKING:
     from kafkalog.state.coordinators import Coordinator
-    from kafkalog.state.groups import Group, GroupOffset, Member, OffsetChange
+    from kafkalog.state.model import Group, GroupOffset, Member, OffsetChange
     from kafkalog_cli.output.objects import Style, View
 
 

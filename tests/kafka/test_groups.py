@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog.log_dir import open_path
-from kafkalog.state.groups import Moment, changed_offsets, read_groups
+from kafkalog.state.groups import read_groups
+from kafkalog.state.model import Moment, changed_offsets
 from tests.kafka import broker_data
 from tests.kafka.conftest import new_seed
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kafkalog.state.groups import Groups
+    from kafkalog.state.model import Groups
 
 pytestmark = pytest.mark.kafka
 
@@ -55,6 +56,18 @@ def as_told(found: Groups, wanted: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
+def on_disk(groups: dict[str, Any]) -> dict[str, Any]:
+    """Without groups that only a broker's memory has: all their offsets were deleted.
+
+    Such a group never had a member, and so no record but its offsets.
+    """
+    return {
+        name: group
+        for name, group in groups.items()
+        if group["offsets"] or group["type"] != "Classic" or name.startswith("classic-")
+    }
+
+
 def committed(groups: dict[str, Any]) -> dict[tuple[str, str], int]:
     return {
         (name, partition): offset[0]
@@ -87,7 +100,7 @@ def test_groups_are_what_an_admin_client_is_told(
     pending = 0
     for number, moment in enumerate(moments):
         where = f"seed {seed}, moment {number}"
-        wanted = moment["groups"]
+        wanted = on_disk(moment["groups"])
         found = read(tmp_path / "moments" / str(number))
         assert as_told(found, wanted) == wanted, where
         pending += sum(one.is_pending for group in found.groups.values() for one in group.offsets)
