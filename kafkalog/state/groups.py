@@ -143,6 +143,7 @@ class _PartitionState:
             end = min(end, at.offset)
         for rows in self._scan(COLUMNS, Selection(to_offset=end, isolation=Isolation.LOG)):
             self._records.take(rows)
+        self._records.finish()
         self._newer = self._keys_cleaned_after(end)
 
     def groups(self) -> Iterator[Group]:

@@ -18,6 +18,8 @@ COLUMNS: Final = ("offset", "timestamp", "key", "value", "producer_id", "is_cont
 """The columns of a scan that `LatestRecords` takes."""
 _NO_PRODUCER: Final = -1
 _COMMIT: Final = b"\0\1"
+_ROWS_AT_ONCE: Final = 1 << 19
+_SIZE_AT_ONCE: Final = 1 << 26
 
 
 class Latest(NamedTuple):
@@ -29,7 +31,7 @@ class Latest(NamedTuple):
 
 
 class LatestRecords:
-    """Takes the rows of a log in order.
+    """Takes the rows of a log in order; call `finish` after the last ones.
 
     Attributes:
         applied: key to its latest record, tombstones included.
@@ -39,19 +41,35 @@ class LatestRecords:
     def __init__(self) -> None:
         self.applied: dict[bytes, Latest] = {}
         self.pending: dict[int, dict[bytes, Latest]] = {}
+        self._waiting: list[Any] = []
+        self._rows = 0
+        self._size_bytes = 0
 
     def take(self, rows: Any) -> None:
         """Take the next rows, a `pyarrow.RecordBatch` of `COLUMNS`."""
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+        self._size_bytes += rows.nbytes
+        if self._rows >= _ROWS_AT_ONCE or self._size_bytes >= _SIZE_AT_ONCE:
+            self.finish()
+
+    def finish(self) -> None:
+        """Let all rows count that were taken. The more at once, the fewer for each key."""
+        if not self._waiting:
+            return
+        import pyarrow as pa
         import pyarrow.compute as pc
 
+        rows = pa.Table.from_batches(self._waiting)
+        self._waiting, self._rows, self._size_bytes = [], 0, 0
         is_plain = pc.and_(
             pc.equal(rows["producer_id"], _NO_PRODUCER),
             pc.and_(pc.invert(rows["is_control"]), pc.is_valid(rows["key"])),
         )
-        plain = rows.filter(is_plain)
-        for key, record in _latest_of(plain):
-            self.applied[key] = record
-        if plain.num_rows < rows.num_rows:
+        is_all = pc.all(is_plain).as_py()
+        plain = rows if is_all else rows.filter(is_plain)
+        self.applied.update(_latest_of(plain))
+        if not is_all:
             self._take_transactions(rows.filter(pc.invert(is_plain)))
         if self.pending:
             self._drop_pending(plain.filter(pc.is_null(plain["value"])))
@@ -90,14 +108,11 @@ class LatestRecords:
 
 
 def _latest_of(rows: Any) -> Iterator[tuple[bytes, Latest]]:
-    """Yield the last row of each key."""
+    """Return the last row of each key."""
     import pyarrow as pa
 
-    if not rows.num_rows:
-        return
     numbered = pa.table({"key": rows["key"], "row": pa.array(range(rows.num_rows))})
-    last = numbered.group_by("key").aggregate([("row", "max")])
-    found = rows.take(last["row_max"].combine_chunks())
-    columns = [found[name].to_pylist() for name in ("key", "offset", "timestamp", "value")]
-    for key, *record in zip(*columns, strict=True):
-        yield key, Latest(*record)
+    last = numbered.group_by("key", use_threads=False).aggregate([("row", "max")])
+    found = rows.take(last["row_max"])
+    records = map(Latest, *(found[name].to_pylist() for name in ("offset", "timestamp", "value")))
+    return zip(found["key"].to_pylist(), records, strict=True)

@@ -76,6 +76,9 @@ def found(path: Path, rows: int = 65536) -> Replayed:
     selection = Selection(isolation=Isolation.LOG)
     for part in scan(str(path), columns=COLUMNS, selection=selection, batch_rows=rows):
         latest.take(part)
+        if rows % 2:
+            latest.finish()
+    latest.finish()
     applied = {key: one.offset for key, one in latest.applied.items() if one.value is not None}
     pending = {
         producer: {key: one.offset for key, one in records.items()}
