@@ -57,6 +57,20 @@ def make_defect(
     )
 
 
+def corrupt_data(
+    defect: Defect, *, note: str | None = None, hint: str | None = None
+) -> CorruptDataError:
+    """Return the error for work that a defect ends, with a note and a hint of its own."""
+    return CorruptDataError(
+        defect.detail,
+        reference=defect.reference,
+        path=defect.path,
+        position=defect.position,
+        note=note,
+        hint=hint,
+    )
+
+
 def raise_defect(defect: Defect) -> None:
     """Raise the error of a defect, unless it is a note or covers no bytes.
 
@@ -69,10 +83,4 @@ def raise_defect(defect: Defect) -> None:
     kind: type[KafkaLogError] | None = _ERRORS.get(defect.reference)
     if kind is not None:
         raise kind(defect.detail, path=defect.path, position=defect.position, hint=defect.hint)
-    raise CorruptDataError(
-        defect.detail,
-        reference=defect.reference,
-        path=defect.path,
-        position=defect.position,
-        hint=defect.hint,
-    )
+    raise corrupt_data(defect, hint=defect.hint)
