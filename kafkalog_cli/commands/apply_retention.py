@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigSources, TopicConfigs
     from kafkalog.journal import Run
+    from kafkalog.journal.maintenance import Maintenance
     from kafkalog.log_dir import PartitionDir
     from kafkalog.retention.apply import TrimPlan
-    from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
 
 
@@ -58,12 +59,14 @@ def apply_retention(
 
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
+    from kafkalog.journal.maintenance import maintenance
     from kafkalog.log_dir import LogDirListing, open_path
     from kafkalog.retention.apply import plan_trim
-    from kafkalog_cli.maintenance import consents, maintenance, require_consent
+    from kafkalog_cli.maintenance import ShownListener, consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import retention as show
     from kafkalog_cli.output.objects import Style
+    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     zone = opt.parse_zone("UTC" if utc else tz)
@@ -84,7 +87,16 @@ def apply_retention(
     outcome = Outcome()
     plans: list[TrimPlan] = []
     done: list[TrimPlan] = []
-    with maintenance(path, "apply-retention", in_place=in_place, backup=backup) as held:
+    if in_place:
+        put_work_first()
+    with maintenance(
+        path,
+        "apply-retention",
+        ShownListener(outcome),
+        in_place=in_place,
+        backup=backup,
+        arguments=sys.argv[1:],
+    ) as held:
         summary = show.RetentionSummary(now_ms, now_ms)
         with show.RetentionWriter(summary, form, outcome, style) as writer:
             for plan, configs in _plans(held, sources, decide, outcome):
@@ -116,12 +128,11 @@ def _plans(
     from kafkalog.errors import RefusedError
     from kafkalog.journal.requirements import require_live
     from kafkalog.log_dir import LogDirListing
-    from kafkalog_cli.maintenance import configs_at
     from kafkalog_cli.outcome import show_note
 
     found = []
-    around = configs_at(held.target, sources, outcome)
-    for partition in held.partitions(outcome):
+    around = held.configs(sources)
+    for partition in held.partitions():
         if not partition.segments:
             continue
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigSources
     from kafkalog.journal import Run
+    from kafkalog.journal.maintenance import Maintenance
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import StartConfig
     from kafkalog.repair import IndexComparison
-    from kafkalog_cli.maintenance import Maintenance
     from kafkalog_cli.outcome import Outcome
 
 
@@ -56,12 +57,14 @@ def rebuild_index(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
-    from kafkalog_cli.maintenance import consents, maintenance, require_consent, segment_at
+    from kafkalog.journal.maintenance import maintenance, segment_at
+    from kafkalog_cli.maintenance import ShownListener, consents, require_consent
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import repairs as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.text import counted
     from kafkalog_cli.output.writer import Writer
+    from kafkalog_cli.standard_streams import put_work_first
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
     if check and in_place:
@@ -72,10 +75,20 @@ def rebuild_index(
     now_ms = opt.parse_time(now if now is not None else "-0s")
     outcome = Outcome()
     segment = segment_at(path)
+    if in_place:
+        put_work_first()
     wanted = None if segment is None else (segment,)
     done: set[str] = set()
     with (
-        maintenance(path, "rebuild-index", in_place=in_place, backup=backup, of_log=True) as held,
+        maintenance(
+            path,
+            "rebuild-index",
+            ShownListener(outcome),
+            in_place=in_place,
+            backup=backup,
+            of_log=True,
+            arguments=sys.argv[1:],
+        ) as held,
         Writer(show.index_view(Style(exact)), form, outcome.defect) as out,
     ):
         run = held.run
@@ -110,11 +123,10 @@ def _with_configs(
 ) -> list[tuple[PartitionDir, StartConfig]]:
     """Return each partition that has a log, with the configs of its topic."""
     from kafkalog.recovery import start_config
-    from kafkalog_cli.maintenance import configs_at
 
     found = []
-    configs = configs_at(held.target, sources, outcome)
-    for partition in held.partitions(outcome):
+    configs = held.configs(sources)
+    for partition in held.partitions():
         if not partition.segments:
             continue
         with outcome.contained(partition.path):
@@ -132,8 +144,9 @@ def _scanned(
     quiet: bool,
 ) -> list[tuple[PartitionDir, StartConfig, tuple[IndexComparison, ...]]]:
     """Compare the indexes of each partition; with a run, also rebuild them."""
+    from kafkalog.journal.maintenance import share_of
     from kafkalog.repair import compare_indexes, rebuild_indexes
-    from kafkalog_cli.output.progress import byte_progress, share_of
+    from kafkalog_cli.output.progress import byte_progress
 
     found = []
     partitions = [partition for partition, _ in wanted]

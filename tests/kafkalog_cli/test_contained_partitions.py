@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["log_dir"]
 
 PLANNED = {
-    "recover": "kafkalog.repair.plan_recovery",
+    "recover": "kafkalog.repair.run.plan_recovery",
     "rebuild-index": "kafkalog.repair.compare_indexes",
     "compact": "kafkalog.compaction.log_dirs.find_candidate",
     "apply-retention": "kafkalog.retention.apply.plan_trim",
@@ -29,9 +29,9 @@ PLANNED = {
     "simulate-retention": "kafkalog.retention.simulate_retention",
 }
 PERFORMED = {
-    "recover": "kafkalog.repair.recover",
+    "recover": "kafkalog.repair.run.perform_recovery",
     "rebuild-index": "kafkalog.repair.rebuild_indexes",
-    "compact": "kafkalog.compaction.compact_partition",
+    "compact": "kafkalog.compaction.compact.compact_partition",
     "apply-retention": "kafkalog.retention.apply.perform_trim",
 }
 READ_ONLY = {"ls": (), "simulate-retention": COMMANDS["apply-retention"]}
