@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.defects import batches, files, indexes, producers, starts
+from kafkalog.defects import files, logs
 from kafkalog.errors import (
     BytesUnreadableError,
     CorruptDataError,
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from kafkalog.defects.reference import Reference
 
 REFERENCES: Final[dict[str, Reference]] = {
-    reference.name: reference
-    for table in (batches, indexes, producers, files, starts)
-    for reference in table.REFERENCES
+    reference.name: reference for table in (logs, files) for reference in table.REFERENCES
 }
 
 _ERRORS: Final[dict[str, type[KafkaLogError]]] = {
