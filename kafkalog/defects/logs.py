@@ -43,7 +43,7 @@ _SNAPSHOT = (
     "`.kafka_cleanshutdown` as well: the broker then replays the log from an older one."
 )
 
-_BATCHES: Final = (
+BATCHES: Final = (
     Reference("batch-crc-mismatch", _D, "The bytes of a batch do not match its checksum.",
               "Recovery truncates the log here; without recovery consumers fail.", _COPY_FIRST,
               arises="A bit flipped on disk, in memory or in a copy; a write reached the disk "
@@ -151,7 +151,7 @@ _BATCHES: Final = (
               arises="A bug in a broker or a tool: the checksum is correct."),
 )  # fmt: skip
 
-_INDEXES: Final = (
+INDEXES: Final = (
     Reference("lookup-index-mismatch", _I, "`lookup-offset --no-index` found different records "
               "by scanning and by the indexes.", "Lookups give wrong answers.",
               "`kafkalog verify` names the wrong index; `kafkalog rebuild-index` rebuilds it.",
@@ -276,4 +276,4 @@ PRODUCERS: Final = (
               arises="The index was changed, or belongs to another log."),
 )  # fmt: skip
 
-REFERENCES: Final = (*_BATCHES, *_INDEXES, *PRODUCERS)
+REFERENCES: Final = (*BATCHES, *INDEXES, *PRODUCERS)
