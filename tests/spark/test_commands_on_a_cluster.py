@@ -50,34 +50,6 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-class Job:
-    """A command with its own process, on a cluster."""
-
-    def __init__(self, cluster: Cluster, *words: object) -> None:
-        conf = [text for item in cluster.conf.items() for text in ("--spark-conf", "=".join(item))]
-        line = [sys.executable, "-m", "kafkalog_cli", *map(str, words), "--engine", "spark",
-                "--master", cluster.master, *conf]  # fmt: skip
-        self.process = subprocess.Popen(
-            line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
-        )
-
-    def wait_for(self, is_so: Callable[[], object]) -> None:
-        """Until then; the job is in the middle of its work."""
-        while not is_so():
-            assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.02)  # looking takes some of the processors that the job needs
-
-    def end(self) -> Done:
-        """What it did."""
-        stdout, stderr = self.process.communicate(timeout=180)
-        return self.process.returncode, stdout, stderr
-
-    def kill(self) -> None:
-        """As the kernel does."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.communicate()
-
-
 def quietly(done: Done) -> tuple[int, str]:
     """Exit status and stdout; it may say where configs are not from, and what a start cuts."""
     status, stdout, stderr = done
@@ -186,11 +158,10 @@ def test_compact(
         commands.start(tmp_path, *words, "--engine", "spark")
         commands.wait_for(is_begun)
         cluster.kill_an_executor(commands.application)
-        done = commands.end()
     else:
         kill_a_driver(cluster, commands, words, is_begun)
-        done = Job(cluster, *words).end()
-    status, _ = quietly(done)
+        commands.start(tmp_path, *words, "--engine", "spark")
+    status, _ = quietly(commands.end())
     assert status == 0
     assert tree(there) == tree(here) != before
 
@@ -201,10 +172,18 @@ def kill_a_driver(
     words: Sequence[object],
     is_so: Callable[[], object],
 ) -> None:
-    """Kill that of a command in mid-job; its executors end when they notice."""
-    job = Job(cluster, *words)
-    job.wait_for(is_so)
-    job.kill()
+    """Kill that of a command in mid-job, as the kernel does; its executors end when they notice."""
+    conf = [text for item in cluster.conf.items() for text in ("--spark-conf", "=".join(item))]
+    line = [sys.executable, "-m", "kafkalog_cli", *map(str, words), "--engine", "spark",
+            "--master", cluster.master, *conf]  # fmt: skip
+    driver = subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
+    )
+    while not is_so():
+        assert driver.poll() is None, driver.communicate()
+        time.sleep(0.02)  # looking takes some of the processors that the job needs
+    driver.send_signal(signal.SIGKILL)
+    driver.communicate()
     until = time.monotonic() + 150  # on two busy processors it takes a minute
     while cluster.executors() != cluster.executors(others.application):
         assert time.monotonic() < until, [*running_processes()]
