@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MEANINGS = {
-    "kafkalog.scan": "our kernels, into Arrow columns, all processors",
-    "kafkalog.scan, 1 thread": "the same on one thread",
+    "Log.scan": "our kernels, into Arrow columns, all processors",
+    "Log.scan, 1 thread": "the same on one thread",
     "aiokafka": "its C extension, a Python object a record",
     "kafka-python": "pure Python",
-    "kafkalog.read_records": "our reference decoder: the schemas of `formats`, by construct",
+    "Log.records": "our reference decoder: the schemas of `formats`, by construct",
 }
 
 PASSES_MAX = 5
@@ -33,7 +33,8 @@ def scan_decoder(**options: Any) -> Callable[[str], int]:
 
     def decode(path: str) -> int:
         columns = ["offset", "key", "value"]
-        return sum(batch.num_rows for batch in kafkalog.scan(path, columns=columns, **options))
+        rows = kafkalog.Log(path).scan(columns, **options)
+        return sum(batch.num_rows for batch in rows.to_batches())
 
     return decode
 
@@ -42,9 +43,7 @@ def reference_decoder() -> Callable[[str], int]:
     """The schemas."""
     import kafkalog
 
-    return lambda path: sum(
-        isinstance(found, kafkalog.Record) for found in kafkalog.read_records(path)
-    )
+    return lambda path: sum(1 for _ in kafkalog.Log(path).records())
 
 
 def client_decoder(records_class: Any) -> Callable[[str], int]:
@@ -67,11 +66,11 @@ CONTENT: dict[str, bytes] = {}
 
 def decoder(name: str) -> Callable[[str], int]:
     """A function from a path to the number of records in it."""
-    if name == "kafkalog.scan":
+    if name == "Log.scan":
         return scan_decoder()
-    if name == "kafkalog.scan, 1 thread":
+    if name == "Log.scan, 1 thread":
         return scan_decoder(threads=1)
-    if name == "kafkalog.read_records":
+    if name == "Log.records":
         return reference_decoder()
     if name == "aiokafka":
         from aiokafka.record._crecords import MemoryRecords

@@ -28,7 +28,7 @@ from kafkalog.export import Export, ExportRequest
 from kafkalog.export.model import Writing
 from kafkalog.jit.native import compile_all, is_compiled
 from kafkalog.journal.run import Run
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level
 from kafkalog.spark import KafkaLogDataSource
 from kafkalog.spark.engine import SparkEngine
@@ -169,7 +169,7 @@ class Jobs:
         request = CompactionRequest(now_ms=BEGIN_MS, high_watermark="end")
         configs = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(place))
         found = open_path(str(place))
-        assert isinstance(found, LogDir)
+        assert isinstance(found, LogDirListing)
         wanted = [one for one in found.partitions if one.topic == "orders"]
         candidates = find_candidates(wanted, configs.of_topic, request, take_all=True, failed=_fail)
 

@@ -1,1 +1,1 @@
-"""Writes what the pages of `docs/` show of the code: `python -m docgen`, or `make docs`."""
+"""Writes the generated parts of `docs/`: `python -m docgen`, or `make docs`."""

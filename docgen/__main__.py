@@ -1,4 +1,4 @@
-"""Writes the marked blocks of the documentation; with `--sessions`, the console blocks as well."""
+"""Rewrites the generated blocks of the docs; with `--sessions`, the console blocks as well."""
 
 from __future__ import annotations
 

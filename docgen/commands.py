@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def example_lines(text: str) -> list[str]:
-    """Return the example command lines of a help text, without the words next to them."""
+    """Return the example command lines of a help text, without their explanations."""
     lines = [line.strip() for line in text.splitlines()]
     return [line.split("  ")[0] for line in lines if line.startswith("kafkalog ")]
 
 
 def commands() -> dict[str, Any]:
-    """Name to click command, in the order of the help."""
+    """Return name and click command, in the order of the help."""
     found: dict[str, Any] = command_group().commands
     return found
 
@@ -30,7 +30,7 @@ def help_of(command: Any) -> str:
 
 
 def option_rows(name: str, command: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield option or argument, meaning, default; Kafka's tool has a parser of its own."""
+    """Yield name, meaning and default of each option and argument."""
     if name == "kafka-dump-log":
         for action in _parser()._actions:  # argparse has no public list of them  # noqa: SLF001
             value = f" {action.metavar or action.dest.upper()}" if action.nargs != 0 else ""

@@ -20,7 +20,7 @@ def library_sections() -> str:
 
 
 def _signature(value: object) -> str:
-    """Return the names of the arguments, if it is used by calling it."""
+    """Return the parameter names of a callable in parentheses, or nothing for other values."""
     if isinstance(value, type) and (dataclasses.is_dataclass(value) or _is_plain(value)):
         return ""
     parameters = inspect.signature(value).parameters.values()  # type: ignore[arg-type] # callable
@@ -32,6 +32,8 @@ def _is_plain(value: type) -> bool:
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
+    if parameter.kind == parameter.VAR_KEYWORD:
+        return f"**{parameter.name}"
     if parameter.default is parameter.empty:
         return parameter.name
     return f"{parameter.name}=…"
@@ -51,7 +53,8 @@ def _members(value: object) -> list[str]:
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value) if field.name[0] != "_"]
         lines[""] = f"Fields: {', '.join(f'`{name}`' for name in names)}.\n"
-    for base in reversed(value.__mro__[:-1]):
+    ours = [base for base in value.__mro__ if base.__module__.startswith("kafkalog")]
+    for base in reversed(ours):
         for name, member in vars(base).items():
             function = getattr(member, "fget", None) or getattr(member, "func", None) or member
             if name.startswith("_") or not inspect.isfunction(function):

@@ -1,4 +1,4 @@
-"""`docs/output.md`: the objects of NDJSON and JSON, each with a row that was really printed."""
+"""`docs/output.md`: the objects of NDJSON and JSON, each with a row that a command printed."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ OBJECT_TYPES = {
     for one in vars(family).values()
     if isinstance(one, objects.ObjectType)
 }  # fmt: skip
-"""Every type that the command line declares, by name."""
-# The examples show their first value of these, whenever a working copy was checked out.
+"""Every object type that the commands print, by name."""
+# Fixed in the examples, because these values depend on when the repository was checked out.
 _FIXED = {"mtime_ms": 1704067449000}
 _JSON_TYPES = {int: "integer", str: "string", bool: "boolean", dict: "object", list: "array"}
 
 
 def run_command(line: str) -> tuple[int, str]:
-    """Run a command line in this process: its exit status and what it wrote to stdout."""
+    """Run a command line in this process; return its exit status and stdout."""
     stdout, buffer = sys.stdout, io.BytesIO()
     sys.stdout = io.TextIOWrapper(buffer, encoding="utf-8")
     try:
@@ -98,7 +98,7 @@ def rows_of(line: str) -> list[dict[str, Any]]:
 
 
 def _undo_row() -> dict[str, Any]:
-    """Return what `undo` prints about a retention applied to a copy of the examples."""
+    """Return what `undo` prints about a retention run on a copy of the examples."""
     with TemporaryDirectory() as place:
         log_dir, backup = os.path.join(place, "kafka"), os.path.join(place, "backup")
         shutil.copytree(LOG_DIR, log_dir)
@@ -113,7 +113,7 @@ def _undo_row() -> dict[str, Any]:
 
 
 def _export_rows() -> list[dict[str, Any]]:
-    """Return what `export` prints about an example."""
+    """Return what `export` prints about an example log."""
     with TemporaryDirectory() as place:
         rows = rows_of(f"export {LOG_DIR}/orders-0 --to {place}/lake")
     known = {"log_dir": "/var/lib/kafka", "destination": "lake"}
@@ -124,7 +124,7 @@ def _export_rows() -> list[dict[str, Any]]:
 
 
 def _failed_partition() -> dict[str, Any]:
-    """Return what a manifest says about a partition that failed, as no example does."""
+    """Return a manifest's entry about a failed partition, which no example has."""
     row = manifest_object(
         FailedPartition("/var/lib/kafka/orders-0", "unreadable", "Input/output error")
     )
@@ -134,7 +134,7 @@ def _failed_partition() -> dict[str, Any]:
 
 
 def mistakes(row: dict[str, Any]) -> list[str]:
-    """List how a real row differs from what is documented."""
+    """List how a printed row differs from its documentation."""
     names = list(row)
     if names[:1] != ["type"] or row["type"] not in OBJECT_TYPES:
         return [f"undocumented object {row}"]
@@ -155,7 +155,7 @@ def mistakes(row: dict[str, Any]) -> list[str]:
 
 
 def object_sections() -> str:
-    """Write a section per object, with a row that a command really printed."""
+    """Write a section per object, with a row that a command printed."""
     os.chdir(ROOT)
     samples: dict[str, dict[str, Any]] = {}
     for command in COMMANDS:

@@ -1,4 +1,4 @@
-"""The parts of a page that come from the code: marked blocks and console sessions.
+"""The generated parts of a page: marked blocks and console sessions.
 
 A block stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`. A `console` block shows
 commands and exactly what they print, stdout before stderr.
@@ -55,7 +55,7 @@ _WIDTH: Final = "80"
 
 @dataclass(frozen=True)
 class Command:
-    """One line of a console block, and what it printed: stdout, then stderr."""
+    """One command line of a console block and its output, stdout before stderr."""
 
     line: str
     printed: str
@@ -67,17 +67,17 @@ def pages() -> list[Path]:
 
 
 def with_blocks(text: str) -> str:
-    """Return a page with its marked blocks written from the code."""
+    """Return a page with its marked blocks regenerated from the code."""
     return _BLOCK.sub(lambda found: _block(found[1]), text)
 
 
 def blocks_in(text: str) -> list[str]:
-    """Name the marked blocks of a page."""
+    """Return the names of the marked blocks in a page."""
     return [found[1] for found in _BLOCK.finditer(text)]
 
 
 def with_sessions(text: str) -> str:
-    """Return a page whose console blocks show what their commands print now."""
+    """Return a page whose console blocks show the present output of their commands."""
     return _CONSOLE.sub(lambda found: f"```console\n{_session(found[1])}```", text)
 
 

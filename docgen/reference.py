@@ -1,4 +1,4 @@
-"""`docs/exit-codes.md`, `defects.md`, `formats.md`: tables of the code."""
+"""`docs/exit-codes.md`, `defects.md`, `formats.md`: tables that come from the code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def status_table() -> str:
 
 
 def error_table() -> str:
-    """Write a row per class of error."""
+    """Write a row per error class."""
     rows = "".join(
         f"| `{error.reference}` | {error.exit_code} | `kafkalog.errors.{error.__name__}` "
         f"| {first_sentence(error)} |\n"
@@ -62,7 +62,7 @@ _SEVERITY_HEADS = {
 
 
 def defect_sections() -> str:
-    """Write a section per reference of a defect, by severity."""
+    """Write a section per defect reference, by severity."""
     parts = []
     for severity, head in _SEVERITY_HEADS.items():
         parts.append(f"\n## {severity}\n\n{head}\n")
@@ -79,13 +79,13 @@ def defect_sections() -> str:
     return "".join(parts)
 
 
-# Kind of file: name as it is on disk, the schema of its bytes, the module that says what they mean.
+# Kind of file: its name on disk, the schema of its bytes, the module that interprets it.
 _FILES = {
     FileKind.LOG: ("`<base offset>.log`", "record_batch message_set", "batches.reader"),
     FileKind.OFFSET_INDEX: ("`<base offset>.index`", "offset_index", "indexes"),
     FileKind.TIME_INDEX: ("`<base offset>.timeindex`", "time_index", "indexes"),
     FileKind.TRANSACTION_INDEX: ("`<base offset>.txnindex`", "transaction_index", "indexes"),
-    FileKind.PRODUCER_SNAPSHOT: ("`<offset>.snapshot`", "producer_snapshot", "producer_snapshot"),
+    FileKind.PRODUCER_SNAPSHOT: ("`<offset>.snapshot`", "producer_snapshot", "producers"),
     FileKind.KRAFT_SNAPSHOT: (
         "`<end offset>-<epoch>.checkpoint`, `bootstrap.checkpoint`",
         "record_batch",
@@ -136,7 +136,7 @@ def file_table() -> str:
 
 
 def payload_table() -> str:
-    """Write a row per family of messages: how many, and with how many schemas."""
+    """Write a row per family of messages: how many messages and how many schemas."""
     table = messages().values()
     counts = Counter(message.family for message in table)
     schemas_of = Counter[str]()

@@ -37,7 +37,7 @@ _OPTIONS: Final = {
     "maxBytesPerTrigger": "of a stream: about how much of the logs a batch covers; without it all",
     "failOnDataLoss": "`false`: go on where records were deleted before they were read (`true`)",
 }
-"""Options of the data source; a test compares their names with those that it knows."""
+"""Options of the data source; a test compares them with those that the code accepts."""
 
 _TABLES: Final = {
     TableName.RECORDS: "What a consumer is given: no control records, nothing below the log start "

@@ -1,4 +1,4 @@
-"""`docs/verify.svg`: the terminal of the README, drawn by rich from what a command prints."""
+"""`docs/verify.svg`: the terminal picture of the README, drawn by rich from a command's output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS: Final = 110
 
 
 def terminal_picture() -> str:
-    """Run a command on a terminal of its own, and return the screen as SVG."""
+    """Run a command in a terminal of its own, and return the screen as SVG."""
     console = Console(
         width=_COLUMNS,
         record=True,
@@ -37,7 +37,9 @@ def _screen() -> str:
         environment = {
             name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "LINES")
         }
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # on a slow machine there would be a bar
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 2
+        )  # on a slow machine, a progress bar would appear
         environment |= {"TERM": "xterm-256color", "COLUMNS": str(_COLUMNS)}
         os.execve(program, [str(program), *_COMMAND[1:]], environment)
     printed = bytearray()

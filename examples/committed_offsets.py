@@ -1,4 +1,4 @@
-"""The offsets that consumer groups committed last, and how far behind the log's end they are.
+"""What did each consumer group commit last, and how far from the end of the log is that?
 
 Usage: python examples/committed_offsets.py [LOG_DIR]
 """
@@ -11,18 +11,15 @@ from pathlib import Path
 import kafkalog
 from kafkalog.payloads.internal_topics import PayloadKind, decode
 
-COMMITTED = kafkalog.Selection(read_committed=True)  # without commits of aborted transactions
-
 
 def committed_offsets(log_dir: kafkalog.LogDir) -> dict[tuple[str, str, int], int]:
     """(group, topic, partition) to offset; a tombstone takes a group's offset away."""
     committed: dict[tuple[str, str, int], int] = {}
-    for partition in log_dir.partitions:
-        if partition.topic != "__consumer_offsets":
+    for log in log_dir.values():
+        if log.topic != "__consumer_offsets":
             continue
-        for record in kafkalog.read_records(partition, COMMITTED):
-            if isinstance(record, kafkalog.Defect) or record.batch.is_control:
-                continue
+        # Without the commits of aborted transactions.
+        for record in log.records(isolation="read_committed", data=True):
             message = decode(PayloadKind.OFFSETS, record.key, record.value)
             if message.error or message.key is None or message.key["type"] not in ("0", "1"):
                 continue  # group metadata, or a version of a newer Kafka
@@ -36,15 +33,10 @@ def committed_offsets(log_dir: kafkalog.LogDir) -> dict[tuple[str, str, int], in
 
 
 def main(path: str) -> None:
-    log_dir = kafkalog.open_path(path)
-    if not isinstance(log_dir, kafkalog.LogDir):
-        sys.exit(f"{path} is not a log directory")
-    ends = {
-        (partition.topic, partition.partition): kafkalog.UnifiedLog(partition).log_end_offset
-        for partition in log_dir.partitions
-    }
+    log_dir = kafkalog.LogDir(path)
     for (group, topic, number), offset in sorted(committed_offsets(log_dir).items()):
-        end = ends.get((topic, number))
+        log = log_dir.get(f"{topic}-{number}")
+        end = None if log is None else log.offsets.log_end_offset.value
         lag = "unknown" if end is None else str(end - offset)
         print(f"group {group}, {topic}-{number}: committed {offset}, lag {lag}")
 

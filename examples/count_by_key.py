@@ -1,4 +1,4 @@
-"""How many records each key of a topic has, most frequent first.
+"""Which keys of a partition have the most records?
 
 Usage: python examples/count_by_key.py [PARTITION_DIR]
 """
@@ -12,13 +12,15 @@ from pathlib import Path
 import kafkalog
 
 
+def show(defect: kafkalog.Defect) -> None:
+    print(f"{defect.path}, position {defect.position}: {defect.detail}", file=sys.stderr)
+
+
 def main(partition_dir: str) -> None:
     counts: Counter[bytes | None] = Counter()
-    for record in kafkalog.read_records(partition_dir):
-        if isinstance(record, kafkalog.Defect):
-            print(f"{record.path}, position {record.position}: {record.detail}", file=sys.stderr)
-        elif not record.batch.is_control:
-            counts[record.key] += 1
+    log = kafkalog.Log(partition_dir)
+    for record in log.records(data=True, on_defect=show):  # no transaction markers
+        counts[record.key] += 1
     print(f"{counts.total()} records, {len(counts)} keys")
     for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0] or b""))[:5]:
         print(f"{count:5}  {'null' if key is None else key.decode('utf-8', 'backslashreplace')}")

@@ -1,4 +1,4 @@
-"""From the disk of a dead broker to a lake of Parquet, and three questions in SQL. Needs Java 17.
+"""What did a dead broker's disk hold? Its records as a lake of Parquet, in SQL. Needs Java 17.
 
 Usage: python examples/dead_broker_to_lake.py [LOG_DIR]
 
@@ -14,17 +14,17 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from kafkalog import Verification
+import kafkalog
 from kafkalog.export import Export, ExportRequest
-from kafkalog.model import Isolation, Level
+from kafkalog.model import Isolation
 from kafkalog.spark import KafkaLogDataSource, SparkEngine, spark_session
 from kafkalog.tables import Request
 
 LOG_DIR = sys.argv[1] if len(sys.argv) > 1 else str(Path(__file__).parent / "log-dir")
 
-verification = Verification(Level.DEEP)
-defects = list(verification.verify(LOG_DIR))
-summary = verification.summary
+findings = kafkalog.verify(LOG_DIR, level="deep")
+defects = list(findings)
+summary = findings.summary
 print(f"{summary.records} records in {summary.batches} batches, {len(defects)} defects")
 
 # %% A session of Spark: local[*], or the master of a cluster that sees the same disk.

@@ -1,4 +1,4 @@
-"""A partition as a file of Parquet, and a question that any reader of Parquet can answer.
+"""How does a partition become a file of Parquet, and what does any reader of Parquet see in it?
 
 Usage: python examples/export_parquet.py [PARTITION_DIR]
 """
@@ -12,16 +12,18 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from kafkalog_cli.main import run
+import kafkalog
 
 
 def main(partition_dir: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         target = os.path.join(directory, "records.parquet")
-        # The same as on the command line: kafkalog dump-segment ... --format parquet --to FILE
-        status = run(["dump-segment", partition_dir, "--format", "parquet", "--to", target])
+        scan = kafkalog.Log(partition_dir).scan()
+        with pq.ParquetWriter(target, scan.schema) as writer:
+            for rows in scan.to_batches():  # in bounded memory, however large the log is
+                writer.write_batch(rows)
         table = pq.read_table(target, columns=["path", "offset"])
-    print(f"{table.num_rows} records, exit status {status}")
+    print(f"{table.num_rows} records")
     segments = table.group_by("path").aggregate([("offset", "count"), ("offset", "max")])
     for row in sorted(segments.to_pylist(), key=lambda row: str(row["path"])):
         name = os.path.basename(row["path"])

@@ -1,4 +1,4 @@
-"""The first record at or after a time, and how little of the log was read to find it.
+"""What was the first record at or after a time, and how much of the log has to be read for that?
 
 Usage: python examples/find_by_time.py [PARTITION_DIR [ISO_TIME]]
 """
@@ -13,9 +13,8 @@ import kafkalog
 
 
 def main(partition_dir: str, time: str) -> None:
-    log = kafkalog.UnifiedLog(partition_dir)
-    timestamp_ms = round(datetime.fromisoformat(time).timestamp() * 1000)
-    found = kafkalog.lookup_timestamp(log, timestamp_ms)
+    log = kafkalog.Log(partition_dir)
+    found = log.lookup(timestamp=datetime.fromisoformat(time))
     if found.record is None:
         print(f"no record at or after {time}")
         return

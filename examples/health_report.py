@@ -1,4 +1,4 @@
-"""One line for each partition of a log directory: its size, its offsets, what is wrong with it.
+"""Is each partition of a log directory sound, and which offsets does it have?
 
 Usage: python examples/health_report.py [LOG_DIR]
 """
@@ -13,22 +13,18 @@ import kafkalog
 
 
 def main(path: str) -> int:
-    log_dir = kafkalog.open_path(path)
-    if not isinstance(log_dir, kafkalog.LogDir):
-        sys.exit(f"{path} is not a log directory")
     status = 0
-    for partition in log_dir.partitions:
-        run = kafkalog.Verification()
-        found = Counter(defect.reference for defect in run.verify(partition))
-        log = kafkalog.UnifiedLog(partition)
+    for name, log in kafkalog.LogDir(path).items():
+        findings = log.verify()
+        found = Counter(defect.reference for defect in findings)
         words = ", ".join(f"{count} {reference}" for reference, count in sorted(found.items()))
+        offsets = log.offsets
         print(
-            f"{partition.topic}-{partition.partition}: {run.summary.records} records in "
-            f"{len(partition.segments)} segments, offsets {log.log_start_offset} to "
-            f"{log.log_end_offset}, {len(log.open_transactions())} open transactions, "
-            f"{words or 'sound'}"
+            f"{name}: {findings.summary.records} records in {len(log.segments)} segments, "
+            f"offsets {offsets.log_start_offset.value} to {offsets.log_end_offset.value}, "
+            f"stable up to {offsets.last_stable_offset.value}, {words or 'sound'}"
         )
-        status = max(status, int(run.summary.defects[kafkalog.Severity.DAMAGE] > 0))
+        status = max(status, int(findings.summary.defects[kafkalog.Severity.DAMAGE] > 0))
     return status
 
 

@@ -1,7 +1,7 @@
-"""Text checkpoints: a version, a count and one entry a line, kept as lines of fields.
+"""Text checkpoints: a version, a count and one entry per line, kept as lines of fields.
 
 Follows `CheckpointFile` of Kafka 4.3: recovery-point-offset-checkpoint and the other offset
-checkpoints of a log directory, and leader-epoch-checkpoint. Any text comes back exactly.
+checkpoints of a log directory, and leader-epoch-checkpoint. Any text round-trips exactly.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Any, Final
 
 from construct import Adapter, Container, GreedyBytes, ListContainer, StringError
 
-# The line ends of BufferedReader.readLine, the whitespace of java.util.regex.
+# The line ends of BufferedReader.readLine and the whitespace of java.util.regex.
 _LINE: Final = re.compile(r"([^\r\n]*)(\r\n|\r|\n|\Z)")
 _WHITESPACE: Final = re.compile(r"([ \t\x0b\f]+)")
 
 
 def split_lines(text: str) -> list[tuple[str, str]]:
-    """Each line with its line end as Java sees them; only the last line may have none."""
+    """Split a text into lines with their line ends, as Java does; the last may have none."""
     return [(match[1], match[2]) for match in _LINE.finditer(text) if match[0]]
 
 
 class Utf8Text(Adapter):  # type: ignore[misc] # construct has no types
-    """All bytes up to the end as strict UTF-8; subclasses take the text apart."""
+    """All bytes up to the end as strict UTF-8; subclasses split the text further."""
 
     def _decode(self, obj: bytes, context: Any, path: str) -> Any:
         try:
@@ -37,11 +37,11 @@ class Utf8Text(Adapter):  # type: ignore[misc] # construct has no types
             raise StringError(f"not UTF-8: {error}", path=path) from error
 
     def split(self, text: str) -> Any:
-        """The fields of a text."""
+        """Split a text into fields."""
         return text
 
     def join(self, obj: Any) -> str:
-        """The text of `split`'s fields."""
+        """Join the fields of `split` into a text."""
         return str(obj)
 
 
@@ -53,7 +53,7 @@ class CheckpointAdapter(Utf8Text):
     """
 
     def split(self, text: str) -> Any:
-        """The lines of a text."""
+        """Split a text into lines."""
         lines = ListContainer()
         for line, end in split_lines(text):
             pieces = _WHITESPACE.split(line)
@@ -61,7 +61,7 @@ class CheckpointAdapter(Utf8Text):
         return lines
 
     def join(self, obj: Any) -> str:
-        """The text of some lines; separators that are missing are one space."""
+        """Join lines into a text; missing separators become one space."""
         text = []
         for line in obj:
             separators = [*line["separators"], *[" "] * len(line["fields"])]

@@ -16,11 +16,11 @@ class CleanShutdownAdapter(JsonObject):
     """A JSON object, or None for an empty file."""
 
     def split(self, text: str) -> Any:
-        """The object in a text."""
+        """Parse the object in a text."""
         return super().split(text) if text else None
 
     def join(self, obj: Any) -> str:
-        """The text of an object."""
+        """Serialize an object."""
         return "" if obj is None else super().join(obj)
 
 

@@ -1,4 +1,4 @@
-"""Header positions, masks and sizes of Kafka's formats, as plain numbers.
+"""Field positions, masks and sizes of Kafka's formats, as plain numbers.
 
 Follows `DefaultRecordBatch`, `LegacyRecord` and `Records` of Kafka 4.3.
 """
@@ -44,8 +44,10 @@ TRANSACTIONAL_MASK: Final = 0x10
 CONTROL_MASK: Final = 0x20
 DELETE_HORIZON_MASK: Final = 0x40
 
-NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)  # ids of codecs, in the attributes
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)  # codec ids, in the attributes
 COMPRESSION_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+LEGACY_CODEC_MAX: Final = LZ4  # of magic 0 and 1
+CODEC_MAX: Final = ZSTD
 
 # Magic 0 and 1, LegacyRecord.
 LEGACY_CRC_POSITION: Final = _MESSAGE["crc"]
@@ -60,7 +62,7 @@ OFFSET_INDEX_ENTRY_SIZE: Final = OFFSET_INDEX_ENTRY.size
 TIME_INDEX_ENTRY_SIZE: Final = TIME_INDEX_ENTRY.size
 ABORTED_TXN_SIZE: Final = ABORTED_TRANSACTION.size
 
-NO_TIMESTAMP: Final = -1  # RecordBatch.NO_TIMESTAMP; any other negative time is one
+NO_TIMESTAMP: Final = -1  # RecordBatch.NO_TIMESTAMP; other negative times are kept as they are
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1

@@ -1,7 +1,7 @@
 """Control records: transaction markers and what KRaft writes into its log and snapshots.
 
 Follows `ControlRecordType`, `EndTransactionMarker` and `ControlRecordUtils` of Kafka 4.3: fields
-that come behind the known ones are ignored there and kept here as `rest`.
+after the known ones are ignored there and kept here as `rest`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ControlRecordKey: Final = Struct("version" / Int16sb, "type" / Int16sb, "rest" /
 EndTxnMarker: Final = Struct(
     "version" / Int16sb, "coordinator_epoch" / Int32sb, "rest" / GreedyBytes
 )
-"""Value of ABORT and COMMIT, the end of a transaction."""
+"""Value of the markers ABORT and COMMIT, which end a transaction."""
 
 
 def kraft_value(type_id: int) -> Construct | None:
-    """Schema (`fields` and `rest`) of a KRaft control record's value, None for other types.
+    """Return the schema (`fields`, `rest`) of a KRaft control record's value, None for other types.
 
-    Kafka reads version 0 whatever the message's own first field says.
+    Kafka always reads version 0, whatever the message's own first field says.
     """
     found = by_key("control", type_id)
     return None if found is None else schema_with_rest(found.name, 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# Files of a segment: 20 digits and one of these.
+# Files of a segment are named by 20 digits and one of these.
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"

@@ -1,8 +1,8 @@
-"""How records of Kafka's internal topics wrap their messages: version prefixes and frames.
+"""The envelopes around messages in Kafka's internal topics: version prefixes and frames.
 
 Follows `CoordinatorRecordSerde` (`__consumer_offsets`, `__transaction_state`,
-`__share_group_state`) and `AbstractApiMessageSerde` (`__cluster_metadata`,
-`__remote_log_metadata`) of Kafka 4.3. The messages themselves are in `formats.message_schema`.
+`__share_group_state`) and `AbstractApiMessageSerde` (`__cluster_metadata`, `__remote_log_metadata`)
+of Kafka 4.3. The messages themselves are in `formats.message_schema`.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ class Layout:
     """Fields of fixed size, one after the other.
 
     Attributes:
-        fields: name to type, as a character of the module `struct`.
-        positions: name to the position of its first byte.
+        fields: name to type, as a format character of the module `struct`.
+        positions: name to the position of the field's first byte.
         struct: packs and unpacks all fields.
-        size: length of all fields.
+        size: total length of the fields.
     """
 
     def __init__(self, **fields: str) -> None:
@@ -34,7 +34,7 @@ class Layout:
             position += struct.calcsize(f">{kind}")
 
     def part(self, *names: str) -> struct.Struct:
-        """Return a struct of the fields from the first to the last name that skips all others."""
+        """Return a struct of the named fields only; bytes of fields between them are skipped."""
         chosen = list(self.fields)
         first, last = chosen.index(names[0]), chosen.index(names[-1])
         kinds = (
@@ -44,7 +44,7 @@ class Layout:
         return struct.Struct(">" + "".join(kinds))
 
     def dtype(self) -> list[tuple[str, str]]:
-        """Return the fields as a description for `numpy.dtype`."""
+        """Return the fields as a `numpy.dtype` description."""
         return [(name, f">{_WIDTHS[kind]}") for name, kind in self.fields.items()]
 
 

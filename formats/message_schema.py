@@ -1,18 +1,18 @@
 """The encoding of Kafka's generated messages: schemas of all messages in `messages.txt`.
 
 Follows `MessageDataGenerator`, `ByteBufferAccessor` and `Readable` of Kafka 4.3: what they accept
-is accepted, the texts of their exceptions are the reasons of `MessageError`.
+is accepted, and the texts of their exceptions are the reasons of `MessageError`.
 
 A parsed message is a dict in the order of the definition, by the names that Kafka's tools print:
 
 - fields that the version does not have, and tagged fields that were not written, are absent;
-- strings that are not UTF-8 keep their bytes (`surrogateescape`), a bool that is neither 0 nor 1
-  stays a number, so does everything that `build` has to give back;
+- strings that are not UTF-8 keep their bytes (`surrogateescape`), and a bool that is neither
+  0 nor 1 stays a number, so that `build` can return the same bytes;
 - tagged fields with unknown tags are under `UNKNOWN_TAGS`, a list of (tag, bytes), if any.
 
 `build(parse(data)) == data` for everything that Kafka writes. It does not hold for encodings that
-Kafka reads but never writes: lengthened varints, other negative lengths than -1, tags out of order
-or repeated (of a known tag the last one counts, as in Kafka).
+Kafka reads but never writes: overlong varints, negative lengths other than -1, and tags out of
+order or repeated (of a known tag the last one counts, as in Kafka).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STRING_SIZE_MAX: Final = 0x7FFF
 
 
 class MessageError(ConstructError):  # type: ignore[misc] # construct has no types
-    """Bytes that are no such message; `reason` is the text of Kafka's exception."""
+    """Bytes are not a valid message; `reason` is the text of Kafka's exception."""
 
     def __init__(self, reason: str, path: str | None = None) -> None:
         super().__init__(reason, path=path)
@@ -56,12 +56,12 @@ class MessageError(ConstructError):  # type: ignore[misc] # construct has no typ
 
 
 def message(name: str) -> Message:
-    """The message of that name; raises KeyError where the table has none."""
+    """Return a message by name; raises KeyError if the table has no such message."""
     return messages()[name]
 
 
 def by_key(family: str, api_key: int, part: str = "value") -> Message | None:
-    """The message a record type, apiKey or control record type stands for, None if unknown.
+    """Return the message for a record type, apiKey or control record type, None if unknown.
 
     Args:
         family: `offsets`, `transaction-log`, `share-group-state`, `cluster-metadata`,
@@ -81,12 +81,12 @@ def _by_key() -> dict[tuple[str, int, str], Message]:
     }
 
 
-@cache  # bounded by the table
+@cache  # bounded by the size of the table
 def schema(name: str, version: int) -> Construct:
-    """The schema of one version of a message, bytes to dict and back.
+    """Return the schema of one version of a message, from bytes to dict and back.
 
-    A tagged field has to end where its size says. `parse(data, **AS_KAFKA)` takes no notice of the
-    size, like Kafka's readers: a wrong one shifts what is read behind it.
+    A tagged field must end where its size says. `parse(data, **AS_KAFKA)` ignores the size, as
+    Kafka's readers do: a wrong size shifts what is read after the field.
 
     Raises:
         KeyError: there is no such message.
@@ -98,14 +98,14 @@ def schema(name: str, version: int) -> Construct:
     return StructCodec(found.struct, version, flexible=version in found.flexible_versions)
 
 
-@cache  # bounded by the table
+@cache  # bounded by the size of the table
 def schema_with_rest(name: str, version: int) -> Construct:
-    """`schema` as `fields`, and the bytes behind the message, which Kafka ignores, as `rest`."""
+    """Return `schema` as `fields`, and the ignored bytes after the message as `rest`."""
     return ConstructStruct("fields" / schema(name, version), "rest" / GreedyBytes)
 
 
 def bytes_left(stream: Any) -> int:
-    """Bytes between a seekable stream's position and its end."""
+    """Return the number of bytes between a seekable stream's position and its end."""
     position = stream.tell()
     end = stream.seek(0, io.SEEK_END)
     stream.seek(position)
@@ -113,17 +113,17 @@ def bytes_left(stream: Any) -> int:
 
 
 def parse_with(codec: Any, stream: Any, context: Any, path: str) -> Any:
-    """Parse a part of a message, in construct's own protocol."""
+    """Parse a part of a message through construct's internal protocol."""
     return codec._parsereport(stream, context, path)  # noqa: SLF001
 
 
 def build_with(codec: Any, obj: Any, stream: Any, context: Any, path: str) -> None:
-    """Build a part of a message, in construct's own protocol."""
+    """Build a part of a message through construct's internal protocol."""
     codec._build(obj, stream, context, path)  # noqa: SLF001
 
 
 def parse_varint(stream: Any, context: Any, path: str) -> int:
-    """An unsigned varint of 32 bits, `ByteUtils.readUnsignedVarint`."""
+    """Parse an unsigned varint of 32 bits: `ByteUtils.readUnsignedVarint`."""
     start = stream.tell()
     try:
         return int(parse_with(UnsignedVarint, stream, context, path))
@@ -136,7 +136,7 @@ def parse_varint(stream: Any, context: Any, path: str) -> int:
 
 
 class CompactLength(Construct):  # type: ignore[misc] # construct has no types
-    """An unsigned varint of length + 1, taken as Java's int: 0 is -1, null."""
+    """An unsigned varint that holds length + 1, read as Java's int: 0 stands for -1, null."""
 
     def _parse(self, stream: Any, context: Any, path: str) -> int:
         length = parse_varint(stream, context, path) - 1
@@ -151,7 +151,7 @@ COMPACT_LENGTH: Final = CompactLength()
 
 
 class BoolAdapter(Adapter):  # type: ignore[misc] # construct has no types
-    """A byte: 0 is false, everything else true; what Kafka does not write stays a number."""
+    """A byte: 0 is false, everything else true; values that Kafka never writes stay numbers."""
 
     def _decode(self, obj: int, context: Any, path: str) -> bool | int:
         return bool(obj) if obj in {0, 1} else obj
@@ -161,7 +161,7 @@ class BoolAdapter(Adapter):  # type: ignore[misc] # construct has no types
 
 
 class SizedField(Construct, ABC):  # type: ignore[misc] # construct has no types
-    """A field behind its length: what strings, bytes and arrays have in common."""
+    """A length-prefixed field, the base of strings, bytes and arrays."""
 
     def __init__(self, field: Field, length: Any) -> None:
         super().__init__()
@@ -188,15 +188,15 @@ class SizedField(Construct, ABC):  # type: ignore[misc] # construct has no types
 
     @abstractmethod
     def parse_items(self, size: int, stream: Any, context: Any, path: str) -> Any:
-        """Parse what follows a length of 0 or more."""
+        """Parse the content of a field whose length is 0 or more."""
 
     @abstractmethod
     def build_items(self, obj: Any, stream: Any, context: Any, path: str) -> None:
-        """Build length and content of a value that is not null."""
+        """Build the length and the content of a value that is not null."""
 
 
 class BytesField(SizedField):
-    """Bytes behind their length."""
+    """Length-prefixed bytes."""
 
     def parse_items(self, size: int, stream: Any, context: Any, path: str) -> Any:
         """Read `size` bytes."""
@@ -209,7 +209,7 @@ class BytesField(SizedField):
 
 
 class StringField(SizedField):
-    """Text behind its length in bytes, at most 32767."""
+    """Length-prefixed text, at most 32767 bytes."""
 
     def parse_items(self, size: int, stream: Any, context: Any, path: str) -> Any:
         """Read text of `size` bytes."""
@@ -231,7 +231,7 @@ class StringField(SizedField):
 
 
 class ArrayField(SizedField):
-    """Elements behind their count, which is bounded by the bytes left."""
+    """Count-prefixed elements; the count is bounded by the bytes left."""
 
     def __init__(self, field: Field, length: Any, element: Any) -> None:
         super().__init__(field, length)
@@ -246,14 +246,14 @@ class ArrayField(SizedField):
         return [parse_with(self.element, stream, context, path) for _ in range(size)]
 
     def build_items(self, obj: Any, stream: Any, context: Any, path: str) -> None:
-        """Write count and elements."""
+        """Write the count and the elements."""
         build_with(self.length, len(obj), stream, context, path)
         for element in obj:
             build_with(self.element, element, stream, context, path)
 
 
 class NullableStruct(Construct):  # type: ignore[misc] # construct has no types
-    """A struct behind a flag: a byte (-1 is null), in the tagged section a varint (0 is null)."""
+    """A struct after a null flag: a byte (-1 is null), or a varint (0 is null) if tagged."""
 
     def __init__(self, struct: Any, *, tagged: bool) -> None:
         super().__init__()
@@ -276,7 +276,7 @@ class NullableStruct(Construct):  # type: ignore[misc] # construct has no types
 
 
 class StructCodec(Construct):  # type: ignore[misc] # construct has no types
-    """The fields of one version of a struct, with its tagged section if the version is flexible."""
+    """The fields of one version of a struct, with a tagged section if the version is flexible."""
 
     def __init__(self, struct: Struct, version: int, *, flexible: bool) -> None:
         super().__init__()
@@ -317,7 +317,7 @@ class StructCodec(Construct):  # type: ignore[misc] # construct has no types
         context: Any,
         path: str,
     ) -> list[tuple[int, bytes]]:
-        """Read `count` tagged fields, the known ones into `values`; returns the unknown ones."""
+        """Read `count` tagged fields, the known ones into `values`; return the unknown ones."""
         unknown = []
         for _ in range(count):
             tag = parse_varint(stream, context, path)
@@ -376,7 +376,7 @@ _PRIMITIVES: Final[dict[str, Any]] = {
 
 
 def field_codec(field: Field, version: int, *, flexible: bool) -> Any:
-    """The schema of one field in one version of its message."""
+    """Return the schema of one field in one version of its message."""
     if field.array:
         element = replace(field, name=f"{field.name} element", array=False, nullable=False)
         length = COMPACT_LENGTH if flexible else Int32sb
@@ -392,7 +392,7 @@ def field_codec(field: Field, version: int, *, flexible: bool) -> Any:
 
 
 def read_array(stream: Any, size: int, path: str) -> bytes:
-    """`size` bytes of the stream, `ByteBufferAccessor.readArray`."""
+    """Read `size` bytes of the stream: `ByteBufferAccessor.readArray`."""
     left = bytes_left(stream)
     if size > left:
         reason = f"Error reading byte array of {size} byte(s): only {left} byte(s) available"

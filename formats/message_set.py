@@ -44,12 +44,12 @@ def _size(context: Any) -> int:
 
 
 def _rest_size(context: Any) -> int:
-    # Negative when key and value run past the message's size, which Bytes refuses as a StreamError.
+    # Negative if key and value run past the message's size, which Bytes refuses as a StreamError.
     return int(context.size) - _size_up_to_rest(context)
 
 
-# `rest` are the bytes that Kafka ignores after the value. Building computes the size; the crc is
-# written as given.
+# `rest` holds the bytes after the value, which Kafka ignores. Building computes the size; the crc
+# is written as given.
 Message: Final = Struct(
     *fixed(
         MESSAGE_HEADER,

@@ -1,7 +1,7 @@
-"""The messages of `messages.txt` as values: what fields a message has, in which versions.
+"""The messages of `messages.txt` as values: which fields a message has, and in which versions.
 
-The notation of the table is explained in its own head. Follows the message definitions of Kafka
-4.3 and `org.apache.kafka.message.FieldSpec`, which says how a definition is to be read.
+The head of the table explains its notation. Follows the message definitions of Kafka 4.3 and
+`org.apache.kafka.message.FieldSpec`, which defines how they are read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 _OPEN: Final = 1 << 15
-"""Stop of an open range of versions: versions are 16-bit numbers."""
+"""End of an open range of versions, exclusive: versions are 16-bit numbers."""
 
 _TOKEN: Final = re.compile(r"@tag\d+|\[v[\d+-]+\]|\[\]|[{};?]|=[^\s;}]+|\w+")
 _DEFAULTS: Final[dict[str, object]] = {
@@ -36,7 +36,7 @@ class Field:
         nullable: whether null is allowed.
         versions: versions of the message that have the field.
         tag: number of a tagged field, None for the others.
-        default: value of the field where it is absent; None is null. A struct's is {}.
+        default: value of the field if it is absent; None is null. A struct's is {}.
         struct: the fields of a struct, None for the other types.
     """
 
@@ -57,7 +57,7 @@ class Struct:
     fields: tuple[Field, ...]
 
     def fields_of(self, version: int) -> tuple[Field, ...]:
-        """The fields that `version` has, tagged ones included."""
+        """Return the fields that `version` has, including tagged ones."""
         return tuple(field for field in self.fields if version in field.versions)
 
 
@@ -66,8 +66,8 @@ class Message:
     """One message of the table.
 
     Attributes:
-        family: the place it belongs to, e.g. `offsets`.
-        api_key: record type, apiKey or control record type; None where there is none.
+        family: the group of messages it belongs to, e.g. `offsets`.
+        api_key: record type, apiKey or control record type; None for messages without one.
         part: `key` or `value`, `-` for messages inside other messages.
         name: the definition's name.
         versions: versions that Kafka 4.3 knows.
@@ -91,13 +91,13 @@ class Message:
 
 @cache
 def messages() -> dict[str, Message]:
-    """All messages of the table by name."""
+    """Return all messages of the table by name."""
     text = importlib.resources.files("formats").joinpath("messages.txt").read_text("utf-8")
     return {found.name: found for found in parse_table(text)}
 
 
 def parse_table(text: str) -> list[Message]:
-    """Read the notation of `messages.txt`; raises ValueError where it is not followed."""
+    """Parse the notation of `messages.txt`; raises ValueError if the text does not follow it."""
     entries: list[list[str]] = []
     for line in text.splitlines():
         if not line.strip() or line.startswith("#"):
@@ -139,7 +139,7 @@ def _parse_range(text: str) -> range:
 
 
 def _parse_struct(tokens: list[str]) -> Struct:
-    """Take the fields up to the closing brace off the end of the reversed `tokens`."""
+    """Pop the fields up to the closing brace from the end of the reversed `tokens`."""
     fields = []
     while tokens and tokens[-1] != "}":
         fields.append(_parse_field(tokens))

@@ -1,8 +1,8 @@
 r"""`meta.properties`: the ids of a log directory as Java properties, in their escaped form.
 
 Follows `java.util.Properties.load` of Java 17 and `PropertiesUtils` of Kafka 4.3. The bytes are
-read as ISO-8859-1, as Kafka does, so any file comes back exactly. Keys and values stay as they are
-written: `\:`, `\u0041` and the backslash at the end of a continued line are in them.
+decoded as ISO-8859-1, as in Kafka, so any file round-trips exactly. Keys and values keep their
+escapes: `\:`, `\u0041` and the backslash at the end of a continued line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from construct import Adapter, Container, GreedyBytes, ListContainer, StringErro
 
 from formats.checkpoint import split_lines
 
-# A continued line takes the next line's leading whitespace with it.
+# A continued line includes the next line's leading whitespace.
 _CONTINUED: Final = r"\\(?:\r\n|\r|\n)[ \t\f]*"
 _SPACE: Final = rf"(?:[ \t\f]|{_CONTINUED})*"
 _PROPERTY: Final = re.compile(
@@ -31,8 +31,8 @@ _WHITESPACE: Final = " \t\f"
 class PropertiesAdapter(Adapter):  # type: ignore[misc] # construct has no types
     """Lines of `indent`, `key`, `separator`, `value` and `end`, with a `kind` each.
 
-    `kind` is "property", "comment" or "blank"; comment and blank lines are all in `value`. A
-    property that is continued over several lines is one line here.
+    `kind` is "property", "comment" or "blank"; a comment or blank line is all `value`. A property
+    that is continued over several lines is one line here.
     """
 
     def _decode(self, obj: bytes, context: Any, path: str) -> Any:
@@ -54,7 +54,7 @@ class PropertiesAdapter(Adapter):  # type: ignore[misc] # construct has no types
                 pieces += [end, continuation]
                 end = next_end
             match = _PROPERTY.fullmatch("".join(pieces))
-            assert match is not None  # each part may be empty, the last takes anything
+            assert match is not None  # each part may be empty, and the last accepts anything
             lines.append(Container(kind=kind, **match.groupdict(), end=end))
         return lines
 

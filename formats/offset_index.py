@@ -1,6 +1,7 @@
 """The offset index, `<offset>.index`: from relative offsets to positions in the log.
 
-Follows `OffsetIndex` of Kafka 4.3. The zeros that fill an open file are entries here, as for Kafka.
+Follows `OffsetIndex` of Kafka 4.3. The zero padding of an open file is parsed as entries, as Kafka
+does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from formats.primitives import fixed
 
 OffsetIndexEntry: Final = Struct(*fixed(OFFSET_INDEX_ENTRY))
 
-# `rest` are trailing bytes that do not fill an entry.
+# `rest` holds trailing bytes that do not fill an entry.
 OffsetIndex: Final = Struct(
     "entries" / GreedyRange(OffsetIndexEntry),
     "rest" / GreedyBytes,

@@ -1,6 +1,6 @@
-"""`partition.metadata`: the version and the topic id of a partition, one `key: value` a line.
+"""`partition.metadata`: the version and the topic id of a partition, one `key: value` per line.
 
-Follows `PartitionMetadataFile` of Kafka 4.3. Any text comes back exactly.
+Follows `PartitionMetadataFile` of Kafka 4.3. Any text round-trips exactly.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from construct import Container, GreedyBytes, ListContainer
 from formats.checkpoint import Utf8Text, split_lines
 
 SEPARATOR: Final = re.compile(r":[ \t\x0b\f]+")
-"""What is between key and value."""
+"""What separates key and value."""
 
 
 class PartitionMetadataAdapter(Utf8Text):
-    """Lines of `key`, `separator`, `value` and `end`; key alone where there is no separator."""
+    """Lines of `key`, `separator`, `value` and `end`; a line without a separator is all key."""
 
     def split(self, text: str) -> Any:
-        """The lines of a text."""
+        """Split a text into lines."""
         lines = ListContainer()
         for line, end in split_lines(text):
             found = SEPARATOR.search(line)
@@ -31,7 +31,7 @@ class PartitionMetadataAdapter(Utf8Text):
         return lines
 
     def join(self, obj: Any) -> str:
-        """The text of some lines."""
+        """Join lines into a text."""
         return "".join(
             line["key"] + line["separator"] + line["value"] + line["end"] for line in obj
         )

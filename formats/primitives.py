@@ -1,8 +1,8 @@
-"""The number, string and array encodings all of Kafka's formats are made of.
+"""The encodings of numbers, strings and arrays that all of Kafka's formats are made of.
 
 Follows `ByteUtils` (variable-length integers) and the message protocol's README of Kafka 4.3.
 Variable-length integers are read as Kafka reads them: at most 5 or 10 bytes, bits that do not fit
-are dropped, longer forms than needed are accepted (and built back in their shortest form).
+are dropped, and overlong forms are accepted (and built back in their shortest form).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _INTEGERS: Final = {"b": Int8sb, "h": Int16sb, "i": Int32sb, "I": Int32ub, "q": 
 
 
 def fixed(layout: Layout, **schemas: Any) -> list[Any]:
-    """Return the fields of a fixed layout as subconstructs; `schemas` replace those of some."""
+    """Return the fields of a fixed layout as subconstructs; `schemas` overrides some of them."""
     return [name / schemas.get(name, _INTEGERS[kind]) for name, kind in layout.fields.items()]
 
 
@@ -73,7 +73,7 @@ class VariableLengthInteger(Construct):  # type: ignore[misc] # construct has no
         return obj
 
     def encode(self, number: Any, path: str = "") -> bytes:
-        """The shortest encoding of `number`; raises `IntegerError` when it does not fit."""
+        """Return the shortest encoding of `number`; raises `IntegerError` if it does not fit."""
         if not isinstance(number, int):
             raise IntegerError(f"{number!r} is not an integer", path=path)
         low, high = (-(1 << (self.bits - 1)), self.mask >> 1) if self.signed else (0, self.mask)
@@ -94,7 +94,7 @@ UnsignedVarint: Final = VariableLengthInteger(32, signed=False)
 
 
 class NullableBytes(Construct):  # type: ignore[misc] # construct has no types
-    """Bytes behind a signed length; any negative length is null, built back as -1."""
+    """Bytes after a signed length; any negative length is null, built back as -1."""
 
     def __init__(self, length: Any) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class NullableBytes(Construct):  # type: ignore[misc] # construct has no types
 
 
 class UuidAdapter(Adapter):  # type: ignore[misc] # construct has no types
-    """16 big-endian bytes as the 22 characters of base64url that Kafka prints."""
+    """16 big-endian bytes as 22 characters of base64url, as Kafka prints them."""
 
     def _decode(self, obj: bytes, context: Any, path: str) -> str:
         return base64.urlsafe_b64encode(obj).decode("ascii").rstrip("=")

@@ -1,7 +1,7 @@
-"""`quorum-state`: what a KRaft node knows of the quorum, one JSON object in one line.
+"""`quorum-state`: what a KRaft node knows of the quorum, as one line of JSON.
 
 Follows `FileQuorumStateStore` and `QuorumStateData.json` of Kafka 4.3. The keys are Kafka's own. A
-file as Kafka writes it comes back exactly; other spacing of the JSON does not.
+file as Kafka writes it round-trips exactly; other spacing of the JSON does not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from formats.checkpoint import Utf8Text
 
 
 def _refuse_constant(name: str) -> None:
-    # Python's NaN and Infinity are no JSON.
+    # Python accepts NaN and Infinity, JSON does not.
     raise ValueError(f"{name} is no JSON")
 
 
@@ -35,14 +35,14 @@ class JsonObject(Utf8Text):
             raise FormatFieldError(f"no JSON object: {error}", path=path) from error
 
     def split(self, text: str) -> Any:
-        """The object in a text."""
+        """Parse the object in a text."""
         parsed = json.loads(text, parse_constant=_refuse_constant)
         if not isinstance(parsed, dict):
             raise ValueError(f"a {type(parsed).__name__}")  # noqa: TRY004 # becomes a ConstructError
         return parsed
 
     def join(self, obj: Any) -> str:
-        """The text of an object."""
+        """Serialize an object."""
         return json.dumps(obj, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 

@@ -24,7 +24,7 @@ from formats.primitives import NullableBytes, Varint, Varlong
 
 
 class HeaderKey(NullableBytes):
-    """Bytes behind a signed length that must not be negative: a header without a key is damage."""
+    """Bytes after a signed length that must not be negative: a header without a key is damage."""
 
     def _parse(self, stream: Any, context: Any, path: str) -> bytes:
         key = super()._parse(stream, context, path)
@@ -41,8 +41,8 @@ class HeaderKey(NullableBytes):
 class Headers(Construct):  # type: ignore[misc] # construct has no types
     """A signed count and that many headers; a negative count is damage.
 
-    A header takes two bytes at least, so a hostile count ends at the end of the record and never
-    makes the list longer than the data.
+    A header takes at least two bytes, so the end of the record stops a hostile count before the
+    list grows longer than the data.
     """
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:

@@ -39,7 +39,7 @@ def _batch_length(context: Any) -> int:
 
 
 def _records_size(context: Any) -> int:
-    # Negative for a batch_length below 49, which Bytes refuses as a StreamError.
+    # Negative if batch_length is below 49, which Bytes refuses as a StreamError.
     return int(context.batch_length) - BATCH_LENGTH_MIN
 
 

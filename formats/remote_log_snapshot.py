@@ -10,7 +10,7 @@ from typing import Final
 
 from construct import GreedyBytes, Int16sb, Int32sb, Int64sb, Prefixed, PrefixedArray, Struct
 
-# `rest` are the bytes after the last entry.
+# `rest` holds the bytes after the last entry.
 RemoteLogSnapshot: Final = Struct(
     "version" / Int16sb,
     "metadata_partition" / Int32sb,

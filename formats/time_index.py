@@ -1,6 +1,7 @@
 """The time index, `<offset>.timeindex`: from timestamps to relative offsets.
 
-Follows `TimeIndex` of Kafka 4.3. The zeros that fill an open file are entries here, as for Kafka.
+Follows `TimeIndex` of Kafka 4.3. The zero padding of an open file is parsed as entries, as Kafka
+does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from formats.primitives import fixed
 
 TimeIndexEntry: Final = Struct(*fixed(TIME_INDEX_ENTRY))
 
-# `rest` are trailing bytes that do not fill an entry.
+# `rest` holds trailing bytes that do not fill an entry.
 TimeIndex: Final = Struct(
     "entries" / GreedyRange(TimeIndexEntry),
     "rest" / GreedyBytes,

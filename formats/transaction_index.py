@@ -14,7 +14,7 @@ from formats.primitives import fixed
 
 AbortedTransaction: Final = Struct(*fixed(ABORTED_TRANSACTION))
 
-# `rest` are trailing bytes that do not fill an entry.
+# `rest` holds trailing bytes that do not fill an entry.
 TransactionIndex: Final = Struct(
     "entries" / GreedyRange(AbortedTransaction),
     "rest" / GreedyBytes,

@@ -1,4 +1,4 @@
-"""Whether a broker is running on a log directory, found out without a lock of our own.
+"""Detect whether a broker is running on a log directory, without taking its lock.
 
 Follows `FileLock` of Kafka 4.3: an exclusive lock of POSIX on `.lock`.
 """
@@ -16,23 +16,24 @@ from formats import file_names
 from kafkalog.paths import uris
 from kafkalog.paths.reading_errors import reading_error
 
-# `struct flock`, with the positions of the type in what is asked and in the answer.
+# `struct flock`, and the index of its `l_type` field, per platform.
 _FLOCK: Final = {"linux": (struct.Struct("hhqqi"), 0), "darwin": (struct.Struct("qqihh"), 3)}
 
 held_here: Final[set[tuple[int, int]]] = set()
-"""The lock files, by device and inode, that this process has locked.
+"""Device and inode of the lock files that this process has locked.
 
-POSIX drops a lock when its process closes any descriptor of the file: these must not be opened.
+POSIX releases a process's locks on a file when any of its descriptors for that file is closed, so
+these files must not be opened again.
 """
 
 
 def is_broker_running(log_dir: str) -> bool:
-    """Return whether another process keeps a log directory locked for writing: a broker, as a rule.
+    """Return whether another process, usually a broker, holds a write lock on the log directory.
 
-    Nothing is locked or written. Not guaranteed: locks of other hosts, on network file systems. In
-    an object store nobody runs. A file that is there and cannot be opened, for want of permission,
-    counts as locked. A disk that does not say counts as a no, and is announced to
-    `source.on_unreadable`.
+    Nothing is locked or written. Locks held by other hosts on a network file system may go unseen,
+    and a log directory in an object store never counts as locked. A lock file that exists but may
+    not be opened counts as locked. If the disk does not answer, the result is False and the error
+    goes to `source.on_unreadable`.
     """
     flock = _FLOCK.get(sys.platform)
     path = os.path.join(log_dir, file_names.LOCK)
@@ -44,7 +45,7 @@ def is_broker_running(log_dir: str) -> bool:
             return False
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        reading_error(error, path)  # announced, unless it is not there
+        reading_error(error, path)  # reported, unless the file does not exist
         return error.errno == errno.EACCES
     layout, type_index = flock
     asked = [0] * 5
@@ -52,7 +53,7 @@ def is_broker_running(log_dir: str) -> bool:
     try:
         answer = fcntl.fcntl(file, fcntl.F_GETLK, layout.pack(*asked))
     except OSError:
-        return False  # a file system without locks
+        return False  # this file system has no locks
     finally:
         os.close(file)
     return int(layout.unpack(answer)[type_index]) == fcntl.F_WRLCK

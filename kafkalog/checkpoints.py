@@ -1,7 +1,7 @@
 """Text checkpoints: the offset checkpoints of a log directory and leader-epoch-checkpoint.
 
 Follows `CheckpointFile`, `OffsetCheckpointFile` and `LeaderEpochCheckpointFile` of Kafka 4.3: the
-same files are accepted, the same are malformed.
+same files are accepted and the same ones rejected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _VERSION = 0
-_SIZE_MAX = 1 << 24  # some hundred thousand partitions
+_SIZE_MAX = 1 << 24  # enough for several hundred thousand partitions
 _AT_ONCE = 1 << 16
 _LINE_END = re.compile(rb"\n|\r(?!\n)")
 
@@ -33,7 +33,7 @@ def read_offset_checkpoint(path: str) -> list[CheckpointEntry]:
 
     Raises:
         CorruptDataError: Kafka would refuse the file (and take its log directory offline).
-        NotFoundError, UnreadableError: it cannot be read.
+        NotFoundError, UnreadableError: the file cannot be read.
     """
     return [
         CheckpointEntry(topic, _number(partition, path, 32), _number(offset, path))
@@ -42,17 +42,17 @@ def read_offset_checkpoint(path: str) -> list[CheckpointEntry]:
 
 
 def read_leader_epochs(path: str) -> list[EpochEntry]:
-    """Return the entries of a leader-epoch-checkpoint; raises as `read_offset_checkpoint`."""
+    """Return the entries of a leader-epoch-checkpoint. Raises as `read_offset_checkpoint`."""
     return [EpochEntry(epoch, offset) for epoch, offset in read_number_pairs(path)]
 
 
 def read_number_pairs(path: str) -> list[tuple[int, int]]:
-    """Read any checkpoint of two numbers per line; raises as `read_offset_checkpoint`."""
+    """Read any checkpoint with two numbers per line. Raises as `read_offset_checkpoint`."""
     return [(_number(first, path, 32), _number(second, path)) for first, second in _fields(path, 2)]
 
 
 def checkpoint_text(entries: Sequence[Sequence[object]]) -> bytes:
-    """Return a checkpoint with these entries, a sequence of fields each, as Kafka writes it."""
+    """Return a checkpoint with these entries, each a sequence of fields, as Kafka writes it."""
     lines = [str(_VERSION), str(len(entries))]
     lines += [" ".join(str(field) for field in entry) for entry in entries]
     return "".join(f"{line}\n" for line in lines).encode()
@@ -82,7 +82,7 @@ def _fields(path: str, count: int) -> Iterator[list[str]]:
 
 
 def _lines(path: str) -> Iterator[list[str]]:
-    """Yield the fields of each line, of some lines at a time: parsed, they are far larger."""
+    """Yield the fields of each line, parsing a block of lines at a time to bound memory."""
     from formats.checkpoint import Checkpoint
 
     data = read_file(path, _SIZE_MAX)
@@ -96,15 +96,15 @@ def _lines(path: str) -> Iterator[list[str]]:
 
 
 def _trimmed(fields: list[str]) -> list[str]:
-    """Without the empty field of trailing whitespace, which Java's split drops.
+    """Drop the empty last field that trailing whitespace leaves, as Java's split does.
 
-    Of entries only: the two lines above them are numbers as a whole to Kafka.
+    Only entries are trimmed: Kafka parses the two lines before them as whole numbers.
     """
     return fields[:-1] if len(fields) > 1 and not fields[-1] else fields
 
 
 def _number(text: str, path: str, bits: int = 64) -> int:
-    """Return an int or a long as Java parses it."""
+    """Parse an int or a long as Java does."""
     number = java_number(text, bits)
     if number is None:
         raise _malformed(path, f"{text!r} is not a number of {bits} bits.")
@@ -112,9 +112,9 @@ def _number(text: str, path: str, bits: int = 64) -> int:
 
 
 def java_number(text: str, bits: int) -> int | None:
-    """Return what `Integer.parseInt` or `Long.parseLong` makes of a text; None if they throw.
+    """Parse text as `Integer.parseInt` or `Long.parseLong` does; return None where they throw.
 
-    They take the decimal digits of any script, as far as one `char` holds them.
+    They accept the decimal digits of any script, as long as a digit fits in one `char`.
     """
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not digits.isdecimal() or max(digits) > "\uffff" or len(digits.lstrip("0")) > 19:
@@ -143,7 +143,7 @@ def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> 
     try:
         status = file_system.stat(path)
     except OSError as error:
-        reading_error(error, path)  # announced
+        reading_error(error, path)  # reported
         return None
     version = status.st_ino, status.st_mtime_ns, status.st_size
     return _entries(path, version).get((topic, partition))
@@ -151,7 +151,7 @@ def checkpointed(log_dir: str, name: str, topic: str, partition: int | None) -> 
 
 @lru_cache(len(OFFSET_CHECKPOINTS))
 def _entries(path: str, _version: tuple[int, ...]) -> dict[tuple[str, int | None], int]:
-    """Return the entries of a checkpoint, which all partitions of a log directory ask for."""
+    """Return the entries of a checkpoint, cached since every partition needs them."""
     try:
         found = read_offset_checkpoint(path)
     except (NotFoundError, CorruptDataError):

@@ -9,10 +9,10 @@ import zlib
 
 
 def crc32c(data: bytes | memoryview, before: int = 0) -> int:
-    """CRC-32C (Castagnoli) of `data` as an unsigned number; `before`: of what precedes it.
+    """Compute the CRC-32C (Castagnoli) of `data`, unsigned, continuing from checksum `before`.
 
-    Of a batch of magic 2 it covers everything from the attributes to the end, as stored (compressed
-    or not); of a producer snapshot everything after the checksum.
+    For a batch of magic 2 it covers everything from the attributes to the end, as stored
+    (compressed or not); for a producer snapshot, everything after the checksum.
     """
     import crc32c as wheel
 
@@ -20,8 +20,8 @@ def crc32c(data: bytes | memoryview, before: int = 0) -> int:
 
 
 def crc32(data: bytes | memoryview, before: int = 0) -> int:
-    """CRC-32 (zlib) of `data` as an unsigned number; `before`: of what precedes it.
+    """Compute the CRC-32 (zlib) of `data`, unsigned, continuing from checksum `before`.
 
-    Of a message of magic 0 or 1 it covers everything from the magic byte to the end.
+    For a message of magic 0 or 1 it covers everything from the magic byte to the end.
     """
     return zlib.crc32(data, before)

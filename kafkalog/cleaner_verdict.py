@@ -1,9 +1,9 @@
-"""What a broker's cleaner fails on: it then gives the partition up, and never cleans it again.
+"""Conditions on which a broker's log cleaner fails; it then marks the partition uncleanable.
 
 Follows `MemoryRecordsBuilder`, `ByteBufferLogInputStream` and `DefaultRecordBatch` of Kafka 4.3. A
-batch of magic 2 that keeps all its records is copied, and what is in them does not matter; one that
-is written again has to be as a leader would take it. An offset map that is full stops no cleaner:
-it takes one more pass.
+batch of magic 2 that keeps all its records is copied whatever its records hold; a batch that is
+rewritten must pass the checks of a leader's append. A full offset map is no failure: the cleaner
+makes another pass.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ ENDS_READING: Final = frozenset(
         "zero-tail",
     }
 )
-"""References of damage on which it ends with an exception. A wrong checksum is none: it looks at no
-checksum, and writes the batch again under a right one."""
+"""References of the damage on which the cleaner throws. A wrong checksum is not among them: the
+cleaner does not verify checksums, and rewrites the batch with a right one.
+"""
 
 EMPTY_BATCH: Final = "Empty batches are only supported for magic v2 and above"
-"""What it says where the last batch that it cleans is of an old format and loses all records."""
+"""The cleaner's message if the last batch to clean has an old format and loses all records."""
 
 
 def why_not_rewritten(batch: Batch, records: Iterable[tuple[int, int]]) -> str | None:
-    """Return why Kafka does not write a batch again with some of its records; None where it does.
+    """Return why Kafka cannot rewrite a batch with these of its records, or None if it can.
 
     Args:
-        batch: what it was.
+        batch: the batch before cleaning.
         records: offset and timestamp of each record that is kept.
     """
     for offset, timestamp in records:

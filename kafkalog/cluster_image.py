@@ -1,4 +1,4 @@
-"""What `__cluster_metadata-0` says of topics, partitions and brokers: the metadata image.
+"""The metadata image: the topics, partitions and brokers that `__cluster_metadata-0` describes.
 
 Follows `MetadataImage`, `PartitionRegistration.merge`, `ClusterControlManager` and
 `MetadataBatchLoader` of Kafka 4.3.
@@ -19,7 +19,7 @@ from kafkalog.payloads.internal_topics import PayloadKind, decode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 
 _NO_LEADER_CHANGE: Final = -2
 
@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 
 class MetadataTransactions(Generic[T]):
-    """Holds the records of a metadata transaction back until it ends, or drops them."""
+    """Holds back the records of a metadata transaction until it ends; drops them if it aborts."""
 
     def __init__(self) -> None:
         self._pending: list[T] | None = None
 
     def take(self, kind: str, change: T) -> Sequence[T]:
-        """Take the next record in; return what takes effect with it."""
+        """Add a record; return the changes that take effect with it."""
         if kind == "BEGIN_TRANSACTION_RECORD":
             self._pending = []
         elif kind in ("END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"):
@@ -48,11 +48,11 @@ class MetadataTransactions(Generic[T]):
 
 @dataclass
 class BrokerRegistration:
-    """A broker as it registered last.
+    """The latest registration of a broker.
 
     Attributes:
         epoch: the broker epoch.
-        directories: the ids of its log directories, empty where it did not say.
+        directories: the ids of its log directories; empty if it registered none.
     """
 
     epoch: int
@@ -61,15 +61,15 @@ class BrokerRegistration:
 
 @dataclass
 class ClusterImage:
-    """The metadata of a cluster as far as a node had it.
+    """The metadata of a cluster as far as one node had received it.
 
     Attributes:
-        topics: name to topic id, of the topics there are.
-        removed: ids of topics that the log says were deleted.
+        topics: name to topic id of the existing topics.
+        removed: ids of the topics that the log deletes.
         leader_epochs: topic id and partition to the leader epoch, which only grows.
         replicas: topic id and partition to the node ids of its replicas.
         brokers: node id to registration.
-        is_whole: whether all that is there of the snapshot and the log could be read.
+        is_whole: whether the snapshot and the log could be read completely.
     """
 
     topics: dict[str, str] = field(default_factory=dict)
@@ -81,15 +81,15 @@ class ClusterImage:
 
     @property
     def known(self) -> set[str]:
-        """The ids of all topics there are or were."""
+        """The ids of all topics that exist or existed."""
         return {*self.topics.values(), *self.removed}
 
     def owners(self, directory_id: str | None) -> set[int]:
-        """Return the nodes that have registered a log directory."""
+        """Return the ids of the nodes that registered a log directory."""
         return {node for node, one in self.brokers.items() if directory_id in one.directories}
 
     def apply(self, kind: str, data: dict[str, Any]) -> None:
-        """Take one record into account."""
+        """Apply one record to the image."""
         if kind == "TOPIC_RECORD":
             self.topics[data["name"]] = data["topicId"]
         elif kind == "REMOVE_TOPIC_RECORD":
@@ -110,17 +110,18 @@ class ClusterImage:
             self.brokers[data["brokerId"]] = BrokerRegistration(data["brokerEpoch"], directories)
 
 
-def read_cluster_image(log_dir: LogDir) -> ClusterImage | None:
-    """Return the image in a log directory: the newest snapshot, and the log from its end on.
+def read_cluster_image(log_dir: LogDirListing) -> ClusterImage | None:
+    """Read the image from a log directory: the newest snapshot, then the log after it.
 
-    Records that cannot be read are passed over: the checks of batches report them.
+    Records that cannot be read are skipped: the checks of batches report them.
 
     Returns:
-        None where there is no `__cluster_metadata-0`, or it does not reach back to the beginning
-        of the log or to a snapshot.
+        The image, or None if there is no `__cluster_metadata-0`, or if its log starts neither at
+        offset 0 nor at a snapshot.
 
     Cost:
-        Decodes the newest snapshot and what Kafka has not put into one yet: an hour or 20 MB.
+        Decodes the newest snapshot and the log after it: with Kafka's defaults at most an hour or
+        20 MB of records.
     """
     directory = next(
         (

@@ -1,8 +1,8 @@
-"""Threads of a generator, which ends them wherever it is ended itself.
+"""A thread pool for generators, which may be closed from any thread, even one of the pool's own.
 
-A generator that was given up in a cycle of references, as the frames of an error that is kept are,
-is ended where Python happens to collect garbage: also in a thread that works for it, which must not
-wait for itself.
+A generator that is kept alive only by a reference cycle, such as the frames of a stored exception,
+is closed wherever the garbage collector happens to run. That can be a thread of its own pool, which
+must not wait for itself.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Crew(ThreadPoolExecutor):
-    """A pool that its own threads can end, without waiting.
+    """A thread pool that its own threads can shut down without waiting for themselves.
 
     Args:
-        count: how many threads.
-        name: how their names begin.
+        count: number of threads.
+        name: prefix of the threads' names.
     """
 
     def __init__(self, count: int, name: str) -> None:
@@ -34,16 +34,16 @@ class Crew(ThreadPoolExecutor):
         return threading.get_ident() in self._members
 
     def wait_for(self, future: Future[Any]) -> None:
-        """Wait for the end of a future, whatever comes of it."""
+        """Wait until a future is done, and ignore its result."""
         if not self._is_here:
             future.exception()
 
     def forget(self, futures: Iterable[Future[Any]]) -> None:
-        """Cancel what was not begun, and wait for the rest."""
+        """Cancel the futures that have not started, and wait for the others."""
         for future in futures:
             if not future.cancel():
                 self.wait_for(future)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the threads, and wait for them."""
+        """Shut the pool down, and wait for its threads unless called by one of them."""
         super().shutdown(wait and not self._is_here, cancel_futures=cancel_futures)

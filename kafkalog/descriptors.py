@@ -1,7 +1,7 @@
-"""Directories opened from the root on, name by name: no symbolic link is on the way.
+"""Directories opened component by component from the root, so that no symbolic link is followed.
 
-What is done relative to such a descriptor is done in that directory, whoever renames or links
-meanwhile.
+Operations relative to such a descriptor stay in that directory, even if somebody renames or links
+it meanwhile.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _PASSED: Final = _DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)  # search permi
 
 @contextmanager
 def open_directory(path: str) -> Iterator[int]:
-    """Open a directory by its absolute path; close it with the block.
+    """Open a directory by its absolute path, and close it when the block ends.
 
     Raises:
-        OSError: it cannot be opened; `ENOTDIR` or `ELOOP` where a name is that of a link.
+        OSError: it cannot be opened; `ENOTDIR` or `ELOOP` if a component is a symbolic link.
     """
     names = [name for name in os.path.abspath(path).split(os.sep) if name]
     descriptor = os.open(os.sep, _PASSED if names else _DIRECTORY | os.O_RDONLY)

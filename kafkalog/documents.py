@@ -1,8 +1,7 @@
-"""JSON that is read back from a disk: each kind of document has a schema, and follows it or is
-refused.
+"""Strict reading of our own JSON: each kind of document has a schema, and anything else is refused.
 
-Whoever can write to a backup, an export or a log directory can put anything there. What a schema
-does not name is refused as well: unknown fields, fields given twice, numbers out of bounds.
+Anybody who can write to a backup, an export or a log directory can put anything there. So what a
+schema does not name is refused too: unknown fields, repeated fields, numbers out of bounds.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _SHOWN_MAX: Final = 80
 
 
 class Schema(Protocol):
-    """What a value may be."""
+    """Describes which JSON values are allowed."""
 
     def check(self, value: Any, place: str) -> None:
         """Raise `ValueError` with the place in the document unless the value follows the schema."""
@@ -43,13 +42,13 @@ class Schema(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string that a pattern or a function takes."""
+    """A string that a pattern or a function accepts."""
 
     takes: re.Pattern[str] | Callable[[str], object] | None = None
     length_max: int = 4096
 
     def check(self, value: Any, place: str) -> None:
-        """As `Schema` says."""
+        """Do what `Schema` describes."""
         takes = self.takes.fullmatch if isinstance(self.takes, re.Pattern) else self.takes
         if (
             not isinstance(value, str)
@@ -67,19 +66,19 @@ class Number:
     most: int = INT64_MAX
 
     def check(self, value: Any, place: str) -> None:
-        """As `Schema` says."""
+        """Do what `Schema` describes."""
         if type(value) is not int or not self.least <= value <= self.most:
             raise _mismatch(place, value)
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of some values."""
+    """One of the listed values."""
 
     values: tuple[object, ...]
 
     def check(self, value: Any, place: str) -> None:
-        """As `Schema` says."""
+        """Do what `Schema` describes."""
         if isinstance(value, bool) or value not in self.values:
             raise _mismatch(place, value)
 
@@ -89,7 +88,7 @@ class Flag:
     """True or false."""
 
     def check(self, value: Any, place: str) -> None:
-        """As `Schema` says."""
+        """Do what `Schema` describes."""
         if not isinstance(value, bool):
             raise _mismatch(place, value)
 
@@ -99,7 +98,7 @@ class Anything:
     """Any value: one that is only compared with another."""
 
     def check(self, value: Any, place: str) -> None:
-        """As `Schema` says."""
+        """Do what `Schema` describes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +108,19 @@ class Maybe:
     inner: Schema
 
     def check(self, value: Any, place: str) -> None:
-        """As `Schema` says."""
+        """Do what `Schema` describes."""
         if value is not None:
             self.inner.check(value, place)
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """A value that follows one of some schemas."""
+    """A value that follows at least one of several schemas."""
 
     inner: tuple[Schema, ...]
 
     def check(self, value: Any, place: str) -> None:
-        """As `Schema` says."""
+        """Do what `Schema` describes."""
         for schema in self.inner:
             with suppress(ValueError):
                 schema.check(value, place)
@@ -137,7 +136,7 @@ class Items:
     count_min: int = 0
 
     def check(self, value: Any, place: str) -> None:
-        """As `Schema` says."""
+        """Do what `Schema` describes."""
         if not isinstance(value, list) or len(value) < self.count_min:
             raise _mismatch(place, value)
         for number, one in enumerate(value):
@@ -146,12 +145,12 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A list of values, each of a kind of its own."""
+    """A list of fixed length, with a schema per element."""
 
     inner: tuple[Schema, ...]
 
     def check(self, value: Any, place: str) -> None:
-        """As `Schema` says."""
+        """Do what `Schema` describes."""
         if not isinstance(value, list) or len(value) != len(self.inner):
             raise _mismatch(place, value)
         for number, (schema, one) in enumerate(zip(self.inner, value, strict=True)):
@@ -160,13 +159,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """An object whose names are data, too."""
+    """An object whose keys are data as well."""
 
     key: Schema
     inner: Schema
 
     def check(self, value: Any, place: str) -> None:
-        """As `Schema` says."""
+        """Do what `Schema` describes."""
         if not isinstance(value, dict):
             raise _mismatch(place, value)
         for name, one in value.items():
@@ -176,14 +175,14 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """An object with these fields, some of which may be missing, and no others but `others`."""
+    """An object with these fields, of which some may be missing, and no others except `others`."""
 
     required: Mapping[str, Schema]
     optional: Mapping[str, Schema] = field(default_factory=dict)
     others: Schema | None = None
 
     def check(self, value: Any, place: str) -> None:
-        """As `Schema` says."""
+        """Do what `Schema` describes."""
         if not isinstance(value, dict):
             raise _mismatch(place, value)
         for name in self.required:
@@ -197,10 +196,10 @@ class Fields:
 
 
 def schema_of(model: type, *, optional: Collection[str] = ()) -> Fields:
-    """Make the schema of a dataclass as `asdict` writes it, from the types of its fields.
+    """Derive the schema of a dataclass, as `asdict` writes it, from the types of its fields.
 
-    Takes numbers, flags, texts, enumerations of texts, dataclasses, tuples, and each of them or
-    None. Fields in `optional` may be missing.
+    Supports numbers, flags, strings, string enumerations, dataclasses and tuples, each of them also
+    as `… | None`. Fields in `optional` may be missing.
     """
     hints = get_type_hints(model)
     found = {one.name: _schema_of_type(hints[one.name]) for one in dataclass_fields(model)}
@@ -230,11 +229,12 @@ def _schema_of_type(kind: Any) -> Schema:
 
 
 def parsed(data: bytes | str) -> Any:
-    """Parse a JSON text.
+    """Parse a JSON text strictly.
 
     Raises:
-        ValueError: it is not JSON, has a field twice, a number that JSON does not know or one of
-            thousands of digits, or is nested deeper than any document of ours.
+        ValueError: it is not JSON, repeats a field, has a number that JSON does not know or that
+            has
+            thousands of digits, or is nested deeper than any of our documents.
     """
     try:
         return json.loads(
@@ -247,13 +247,13 @@ def parsed(data: bytes | str) -> Any:
 
 
 def read_document(data: bytes | str, schema: Schema, path: str, what: str) -> Any:
-    """Parse a document that follows a schema.
+    """Parse a document and check it against a schema.
 
     Args:
         data: the text.
-        schema: what it must follow.
-        path: where it was found.
-        what: what it should be, as in `a plan of an export`.
+        schema: the schema to check.
+        path: where the text was found, for the error.
+        what: what it should be, such as `a plan of an export`.
 
     Raises:
         CorruptDataError: it does not follow the schema.

@@ -1,4 +1,4 @@
-"""What can stop the work: one class per reason, each with a reference and an exit status.
+"""The errors that stop the work: one class per reason, each with a reference and an exit status.
 
 Damage found in data is a `kafkalog.model.Defect`, a value; an error here means that the work could
 not go on. The exit statuses are those of the command line's contract (`docs/exit-codes.md`).
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 PARTLY_DONE: Final = 8
 """Exit status: something was changed or written, and something else failed or was refused."""
 NOTHING_TO_DO: Final = 9
-"""Exit status: a command that writes or audits found nothing that concerns it."""
+"""Exit status: a command that writes or audits found nothing to work on."""
 INTERNAL_ERROR: Final = 70
-"""Exit status: kafkalog itself failed; it says nothing about the data."""
+"""Exit status: kafkalog itself failed, which says nothing about the data."""
 
 on_failure: list[Callable[[Exception], None]] = []
-"""Called, in any thread, with each exception not raised on purpose that became a finding."""
+"""Callbacks, called in any thread with each unexpected exception that was turned into a finding."""
 
 
 class KafkaLogError(Exception):
     """Root of all errors that kafkalog raises on purpose.
 
     Args:
-        message: what happened, one sentence.
+        message: what happened, in one sentence.
         path: the file or directory concerned.
         position: byte position in that file.
         note: something worth knowing besides the message.
@@ -54,7 +54,7 @@ class KafkaLogError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """Return the message and where it happened: the text that a traceback shows."""
+        """Return the message and its context, as a traceback shows them."""
         return self.message if self.context is None else f"{self.message} [{self.context}]"
 
     @property
@@ -66,7 +66,7 @@ class KafkaLogError(Exception):
 
 
 class UsageError(KafkaLogError):
-    """An option, argument or combination that makes no sense."""
+    """An option, an argument or a combination of them makes no sense."""
 
     reference = "usage"
     exit_code = 2
@@ -85,65 +85,65 @@ class UnreadableError(KafkaLogError):
 
 
 class FileChangedError(UnreadableError):
-    """A file became shorter while it was being read: what was listed is not there any more."""
+    """A file was truncated, replaced or renamed while it was being read."""
 
 
 class BytesUnreadableError(UnreadableError):
-    """The disk does not give some bytes of a file, though the file can be opened."""
+    """The disk does not return some bytes of a file that can be opened."""
 
     reference = "bytes-unreadable"
 
 
 class NotAKafkaFileError(KafkaLogError):
-    """The path is no file or directory that Kafka writes."""
+    """The path is not a file or directory that Kafka writes."""
 
     reference = "not-a-kafka-file"
 
 
 class DestinationExistsError(KafkaLogError):
-    """What was to be created is there already; nothing was changed."""
+    """The destination exists already; nothing was changed."""
 
     reference = "destination-exists"
     exit_code = 4
 
 
 class UnwritableError(KafkaLogError):
-    """What was to be created cannot be written: permissions, a full disk, an I/O error."""
+    """The destination cannot be written: permissions, a full disk, an I/O error."""
 
     reference = "path-unwritable"
     exit_code = 4
 
 
 class LogDirInUseError(KafkaLogError):
-    """A broker, or another kafkalog, has the log directory; nothing was changed."""
+    """A broker or another kafkalog is using the log directory; nothing was changed."""
 
     reference = "log-dir-in-use"
     exit_code = 4
 
 
 class RefusedError(KafkaLogError):
-    """The work could lose data, or is not known to be wanted; nothing was changed."""
+    """The operation could lose data or needs confirmation; nothing was changed."""
 
     reference = "refused"
     exit_code = 4
 
 
 class ChangedSinceError(KafkaLogError):
-    """A partition is not as the run to undo left it: going back would lose what came since."""
+    """A partition changed since the run that is to be undone; undoing would lose those changes."""
 
     reference = "changed-since"
     exit_code = 4
 
 
 class UnsupportedError(KafkaLogError):
-    """A version, codec or part that is not available where it would be needed."""
+    """A version, codec or optional part is needed but not available."""
 
     reference = "unsupported"
     exit_code = 5
 
 
 class CorruptDataError(KafkaLogError):
-    """Bytes that do not follow the format, where the work needs them to."""
+    """Bytes do not follow the format, and the work cannot go on without them."""
 
     reference = "corrupt-data"
     exit_code = 6
@@ -163,14 +163,14 @@ class CorruptDataError(KafkaLogError):
 
 
 class LimitExceededError(KafkaLogError):
-    """A limit on memory or on decompressed size was hit."""
+    """A limit on memory or on decompressed size was exceeded."""
 
     reference = "limit-exceeded"
     exit_code = 7
 
 
 class EngineError(KafkaLogError):
-    """Spark could not do the work: it does not answer, or a part of it failed or was lost."""
+    """Spark failed: it does not answer, or a task failed or was lost."""
 
     reference = "engine-failed"
 
@@ -183,11 +183,11 @@ class InternalError(KafkaLogError):
 
 
 def as_internal_error(raised: BaseException, path: str | None = None) -> InternalError:
-    """Return the error that stands for an exception which kafkalog did not raise on purpose.
+    """Wrap an unexpected exception in an `InternalError`.
 
     Args:
-        raised: the exception, the cause of the new error.
-        path: what was being worked on.
+        raised: the exception, which becomes the cause of the new error.
+        path: the path that was being worked on.
     """
     words = " ".join(f"{type(raised).__name__}: {raised}".split()).rstrip(": .")
     error = InternalError(
@@ -202,15 +202,16 @@ def as_internal_error(raised: BaseException, path: str | None = None) -> Interna
 
 @contextmanager
 def contained(path: str, failed: Callable[[KafkaLogError], None]) -> Iterator[None]:
-    """Let what stops the work on one thing cost only that.
+    """Confine an error to the item that is being worked on.
 
     Args:
-        path: what is worked on in the block.
-        failed: called with the error that the block raised; with an `InternalError` for an
-            exception that was not raised on purpose.
+        path: the path that the block works on.
+        failed: called with the error that the block raised; an unexpected exception is first
+            wrapped
+            in an `InternalError`.
 
     Raises:
-        MemoryError: passed on, since the rest would run out of memory as well.
+        MemoryError: passed on, since the other items would run out of memory as well.
     """
     try:
         yield

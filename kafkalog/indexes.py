@@ -1,7 +1,7 @@
-"""Offset, time and transaction indexes: entries and binary search, straight from the file.
+"""Offset, time and transaction indexes: entries and binary search, read straight from the file.
 
 Follows `AbstractIndex`, `OffsetIndex`, `TimeIndex` and `TransactionIndex` of Kafka 4.3, except that
-the zero padding of a preallocated index is told apart from its entries, which Kafka does not do.
+the zero padding of a preallocated index is distinguished from its entries, which Kafka does not do.
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from formats import constants as c
 from formats.layouts import ABORTED_TRANSACTION, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog.model import AbortedTransaction, OffsetIndexEntry, TimeIndexEntry
-from kafkalog.names import parse_file_name
+from kafkalog.names import FileKind, parse_file_name
 from kafkalog.paths.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
+ENTRY_SIZES = {
+    FileKind.OFFSET_INDEX: c.OFFSET_INDEX_ENTRY_SIZE,
+    FileKind.TIME_INDEX: c.TIME_INDEX_ENTRY_SIZE,
+    FileKind.TRANSACTION_INDEX: c.ABORTED_TXN_SIZE,
+}
 ENTRIES_A_BLOCK = 8192
 
 Entry = TypeVar("Entry", OffsetIndexEntry, TimeIndexEntry)
@@ -28,7 +33,7 @@ Entry = TypeVar("Entry", OffsetIndexEntry, TimeIndexEntry)
 
 @dataclass(frozen=True, slots=True)
 class Probe(Generic[Entry]):
-    """One step of a binary search: the entries still possible and the one looked at."""
+    """One step of a binary search: the range of entries still possible and the entry probed."""
 
     low: int
     high: int
@@ -36,9 +41,10 @@ class Probe(Generic[Entry]):
 
 
 class _Index(ABC, Generic[Entry]):
-    """What offset and time index have in common.
+    """Base of the offset index and the time index.
 
-    `entry_count` leaves zero padding out; `slot_count` is what Kafka would take for entries.
+    `entry_count` excludes the zero padding; `slot_count` is what Kafka would take for the number of
+    entries.
     """
 
     entry_size: int
@@ -65,18 +71,18 @@ class _Index(ABC, Generic[Entry]):
 
     @property
     def is_padded(self) -> bool:
-        """Whether slots are left after the entries, as in an index that a broker has open."""
+        """Whether unused slots follow the entries, as in an index that a broker has open."""
         return self.entry_count < self.slot_count
 
     def padding_is_zero(self) -> bool:
-        """Return whether nothing follows the entries; holes of the file are not read."""
+        """Return whether only zeros follow the entries; holes of the file are not read."""
         return self._source.is_zero_from(self.entry_count * self.entry_size)
 
     def _slot(self, number: int) -> bytes:
         return self._source.read(number * self.entry_size, self.entry_size)
 
     def _count_entries(self) -> int:
-        """Slots before the zero padding, found by binary search: zeros only follow entries.
+        """Count the slots before the zero padding, by binary search: zeros only follow entries.
 
         Slot 0 may be zero in a time index (a record of time 0), never in an offset index.
         """
@@ -94,16 +100,16 @@ class _Index(ABC, Generic[Entry]):
 
     @abstractmethod
     def entry(self, number: int) -> Entry:
-        """Entry `number`, from 0; decoded by the schema in `formats`."""
+        """Return entry `number`, counted from 0."""
 
     @abstractmethod
     def entries(self, *, padding: bool = False) -> Iterator[Entry]:
-        """Yield all entries in file order; with `padding` every slot of the file."""
+        """Yield all entries in file order; with `padding`, every slot of the file."""
 
     def blocks(
         self, *, padding: bool = False, at_once: int = ENTRIES_A_BLOCK
     ) -> Iterator[tuple[int, bytes]]:
-        """Yield the number of the first of some entries, and the entries as stored."""
+        """Yield blocks of stored entries, each with the number of its first entry."""
         count = self.slot_count if padding else self.entry_count
         for first in range(0, count, at_once):
             number = min(at_once, count - first)
@@ -131,20 +137,20 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
 
     Args:
         path: the file.
-        base_offset: of the segment; from the file's name where None.
+        base_offset: base offset of the segment; None takes it from the file's name.
     """
 
     entry_size = c.OFFSET_INDEX_ENTRY_SIZE
 
     def entry(self, number: int) -> OffsetIndexEntry:
-        """Entry `number`, from 0; decoded by the schema in `formats`."""
+        """Return entry `number`, counted from 0."""
         from formats.offset_index import OffsetIndexEntry as Schema
 
         parsed = Schema.parse(self._slot(number))
         return OffsetIndexEntry(number, self.base_offset + parsed.relative_offset, parsed.position)
 
     def entries(self, *, padding: bool = False) -> Iterator[OffsetIndexEntry]:
-        """Yield all entries in file order; with `padding` every slot of the file."""
+        """Yield all entries in file order; with `padding`, every slot of the file."""
         for first, chunk in self.blocks(padding=padding):
             for number, (relative, position) in enumerate(
                 OFFSET_INDEX_ENTRY.struct.iter_unpack(chunk), first
@@ -154,9 +160,9 @@ class OffsetIndex(_Index[OffsetIndexEntry]):
     def lookup(
         self, offset: int, probes: list[Probe[OffsetIndexEntry]] | None = None
     ) -> OffsetIndexEntry | None:
-        """Return the last entry with an offset <= `offset`, or None: `OffsetIndex.lookup`.
+        """Return the last entry with an offset <= `offset`, or None, as `OffsetIndex.lookup` does.
 
-        `probes` collects the steps of the binary search.
+        The steps of the binary search are appended to `probes`.
         """
         return self._floor(offset, "offset", probes)
 
@@ -170,20 +176,20 @@ class TimeIndex(_Index[TimeIndexEntry]):
 
     Args:
         path: the file.
-        base_offset: of the segment; from the file's name where None.
+        base_offset: base offset of the segment; None takes it from the file's name.
     """
 
     entry_size = c.TIME_INDEX_ENTRY_SIZE
 
     def entry(self, number: int) -> TimeIndexEntry:
-        """Entry `number`, from 0; decoded by the schema in `formats`."""
+        """Return entry `number`, counted from 0."""
         from formats.time_index import TimeIndexEntry as Schema
 
         parsed = Schema.parse(self._slot(number))
         return TimeIndexEntry(number, parsed.timestamp, self.base_offset + parsed.relative_offset)
 
     def entries(self, *, padding: bool = False) -> Iterator[TimeIndexEntry]:
-        """Yield all entries in file order; with `padding` every slot of the file."""
+        """Yield all entries in file order; with `padding`, every slot of the file."""
         for first, chunk in self.blocks(padding=padding):
             for number, (timestamp, relative) in enumerate(
                 TIME_INDEX_ENTRY.struct.iter_unpack(chunk), first
@@ -193,7 +199,7 @@ class TimeIndex(_Index[TimeIndexEntry]):
     def lookup(
         self, timestamp: int, probes: list[Probe[TimeIndexEntry]] | None = None
     ) -> TimeIndexEntry | None:
-        """Return the last entry with a timestamp <= `timestamp`, None before the first."""
+        """Return the last entry with a timestamp <= `timestamp`, or None."""
         return self._floor(timestamp, "timestamp", probes)
 
     def last(self) -> TimeIndexEntry | None:
@@ -201,15 +207,15 @@ class TimeIndex(_Index[TimeIndexEntry]):
         return self.entry(self.entry_count - 1) if self.entry_count else None
 
     def last_slot_timestamp(self) -> int:
-        """That of the file's last slot, which Kafka takes for an entry also where it is zeros.
+        """Return the timestamp of the file's last slot, which Kafka takes for an entry in any case.
 
-        -1 without one. A broker that opens a cleanly closed log goes by it.
+        A broker that opens a cleanly closed log uses this timestamp. -1 for an empty file.
         """
         return self.entry(self.slot_count - 1).timestamp if self.slot_count else -1
 
 
 def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
-    """Yield the entries of a `.txnindex` file in file order; a partial last entry is left out."""
+    """Yield the entries of a `.txnindex` file in file order, without a partial last entry."""
     with Source(path) as source:
         size = source.size_bytes - source.size_bytes % c.ABORTED_TXN_SIZE
         for position in range(0, size, c.ABORTED_TXN_SIZE):
@@ -217,5 +223,5 @@ def read_aborted_transactions(path: str) -> Iterator[AbortedTransaction]:
 
 
 def parse_aborted_transaction(entry: bytes) -> AbortedTransaction:
-    """Return one entry of a `.txnindex` file."""
+    """Parse one entry of a `.txnindex` file."""
     return AbortedTransaction(*ABORTED_TRANSACTION.struct.unpack(entry))

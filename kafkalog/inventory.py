@@ -1,4 +1,4 @@
-"""What is there: facts about log directories, partitions, segments and files for a listing."""
+"""The rows of a listing: facts about log directories, partitions, segments and files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.living import CHANGES, answered
 from kafkalog.log_dir import (
     FileEntry,
-    LogDir,
+    LogDirListing,
     PartitionDir,
     list_partition,
     open_remote_index_cache,
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
     Errors = tuple[type[KafkaLogError], ...]
 
-Target = LogDir | PartitionDir | FileEntry
+Target = LogDirListing | PartitionDir | FileEntry
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirRow:
-    """A log directory: whose it is, and how many entries its checkpoints have."""
+    """A log directory: its ids, its size, and how many entries its checkpoints have."""
 
     path: str
     meta: MetaProperties | None
@@ -53,7 +53,7 @@ class LogDirRow:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition directory; None for what is unknown or not there."""
+    """A partition directory; None for values that are unknown or missing."""
 
     path: str
     topic: str
@@ -72,7 +72,7 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRow:
-    """A segment; sizes of indexes are None where the file is missing."""
+    """A segment; sizes of missing indexes are None."""
 
     path: str
     state: str
@@ -91,7 +91,7 @@ class SegmentRow:
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """A file, by its name."""
+    """A file and the meaning of its name."""
 
     path: str
     kind: FileKind
@@ -105,11 +105,11 @@ class FileRow:
 def list_log_dirs(targets: Iterable[Target]) -> Iterator[LogDirRow]:
     """Yield a row for each log directory among the targets."""
     for target in targets:
-        if isinstance(target, LogDir):
+        if isinstance(target, LogDirListing):
             yield _log_dir_row(target)
 
 
-def _log_dir_row(log_dir: LogDir) -> LogDirRow:
+def _log_dir_row(log_dir: LogDirListing) -> LogDirRow:
     defects = [
         Defect(error.reference, Severity.DAMAGE, path, error.message, hint=error.hint)
         for path, error in log_dir.errors.items()
@@ -149,7 +149,7 @@ def _defect(path: str, error: KafkaLogError) -> Defect:
 def partitions_of(targets: Iterable[Target]) -> Iterator[PartitionDir]:
     """Yield the partition directories of the targets."""
     for target in targets:
-        if isinstance(target, LogDir):
+        if isinstance(target, LogDirListing):
             yield from target.partitions
         elif isinstance(target, PartitionDir):
             yield target
@@ -163,7 +163,7 @@ def list_partitions(
     """Yield a row for each partition directory; a file among the targets stands for its partition.
 
     Segments and offsets are those of the view, sizes and other files those on disk; `differences`
-    is called with how these differ.
+    is called with each difference between the two.
     """
     for partition in partitions_of(targets):
         yield from _living(partition, _partition_row, view, differences)
@@ -175,9 +175,10 @@ def _living(
     view: LogView,
     differences: Callable[[Difference], object],
 ) -> list[T]:
-    """The rows of a partition; of a new listing where its files went away, none where all did.
+    """Return the rows of a partition, listing it again if its files change meanwhile.
 
-    `rows` is called with the errors that are not to be passed over.
+    If they keep changing, return no rows for a directory that disappeared, and the rows of the last
+    listing for any other. `rows` is called with the errors that it must not suppress.
     """
 
     def first(partition: PartitionDir = partition) -> list[T]:
@@ -200,7 +201,7 @@ def _partition_row(
     try:
         end = log.log_end_offset if has_log else None
     except changes:
-        raise  # of a new listing it is known
+        raise  # a new listing knows it
     except KafkaLogError:
         end = None
     with suppress(KafkaLogError):
@@ -248,7 +249,7 @@ def list_segments(
 ) -> Iterator[SegmentRow]:
     """Yield a row for each segment of the view, by partition and base offset.
 
-    `differences` is called with how views differ from files.
+    `differences` is called with each difference between view and files.
     """
     for partition in partitions_of(targets):
         yield from _living(partition, _segment_rows, view, differences)
@@ -261,7 +262,7 @@ def _segment_rows(partition: PartitionDir, shown: Shown, changes: Errors) -> Ite
             with OpenSegment(segment) as opened:
                 largest = opened.largest_timestamp(recovered=segment.is_active or is_stale)[0]
         except changes:
-            raise  # of a new listing it is known
+            raise  # a new listing knows it
         except KafkaLogError:
             largest = None
         indexes = (segment.offset_index, segment.time_index, segment.transaction_index)
@@ -284,7 +285,7 @@ def _segment_rows(partition: PartitionDir, shown: Shown, changes: Errors) -> Ite
 
 
 def list_files(targets: Iterable[Target]) -> Iterator[FileRow]:
-    """Yield a row for each file of the targets, those of a log directory's top first."""
+    """Yield a row for each file of the targets; files at the top of a log directory come first."""
     for target in targets:
         for entry in _files(target):
             yield FileRow(
@@ -303,7 +304,7 @@ def _files(target: Target) -> Iterator[FileEntry]:
         yield target
         return
     yield from target.files
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         if file_names.REMOTE_INDEX_CACHE in target.others:
             yield from open_remote_index_cache(
                 os.path.join(target.path, file_names.REMOTE_INDEX_CACHE)

@@ -1,4 +1,4 @@
-"""Git LFS pointers: the few lines that a checkout leaves in the place of a large file.
+"""Git LFS pointers: the few lines of text that a checkout leaves in place of a large file.
 
 Follows the specification of Git LFS, version 1.
 """
@@ -27,7 +27,7 @@ _NAMED_MAX: Final = 3
 
 
 def pointers_among(files: Iterable[FileEntry]) -> list[FileEntry]:
-    """Return the files that are pointers. Only those of a pointer's size are read."""
+    """Return the files that are pointers; only files of a pointer's size are read."""
     return [
         entry
         for entry in files
@@ -44,7 +44,7 @@ def _is_pointer(path: str) -> bool:
 
 
 def require_contents(path: str, files: Iterable[FileEntry]) -> None:
-    """Raise `CorruptDataError`, which says what `pointer_defect` does, if files are pointers."""
+    """Raise `CorruptDataError` with the text of `pointer_defect` if a file is a pointer."""
     pointers = pointers_among(files)
     if pointers:
         defect = pointer_defect(path, pointers)
@@ -54,7 +54,7 @@ def require_contents(path: str, files: Iterable[FileEntry]) -> None:
 
 
 def pointer_defect(path: str, pointers: Sequence[FileEntry]) -> Defect:
-    """Return the one finding about all pointers below a path."""
+    """Return a single finding about all pointers below a path."""
     names = [os.path.relpath(entry.path, path) for entry in pointers]
     named = ", ".join(names[:_NAMED_MAX])
     if len(names) > _NAMED_MAX:

@@ -1,9 +1,9 @@
-"""The one rule for reading logs that change meanwhile: list again, and go on at the same offset.
+"""Reading logs that change meanwhile: list the partition again, and continue at the same offset.
 
-A broker renames, truncates and deletes files while they are read. An open file can be read on
-whatever becomes of its name; the next one may have been replaced by one of another name, which a
-new listing shows. Each answer and each reading tries that a few times without getting on; then it
-ends with an error that names the file and the offset reached.
+A broker renames, truncates and deletes files while they are read. An open file stays readable
+whatever happens to its name; the next file may have been replaced by one with another name, which a
+new listing shows. Each lookup and each scan retries a few times without progress, then ends with an
+error that names the file and the offset reached.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 CHANGES: Final = (NotFoundError, FileChangedError)
-"""What meets a reader whose files a broker renames, deletes or truncates."""
+"""Errors that a reader meets when a broker renames, deletes or truncates files under it."""
 TRIES_MAX: Final = 10
 _PAUSE_S: Final = 0.02
 
 
 def answered(first: Callable[[], T], again: Callable[[], T]) -> T:
-    """Answer a question about a log; where a file went away meanwhile, of a new listing.
+    """Return the answer to a question about a log, retrying on a new listing if its files change.
 
     Args:
-        first: answers it of a listing that is there.
-        again: lists again, and answers it of that.
+        first: answers from the existing listing.
+        again: lists again, and answers from that.
 
     Raises:
-        KafkaLogError: what they raise, once nothing helps.
+        KafkaLogError: what they raise, once the retries are used up.
     """
     question = first
     for _ in range(TRIES_MAX):
@@ -54,7 +54,7 @@ def answered(first: Callable[[], T], again: Callable[[], T]) -> T:
 def about_a_log(
     question: Callable[Concatenate[UnifiedLog, P], T],
 ) -> Callable[Concatenate[UnifiedLog, P], T]:
-    """Have a question about a log asked again, of a new listing, where its files went away."""
+    """Decorate a question about a log: if its files change, it is asked about a new listing."""
 
     @wraps(question)
     def asked(log: UnifiedLog, /, *args: P.args, **options: P.kwargs) -> T:
@@ -67,7 +67,7 @@ def about_a_log(
 
 
 def listing_again(question: Callable[P, T]) -> Callable[P, T]:
-    """Have a question asked again that lists what it reads, where files went away meanwhile."""
+    """Decorate a question that lists what it reads: if files change, it is asked again."""
 
     @wraps(question)
     def asked(*args: P.args, **options: P.kwargs) -> T:
@@ -80,45 +80,45 @@ def listing_again(question: Callable[P, T]) -> Callable[P, T]:
 
 
 class LivingWalk:
-    """The segments of a plan, one after the other, found again where they went away.
+    """Iterates over the segments of a plan, and finds them again if their files change.
 
     Attributes:
-        plan: what is read now; its selection begins at the offset that was reached.
-        next_offset: the offset after all that was read; None at the beginning.
+        plan: the current plan; its selection begins at the offset that was reached.
+        next_offset: the offset after the last one read; None at the beginning.
     """
 
     def __init__(self, plan: ReadPlan) -> None:
         self.plan = plan
         self.next_offset: int | None = None
         self._left = list(plan.segments)
-        # What is appended to later segments was not there when the reading was planned.
+        # Skip what is appended to later segments: it did not exist when the scan was planned.
         self._last_base = max((segment.base_offset for segment in plan.segments), default=0)
         self._tries = 0
         self._reached: int | None = None
         self._error: KafkaLogError | None = None
 
     def take(self) -> Segment | None:
-        """Return the next segment, None at the end."""
+        """Return the next segment, or None at the end."""
         return self._left.pop(0) if self._left else None
 
     def stop(self) -> None:
-        """Take no more segments."""
+        """Skip all remaining segments."""
         self._left = []
 
     def require_unchanged(self, source: Source) -> None:
-        """Raise `FileChangedError` unless planned positions are those of the file that is open.
+        """Raise `FileChangedError` unless the planned positions belong to the file that is open.
 
-        It is asked after the opening: a file that was replaced does not come back.
+        Called after opening, because a file that was replaced does not come back.
         """
         if self.plan.is_unchanged is not None and not self.plan.is_unchanged():
             raise FileChangedError("The file was replaced after it was planned.", path=source.path)
 
     def interrupt(self, error: KafkaLogError, next_offset: int) -> None:
-        """Note that what was taken could be used up to an offset only; `check` raises it."""
+        """Record that the segment could be read only up to an offset; `check` raises the error."""
         self._error, self.next_offset = error, next_offset
 
     def check(self, next_offset: int) -> None:
-        """Note that all was used up to an offset, unless it was interrupted; raises that."""
+        """Record that everything up to an offset was read; raise the error if it was not."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -127,10 +127,10 @@ class LivingWalk:
             self.plan.reached(next_offset)
 
     def go_on(self, error: KafkaLogError) -> None:
-        """List the segments again that hold what is left.
+        """List the segments that hold the remaining offsets again.
 
         Raises:
-            KafkaLogError: the error, where there is nothing to list, or it comes again and again.
+            KafkaLogError: the error itself, if nothing can be listed or it keeps coming back.
         """
         while True:
             if self.next_offset != self._reached:
@@ -140,7 +140,7 @@ class LivingWalk:
                 raise self._told(error)
             try:
                 plan = self.plan.again(self.next_offset)
-            except CHANGES as changed:  # between two looks
+            except CHANGES as changed:  # changed while it was being listed
                 error = changed
                 continue
             self._resume(plan)
@@ -174,10 +174,10 @@ class LivingWalk:
 
 
 def is_being_written(source: Source, log_dir: str) -> bool:
-    """Return whether a log may still grow: it does, or a broker is running that may write.
+    """Return whether a log may still grow: it just did, or a running broker may write to it.
 
     Cost:
-        With a running broker up to a tenth of a second, in which an append comes to its end.
+        With a running broker up to a tenth of a second, so that an append in progress can complete.
     """
     from kafkalog.broker_lock import is_broker_running
 

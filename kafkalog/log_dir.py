@@ -1,7 +1,7 @@
 """Log directories, partition directories and segments as they are on disk, in any state.
 
-Follows `LogManager`, `LogLoader` and `LogSegments` of Kafka 4.3 in what belongs to what. Listing
-never fails because of one odd entry: what cannot be read is there with an error.
+Follows `LogManager`, `LogLoader` and `LogSegments` of Kafka 4.3 in which files belong together.
+Listing never fails because of one odd entry: an entry that cannot be read is listed with its error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _A_DIRECTORY = "a directory"
 _LISTINGS_MAX = 8
 _LASTING = (FileState.LIVE, FileState.SWAP)
 _TOP = (FileKind.META_PROPERTIES, FileKind.OFFSET_CHECKPOINT, FileKind.CLEAN_SHUTDOWN)
-_CHILDREN_MAX = 1000  # looked at for a hint
+_CHILDREN_MAX = 1000  # entries that are searched for a hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,16 @@ class FileEntry:
 
     Attributes:
         path: where it is.
-        name: its name taken apart; in a view (`kafkalog.view`) the one that it has there.
+        name: its parsed name; in a view (`kafkalog.view`) the name that it has there.
         size_bytes: its length.
-        mtime_ms: when it was changed last.
-        error: why nothing more is known about it.
-        hole_bytes: how much of its length was never written and takes no room on the disk.
-        inode: tells it from a file that takes its name later; 0 where the place has no such number.
-        end: the position from which on a view shows nothing of it; None: all of it is shown.
-        is_stale: whether it is an index that a start would write with other bytes. An offset index
-            is used all the same: what it says is looked at in the log.
+        mtime_ms: time of its last modification.
+        error: why nothing else is known about it.
+        hole_bytes: how much of its length is holes, which take no room on the disk.
+        inode: distinguishes it from a later file of the same name; 0 if the file system has no
+            such number.
+        end: the position at which a view cuts it off; None if all of it is shown.
+        is_stale: whether it is an index that a start would rewrite with other bytes. Readers use a
+            stale offset index all the same, because they verify its answers in the log.
     """
 
     path: str
@@ -74,14 +75,14 @@ class FileEntry:
 
     @property
     def used_bytes(self) -> int:
-        """The length, of an index without the room that a broker preallocated for entries."""
+        """The length, without the slots that a broker preallocated if it is an index."""
         is_index = self.name.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
         return self.size_bytes - self.hole_bytes if is_index else self.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One live segment: its log and the indexes that are there.
+    """One live segment: its log and its existing indexes.
 
     `next_base_offset` is the base offset of the segment that follows, None for the active segment.
     """
@@ -95,12 +96,12 @@ class Segment:
 
     @property
     def is_active(self) -> bool:
-        """Whether this is the segment a broker appends to."""
+        """Whether this is the segment that a broker appends to."""
         return self.next_base_offset is None
 
     @property
     def files(self) -> list[FileEntry]:
-        """Its log, then the indexes that are there."""
+        """Its log, then its existing indexes."""
         indexes = (self.offset_index, self.time_index, self.transaction_index)
         return [self.log, *(entry for entry in indexes if entry is not None)]
 
@@ -111,12 +112,12 @@ class PartitionDir:
 
     Attributes:
         path: the directory.
-        name: its name taken apart, None where it is no partition name (a copy, say).
+        name: its parsed name, None if it is not a partition's name (a copy, say).
         files: every file in it, by name.
-        directories: names of directories in it, which Kafka never makes.
-        loaded: what a broker would know of the log, where a view shows it as after a start.
-        aborted: what the transaction indexes would list that a start would write with other bytes,
-            by the base offset of their segment.
+        directories: names of the directories in it, which Kafka never makes.
+        loaded: what a broker would know of the log, if a view shows it as after a start.
+        aborted: by base offset of their segment, the contents of the transaction indexes that a
+            start would rewrite with other bytes.
     """
 
     path: str
@@ -128,21 +129,21 @@ class PartitionDir:
 
     @property
     def topic(self) -> str:
-        """The topic; the directory's whole name where that is no partition name."""
+        """The topic; the directory's whole name if that is not a partition's name."""
         return self.name.topic if self.name else os.path.basename(file_system.absolute(self.path))
 
     @property
     def partition(self) -> int | None:
-        """The partition's number, None where the name has none."""
+        """The partition's number, None if the name has none."""
         return self.name.partition if self.name else None
 
     @property
     def state(self) -> DirectoryState:
-        """Whether it is live, being deleted, moving here, or stray."""
+        """Whether the partition is live, being deleted, moving here, or stray."""
         return self.name.state if self.name else DirectoryState.LIVE
 
     def live(self, kind: FileKind) -> list[FileEntry]:
-        """Return the live files of one kind, by offset, then name."""
+        """Return the live files of one kind, by offset, then by name."""
         found = [
             entry
             for entry in self.files
@@ -154,7 +155,7 @@ class PartitionDir:
 
     @property
     def other_logs(self) -> list[FileEntry]:
-        """The logs of segments that are not live, by offset, then name."""
+        """The logs of segments that are not live, by offset, then by name."""
         found = [
             entry
             for entry in self.files
@@ -166,8 +167,7 @@ class PartitionDir:
     def left_overs(self) -> list[FileEntry]:
         """The `.deleted` files: nothing reads them, and the next start of a broker removes them.
 
-        A broker that is stopped within `file.delete.delay.ms` of a deletion or a compaction leaves
-        them.
+        They stay when a broker stops within `file.delete.delay.ms` of a deletion or a compaction.
         """
         return [entry for entry in self.files if entry.name.name.endswith(file_names.DELETED)]
 
@@ -194,20 +194,20 @@ class PartitionDir:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files (their lengths, whatever a sparse file occupies)."""
+        """Length of all files in bytes, including the holes of sparse files."""
         return sum(entry.size_bytes for entry in self.files)
 
 
 @dataclass(frozen=True)
-class LogDir:
-    """One `log.dirs` entry.
+class LogDirListing:
+    """What is in one log directory, an entry of `log.dirs`.
 
     Attributes:
         path: the directory.
         files: the files at its top, by name.
         partitions: its partition directories, by name.
-        others: directories that are none, `remote-log-index-cache` first of all.
-        errors: what could not be listed, path to error.
+        others: its other directories, such as `remote-log-index-cache`.
+        errors: path to error of the entries that could not be listed.
     """
 
     path: str
@@ -217,17 +217,17 @@ class LogDir:
     errors: dict[str, KafkaLogError] = field(default_factory=dict)
 
     def file(self, name: str) -> FileEntry | None:
-        """Return the file of that name at the top of the directory."""
+        """Return the file with a name at the top of the directory, or None."""
         return next((entry for entry in self.files if entry.name.name == name), None)
 
 
-def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
-    """What is at a path: a log directory, a partition directory or one file.
+def open_path(path: str) -> LogDirListing | PartitionDir | FileEntry:
+    """Open the log directory, the partition directory or the single file at a path.
 
     Raises:
-        NotFoundError: there is nothing.
+        NotFoundError: the path does not exist.
         UnreadableError: it cannot be listed.
-        NotAKafkaFileError: it is there, but nothing that Kafka writes.
+        NotAKafkaFileError: it exists, but it is nothing that Kafka writes.
     """
     path = file_system.normalize(path)
     try:
@@ -274,13 +274,13 @@ def open_path(path: str) -> LogDir | PartitionDir | FileEntry:
 
 
 def _is_kafkas(partition: PartitionDir) -> bool:
-    """Whether a directory with a partition's name holds a file of Kafka's, or nothing yet."""
+    """Return whether a directory named like a partition holds Kafka's files, or nothing yet."""
     known = any(entry.name.kind != FileKind.UNKNOWN for entry in partition.files)
     return known or not (partition.files or partition.directories)
 
 
 def _is_log_dir(parent: str, name: str) -> bool:
-    """Return whether a directory has the files that stand at the top of a log directory."""
+    """Return whether a directory has one of the files that belong at the top of a log directory."""
     try:
         names = file_system.names(os.path.join(parent, name))
     except (OSError, KafkaLogError):
@@ -289,7 +289,7 @@ def _is_log_dir(parent: str, name: str) -> bool:
 
 
 def open_partition(path: str) -> PartitionDir:
-    """Return the partition directory at a path; the errors of `open_path`."""
+    """Return the partition directory at a path. Raises the errors of `open_path`."""
     found = open_path(path)
     if isinstance(found, PartitionDir):
         return found
@@ -302,7 +302,7 @@ def open_partition(path: str) -> PartitionDir:
 
 
 def list_partition(path: str) -> PartitionDir:
-    """Return the files of a directory that is known to be a partition's, whatever is in it.
+    """List a directory that is known to be a partition's, whatever it contains.
 
     Raises:
         NotFoundError, UnreadableError: it cannot be listed.
@@ -310,13 +310,13 @@ def list_partition(path: str) -> PartitionDir:
     return PartitionDir(path, parse_directory_name(os.path.basename(path)), *_list(path))
 
 
-def one_log(target: LogDir | PartitionDir | FileEntry) -> PartitionDir | FileEntry:
-    """Return the target, if it stands for one log.
+def one_log(target: LogDirListing | PartitionDir | FileEntry) -> PartitionDir | FileEntry:
+    """Return the target if it stands for a single log.
 
     Raises:
-        UsageError: it is a log directory, which holds many.
+        UsageError: it is a log directory, which holds many logs.
     """
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         raise UsageError(
             "This is a log directory: name one of its partitions, or a file.",
             path=target.path,
@@ -334,7 +334,9 @@ def _partition_names(directories: tuple[str, ...]) -> list[str]:
     return [name for name in directories if parse_directory_name(name)]
 
 
-def _log_dir(path: str, files: tuple[FileEntry, ...], directories: tuple[str, ...]) -> LogDir:
+def _log_dir(
+    path: str, files: tuple[FileEntry, ...], directories: tuple[str, ...]
+) -> LogDirListing:
     partitions, others, errors = [], [], {}
     if _partition_names(directories):
         file_system.prefetch_listing(path)
@@ -346,18 +348,18 @@ def _log_dir(path: str, files: tuple[FileEntry, ...], directories: tuple[str, ..
         try:
             partitions.append(list_partition(inner))
         except KafkaLogError as error:
-            if file_system.exists(inner):  # else a broker deleted or renamed it meanwhile
+            if file_system.exists(inner):  # if it is gone, a broker deleted or renamed it meanwhile
                 errors[inner] = error
-    return LogDir(path, files, tuple(partitions), tuple(others), errors)
+    return LogDirListing(path, files, tuple(partitions), tuple(others), errors)
 
 
 def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
-    """Return the files and the directories in one, listed again where names changed meanwhile.
+    """Return the files and directories in a directory, listed again if names change meanwhile.
 
-    A broker renames files while they are listed: a swap that is met half-way would hide a segment.
+    A broker renames files while they are listed, and seeing half of a swap would hide a segment.
 
     Raises:
-        FileChangedError: each time something had gone before it was looked at.
+        FileChangedError: at each attempt an entry disappeared before it was looked at.
     """
     whole: list[FileEntry] | None = None
     names = _names(path)
@@ -365,7 +367,7 @@ def _list(path: str) -> tuple[tuple[FileEntry, ...], tuple[str, ...]]:
         entries = [_file_entry(os.path.join(path, name), name) for name in names]
         there = [entry for entry in entries if entry is not None]
         gone = {*names} - {entry.name.name for entry in there}
-        # Who reads a log does not miss what was on its way out, or not finished.
+        # A reader of the log does not miss files that were being deleted or not finished.
         if not any(parse_file_name(name).state in _LASTING for name in gone):
             whole = there
         before, names = names, _names(path)
@@ -385,7 +387,7 @@ def _names(path: str) -> list[str]:
 
 
 def _file_entry(path: str, name: str) -> FileEntry | None:
-    """What is at a path; None where nothing is there any more."""
+    """Describe the file at a path; None if it does not exist any more."""
     parsed = parse_file_name(name)
     try:
         status = file_system.stat(path)
@@ -399,7 +401,7 @@ def _file_entry(path: str, name: str) -> FileEntry | None:
         return FileEntry(path, parsed, error="It is a directory instead of a file.")
     if not stat.S_ISREG(status.st_mode):
         return FileEntry(path, parsed, error="It is not a regular file.")
-    blocks = getattr(status, "st_blocks", None)  # objects of a store have none
+    blocks = getattr(status, "st_blocks", None)  # object stores report none
     holes = 0 if blocks is None else max(status.st_size - blocks * BLOCK_SIZE, 0)
     mtime_ms = status.st_mtime_ns // 1_000_000
     return FileEntry(path, parsed, status.st_size, mtime_ms, hole_bytes=holes, inode=status.st_ino)

@@ -1,4 +1,4 @@
-"""The small files that say whose log this is: ids of directory, partition and quorum.
+"""The small files that identify a log: the ids of its directory, its topic and its quorum.
 
 Follows `MetaProperties`, `PartitionMetadataFile`, `CleanShutdownFileHandler` and
 `FileQuorumStateStore` of Kafka 4.3.
@@ -20,7 +20,7 @@ from kafkalog.paths.source import read_file
 from kafkalog.payloads.java_text import java_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _UUID_BYTES: Final = 16
 _UUID_TEXT_MAX: Final = 24
@@ -39,7 +39,7 @@ _QUORUM_STATE: Final[dict[int, dict[str, tuple[type, ...]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What `meta.properties` says; None for what is not there.
+    """The contents of `meta.properties`; None for a missing property.
 
     `node_id` is `broker.id` in files of version 0.
     """
@@ -50,15 +50,15 @@ class MetaProperties:
     directory_id: str | None
 
 
-_SIZE_MAX = 1 << 20  # each of these files has a few lines
+_SIZE_MAX = 1 << 20  # each of these files has only a few lines
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """Return a file of Java properties, unescaped; the last of equal keys wins.
+    """Read a file of Java properties, unescaped; the last of equal keys wins.
 
     Raises:
         CorruptDataError: an escape is malformed.
-        NotFoundError, UnreadableError: it cannot be read.
+        NotFoundError, UnreadableError: the file cannot be read.
     """
     import javaproperties
 
@@ -69,7 +69,7 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def read_meta_properties(path: str) -> MetaProperties:
-    """`meta.properties` of a log directory; raises as `read_properties`."""
+    """Read the `meta.properties` of a log directory. Raises as `read_properties`."""
     properties = read_properties(path)
     version = _integer(properties.get("version", "0").strip(" \t\f"), path)
     if version not in (0, 1):
@@ -89,11 +89,11 @@ def read_meta_properties(path: str) -> MetaProperties:
 
 
 class NoTopicIdError(CorruptDataError):
-    """Kafka does not read a topic id out of `partition.metadata`.
+    """Kafka cannot read a topic id from `partition.metadata`.
 
     Args:
         message: what is wrong.
-        path: of the file.
+        path: path of the file.
         thrown: simple name of Kafka's exception.
     """
 
@@ -105,11 +105,11 @@ class NoTopicIdError(CorruptDataError):
 def read_topic_id(path: str) -> str:
     """Return the topic id in `partition.metadata`, 22 characters.
 
-    As for Kafka, a line counts by its place and what is after the colon, not by its key; nothing
-    after the second one counts.
+    Kafka goes by the order of the lines and the value after the colon, and ignores the keys and
+    everything after the second line; so does this.
 
     Raises:
-        NoTopicIdError: Kafka does not read one.
+        NoTopicIdError: Kafka cannot read a topic id.
         NotFoundError, UnreadableError: the file cannot be read.
     """
     lines = java_lines(read_file(path, _SIZE_MAX))
@@ -128,7 +128,7 @@ def read_topic_id(path: str) -> str:
 
 
 def _metadata_value(lines: Iterator[str], path: str) -> str:
-    """What the next line of `partition.metadata` says after its colon."""
+    """Return the value after the colon in the next line of `partition.metadata`."""
     from formats.partition_metadata import SEPARATOR, PartitionMetadata
 
     try:
@@ -146,7 +146,7 @@ def _metadata_value(lines: Iterator[str], path: str) -> str:
 
 
 def uuid_bytes(text: str) -> bytes | None:
-    """Return the 16 bytes of an id as `Uuid.fromString` reads it, None where it is none."""
+    """Return the 16 bytes of an id as `Uuid.fromString` reads it, or None if it is not an id."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,24}={0,2}", text) or len(text) > _UUID_TEXT_MAX:
         return None
     try:
@@ -157,7 +157,7 @@ def uuid_bytes(text: str) -> bytes | None:
 
 
 def read_quorum_state(path: str) -> dict[str, Any]:
-    """Return the object in `quorum-state`, Kafka's own names; raises as `read_properties`."""
+    """Return the object in `quorum-state`, with Kafka's keys. Raises as `read_properties`."""
     from formats.quorum_state import QuorumState
 
     first_line = re.split(rb"[\r\n]", read_file(path, _SIZE_MAX), maxsplit=1)[0]
@@ -167,7 +167,7 @@ def read_quorum_state(path: str) -> dict[str, Any]:
     if fields is None:
         raise _malformed(path, "It has no data_version that Kafka 4.3 knows.")
     for name, kinds in fields.items():
-        # A truth value is an int to Python only.
+        # To Python, and only to Python, a boolean is an int.
         if name not in state or type(state[name]) not in kinds:
             raise _malformed(path, f"The field {name} is missing or of the wrong type.")
     for voter in state.get("currentVoters") or ():
@@ -177,7 +177,7 @@ def read_quorum_state(path: str) -> dict[str, Any]:
 
 
 def read_clean_shutdown(path: str) -> dict[str, Any]:
-    """Read `.kafka_cleanshutdown`, empty up to Kafka 3.6; raises as `read_properties`."""
+    """Read `.kafka_cleanshutdown`, empty up to Kafka 3.6. Raises as `read_properties`."""
     from formats.clean_shutdown import CleanShutdown
 
     reference = "clean-shutdown-unreadable"
@@ -188,9 +188,9 @@ def read_clean_shutdown(path: str) -> dict[str, Any]:
 
 
 def read_remote_log_file(path: str, kind: FileKind) -> dict[str, Any]:
-    """Return the leftovers of tiered storage up to Kafka 3.7; raises as `read_properties`.
+    """Read a leftover of tiered storage up to Kafka 3.7. Raises the errors of `read_properties`.
 
-    `remote_log_snapshot`: where the snapshot was taken, and how many entries it has.
+    `remote_log_snapshot`: the offset and partition of the snapshot, and its number of entries.
     `_rlmm_committed_offsets`: metadata partition to offset.
     """
     if kind == FileKind.REMOTE_LOG_OFFSETS:
@@ -206,8 +206,29 @@ def read_remote_log_file(path: str, kind: FileKind) -> dict[str, Any]:
     }
 
 
+READERS: Final[dict[FileKind, Callable[[str], Any]]] = {
+    FileKind.META_PROPERTIES: read_meta_properties,
+    FileKind.PARTITION_METADATA: read_topic_id,
+    FileKind.QUORUM_STATE: read_quorum_state,
+    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
+}
+"""The reader for each kind of file that a broker of today reads; raises if it cannot read one."""
+
+
+def read_facts(path: str, kind: FileKind) -> dict[str, Any]:
+    """Return the names and values in a small file, as it has them; raises as its reader."""
+    if kind == FileKind.LOCK:
+        return {}
+    if kind == FileKind.META_PROPERTIES:
+        return dict(read_properties(path))
+    if kind not in READERS:
+        return read_remote_log_file(path, kind)
+    value = READERS[kind](path)
+    return {"topic_id": value} if kind == FileKind.PARTITION_METADATA else value
+
+
 def _integer(text: str, path: str) -> int:
-    """Return an int as Java parses it."""
+    """Parse an int as Java does."""
     if re.fullmatch(r"[+-]?[0-9]{1,20}", text) and -(2**31) <= int(text) < 2**31:
         return int(text)
     raise _malformed(path, f"{text[:40]!r} is not a number.")

@@ -1,4 +1,4 @@
-"""The values kafkalog reads from disk: frozen dataclasses in Kafka's nouns.
+"""The values that kafkalog reads from disk, as frozen dataclasses named with Kafka's nouns.
 
 Offsets are record offsets, positions are byte positions in a file, sizes are in bytes and times in
 integer milliseconds since 1970 (UTC). Null (None) and empty (b"") are always different.
@@ -13,7 +13,7 @@ from formats import constants as c
 
 
 class Severity(StrEnum):
-    """How bad a defect is, gravest first."""
+    """How bad a defect is, worst first."""
 
     DAMAGE = "damage"
     """Data is unreadable or wrong."""
@@ -26,7 +26,7 @@ class Severity(StrEnum):
 
 
 class TimestampType(StrEnum):
-    """Who set a batch's timestamps, `org.apache.kafka.common.record.TimestampType`."""
+    """Who set a batch's timestamps: `org.apache.kafka.common.record.TimestampType`."""
 
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"
@@ -45,7 +45,7 @@ class Level(StrEnum):
 
 
 class Isolation(StrEnum):
-    """Up to where an answer may lie."""
+    """The isolation of a read: how far into the log it may look."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     """Below the high watermark."""
@@ -56,14 +56,14 @@ class Isolation(StrEnum):
 
 
 class LogView(StrEnum):
-    """What of a partition directory readers show."""
+    """Which files of a partition directory readers show."""
 
     STARTED = "started"
     """What the next start of a broker would show."""
     FILES = "files"
-    """What lies under final names."""
+    """The files under their final names."""
     ALL = "all"
-    """Also what awaits its deletion, or was never finished."""
+    """Also files that await deletion or were never finished."""
 
 
 class Special(StrEnum):
@@ -84,7 +84,7 @@ class Defect:
         path: the file concerned, as it was given or found.
         position: byte position in the file, None where the whole file is meant.
         offset: record offset concerned, None where there is none.
-        detail: what was found, in words.
+        detail: what was found, as a sentence or phrase.
         hint: what to do, or None.
         size_bytes: how many bytes the defect covers, None where that makes no sense.
     """
@@ -105,7 +105,7 @@ class Batch:
 
     For magic 0 and 1 the producer fields are -1 and the flags false, as Kafka reports them.
     `base_offset` of a compressed message of magic 0 or 1 is known only after decompression: framing
-    gives the offset of the message (which is its last offset) there, see `records.resolve_batch`.
+    gives the offset of the message, which is its last offset; see `records.resolve_batch`.
     `crc_valid` is None where the checksum was not computed.
 
     Follows `org.apache.kafka.common.record.internal.RecordBatch`.
@@ -135,7 +135,7 @@ class Batch:
 
     @property
     def next_offset(self) -> int:
-        """Offset that follows the batch."""
+        """The offset after the batch."""
         return self.last_offset + 1
 
     @property
@@ -145,7 +145,7 @@ class Batch:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps; magic 0 has none."""
+        """Who set the timestamps; magic 0 has no timestamps."""
         if self.magic == 0:
             return TimestampType.NO_TIMESTAMP_TYPE
         if self.attributes & c.TIMESTAMP_TYPE_MASK:
@@ -154,7 +154,7 @@ class Batch:
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction (markers do, too)."""
+        """Whether the batch belongs to a transaction; markers do, too."""
         return self.magic >= 2 and bool(self.attributes & c.TRANSACTIONAL_MASK)
 
     @property
@@ -164,19 +164,15 @@ class Batch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop tombstones and markers of the batch, None where not set."""
+        """When the cleaner may drop tombstones and markers of the batch, None if not set."""
         if self.magic >= 2 and self.attributes & c.DELETE_HORIZON_MASK:
             return self.base_timestamp
         return None
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last offset, -1 without sequence; wraps after 2147483647."""
-        if self.base_sequence == -1:
-            return -1
-        return increment_sequence(
-            self.base_sequence, wrap_int64(self.last_offset - self.base_offset)
-        )
+        """Sequence of the last record, -1 without sequences; wraps after 2147483647."""
+        return last_sequence(self.base_sequence, wrap_int64(self.last_offset - self.base_offset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +185,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record with what its batch says about it.
+    """One record, with the attributes that it inherits from its batch.
 
     `crc` and `crc_valid` are those of the record's own message in magic 0 and 1, None in magic 2.
     Follows `org.apache.kafka.common.record.internal.Record`.
@@ -209,7 +205,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """What a control record says, `ControlRecordType` and `EndTransactionMarker`.
+    """A decoded control record: `ControlRecordType` and `EndTransactionMarker`.
 
     `type_name` is None for a type that Kafka 4.3 does not know; `coordinator_epoch` is set for
     ABORT and COMMIT; `fields` holds the decoded KRaft message of the other types.
@@ -252,7 +248,7 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """One entry of a `.snapshot` file, `ProducerStateEntry`; None stands for absent."""
+    """One entry of a `.snapshot` file, `ProducerStateEntry`; None stands for a missing value."""
 
     producer_id: int
     producer_epoch: int
@@ -287,17 +283,22 @@ class EpochEntry:
 
 
 def wrap_int64(number: int) -> int:
-    """Return the number as Java's 64-bit arithmetic has it."""
+    """Return the number as Java's 64-bit arithmetic wraps it."""
     return (number + 2**63) % 2**64 - 2**63
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Add to a sequence, wrapping 2147483647 to 0: `DefaultRecordBatch.incrementSequence`."""
+    """Add to a sequence, wrapping from 2147483647 to 0: `DefaultRecordBatch.incrementSequence`."""
     total = sequence + increment
     return total - c.INT32_MAX - 1 if total > c.INT32_MAX else total
 
 
+def last_sequence(base_sequence: int, offset_delta: int) -> int:
+    """Return the sequence of the last record of a batch, -1 without sequence."""
+    return -1 if base_sequence == -1 else increment_sequence(base_sequence, offset_delta)
+
+
 def decrement_sequence(sequence: int, decrement: int) -> int:
-    """Take from a sequence, wrapping below 0: `DefaultRecordBatch.decrementSequence`."""
+    """Subtract from a sequence, wrapping below 0: `DefaultRecordBatch.decrementSequence`."""
     rest = sequence - decrement
     return rest + c.INT32_MAX + 1 if rest < 0 else rest

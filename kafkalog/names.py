@@ -1,4 +1,4 @@
-"""What names say: every file and directory name Kafka gives, in any state.
+"""The meaning of names: every file and directory name that Kafka gives, in any state.
 
 Follows `LogFileUtils`, `LocalLog.parseTopicPartitionName`, `Snapshots`, `CheckpointFile` and
 `RemoteIndexCache` of Kafka 4.3, with the leftovers of older releases.
@@ -16,7 +16,7 @@ from formats.constants import INT32_MAX, INT64_MAX
 
 
 class FileKind(StrEnum):
-    """What a file is."""
+    """The kind of a file."""
 
     LOG = "log"
     OFFSET_INDEX = "index"
@@ -37,7 +37,7 @@ class FileKind(StrEnum):
 
 
 class FileState(StrEnum):
-    """Where a file is in its life."""
+    """The state of a file in its life cycle."""
 
     LIVE = "live"
     CLEANED = "cleaned"
@@ -48,7 +48,7 @@ class FileState(StrEnum):
 
 
 class DirectoryState(StrEnum):
-    """Where a partition directory is in its life."""
+    """The state of a partition directory in its life cycle."""
 
     LIVE = "live"
     DELETE = "delete"
@@ -58,15 +58,15 @@ class DirectoryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """A file name, taken apart.
+    """A parsed file name.
 
     Attributes:
         name: the name as it is on disk.
-        kind: what the file is, UNKNOWN where Kafka has no such name.
+        kind: what the file is, UNKNOWN if Kafka has no such name.
         state: what the suffix says.
-        offset: base offset of a segment file, end offset of a snapshot; None elsewhere.
-        epoch: leader epoch of a KRaft snapshot; None elsewhere.
-        segment_id: remote segment of a cached index; None elsewhere.
+        offset: base offset of a segment file, end offset of a snapshot; None for others.
+        epoch: leader epoch of a KRaft snapshot; None for others.
+        segment_id: remote segment of a cached index; None for others.
     """
 
     name: str
@@ -79,7 +79,7 @@ class FileName:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryName:
-    """A partition directory's name, taken apart.
+    """A parsed name of a partition directory.
 
     `topic` may be cut short in the states delete and stray. `uid` is None for a live directory.
     """
@@ -119,7 +119,7 @@ _SUFFIXES = {
     file_names.SWAP: FileState.SWAP,
     file_names.DELETED: FileState.DELETED,
 }
-# No file name has more than 255 characters, but a name may come from elsewhere.
+# No file name has more than 255 characters, but a name need not come from a file system.
 _SEGMENT = re.compile(r"(\d{20,255})\.(log|index|timeindex|txnindex|snapshot)")
 _KRAFT_SNAPSHOT = re.compile(r"(\d{20,255})-(\d{10,255})(?:-[^.]+)?\.checkpoint(\.part)?")
 _REMOTE_INDEX = re.compile(r"(\d{1,255})_([A-Za-z0-9_-]{22})\.(index|timeindex|txnindex)")
@@ -131,7 +131,7 @@ _NAME_SIZE_MAX = 255
 
 
 def parse_file_name(name: str) -> FileName:
-    """Take a file name apart; any text is accepted, unknown names have kind UNKNOWN."""
+    """Parse a file name; any text is accepted, and unknown names have kind UNKNOWN."""
     stem, state = name, FileState.LIVE
     for suffix, meaning in _SUFFIXES.items():
         if name.endswith(suffix):
@@ -159,7 +159,7 @@ def parse_file_name(name: str) -> FileName:
 
 
 def parse_directory_name(name: str) -> DirectoryName | None:
-    """Take a partition directory's name apart; None where a broker would refuse to start on it."""
+    """Parse the name of a partition directory; None if a broker would refuse to start on it."""
     state, uid, live = DirectoryState.LIVE, None, name
     if name.endswith(
         (file_names.DELETE_DIRECTORY, file_names.FUTURE_DIRECTORY, file_names.STRAY_DIRECTORY)
@@ -177,7 +177,7 @@ def parse_directory_name(name: str) -> DirectoryName | None:
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a text is the name of one file in a directory, not a path."""
+    """Return whether a text is the name of one file in a directory rather than a path."""
     try:
         encoded = os.fsencode(name)
     except UnicodeEncodeError:
@@ -187,25 +187,25 @@ def is_plain(name: str) -> bool:
 
 
 def is_topic(name: str) -> bool:
-    """Return whether Kafka takes a text for the name of a topic: `Topic.validate`."""
+    """Return whether Kafka accepts a text as a topic name: `Topic.validate`."""
     return _TOPIC.fullmatch(name) is not None and name not in (os.curdir, os.pardir)
 
 
 def is_known(name: str) -> bool:
-    """Return whether Kafka or kafkalog gives such a name to a file."""
+    """Return whether Kafka or kafkalog gives a file this name."""
     if is_staged(name) or parse_file_name(name).kind != FileKind.UNKNOWN:
         return True
-    stem = name.removesuffix(".tmp")  # such as of a `.swap` file that is being written
+    stem = name.removesuffix(".tmp")  # such as a `.swap` file that is being written
     return stem != name and parse_file_name(stem).kind != FileKind.UNKNOWN
 
 
 def staged_name(number: int) -> str:
-    """What we call a new file of a partition until it is put in place; brokers ignore it."""
+    """Return the name of a partition's new file until it is put in place; brokers ignore it."""
     return f"kafkalog-{number}.tmp"
 
 
 def is_staged(name: str) -> bool:
-    """Return whether a file is one of those."""
+    """Return whether a name is one that `staged_name` gives."""
     return _STAGED.fullmatch(name) is not None
 
 
@@ -215,16 +215,16 @@ def segment_file_name(base_offset: int, kind: FileKind) -> str:
 
 
 def staging_name(uid: str = "0" * 32) -> str:
-    """What we call a directory of new segments in a log directory, while a run changes that.
+    """Return the name of the directory that holds new segments while a run changes a log directory.
 
-    A broker that starts after a run was killed takes it for a partition that was deleted: it
-    removes the directory after `file.delete.delay.ms`.
+    A broker that starts after a run was killed takes it for a deleted partition, and removes the
+    directory after `file.delete.delay.ms`.
     """
     return f"{STAGING_TOPIC}-0.{uid}-delete"
 
 
 def is_staging(name: str) -> bool:
-    """Return whether a directory is one of those, whatever its uid."""
+    """Return whether a name is one that `staging_name` gives, whatever its uid."""
     parsed = parse_directory_name(name)
     return parsed is not None and (parsed.topic, parsed.state) == (
         STAGING_TOPIC,

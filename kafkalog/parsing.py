@@ -1,4 +1,4 @@
-"""The one place where construct's errors become ours."""
+"""Turns construct's errors into ours, in one place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def parse(schema: Any, data: bytes, path: str, *, reference: str = "file-malformed") -> Any:
-    """What the schema makes of a file's bytes.
+    """Parse a file's bytes with a schema.
 
     Raises:
         CorruptDataError: the bytes do not follow the schema.
@@ -27,5 +27,5 @@ def parse(schema: Any, data: bytes, path: str, *, reference: str = "file-malform
 
 
 def reason(error: ConstructError) -> str:
-    """What construct has to say, without its path inside the schema."""
+    """Return construct's message without its path inside the schema."""
     return str(error).rpartition("\n")[2]

@@ -1,9 +1,9 @@
-"""What a planner saw at a path, so that a task elsewhere refuses to read anything else.
+"""What a planner saw at a path, so that a remote task refuses to read anything else.
 
-Workers of a cluster can have another broker's disk, or an older copy of the same one, at the same
-path. Log directories have ids (`MetaProperties`), topics have, too (`PartitionMetadataFile`). A
-copy has the same ids: it differs in its files. So does the log of a living broker that was appended
-to, compacted or deleted from since; then the disk itself says that it changed after the plan.
+At the same path, a worker of a cluster can have another broker's disk or an older copy of the same
+disk. Log directories and topics have ids (`MetaProperties`, `PartitionMetadataFile`). A copy has
+the same ids but other files. The log of a living broker differs too once it is appended to,
+compacted or deleted from; then the timestamps on the disk show that it changed after the plan.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 HINT: Final = "Every worker must see the same files as the driver under the same path."
 _IDS: Final = ("cluster.id", "node.id", "broker.id", "directory.id")
 _OF_LOG_DIR: Final = (*_IDS, file_names.META_PROPERTIES)
-_CLOCK_SLACK_MS: Final = 20  # file systems note times by a coarser clock
-_SAMPLE_SIZE: Final = 64  # holds the header of a batch, with its checksum
-_ZEROS: Final = -1  # room that a broker may fill
+_CLOCK_SLACK_MS: Final = 20  # file systems take times from a coarser clock
+_SAMPLE_SIZE: Final = 64  # covers the header of a batch, including its checksum
+_ZEROS: Final = -1  # space that a broker may still fill
 _UNREADABLE: Final = -2
 
 
@@ -42,16 +42,16 @@ class Sighting:
     """A partition directory, or a part of one of its files, as a planner saw it.
 
     Attributes:
-        directory: of the partition, absolute.
-        ids: those of the cluster, the node, the directory and the topic, as name and value.
-        last_log: name of the last log, and its size; None without a log.
+        directory: absolute path of the partition.
+        ids: names and values of the ids of the cluster, the node, the directory and the topic.
+        last_log: name and size of the last log; None without a log.
         closed_logs: checksum of the names and sizes of the logs before it.
-        at_ms: when it was seen. What the disk says it changed later was changed by a living broker.
-        path: the file, None where the sighting is of the directory alone.
-        size_bytes: of the file.
-        start, end: of the part.
-        first: checksum of the first bytes of the part, negative where they tell nothing.
-        last: that of its last bytes.
+        at_ms: when it was seen. A file that the disk dates later was changed by a living broker.
+        path: the file, None if the sighting is of the directory alone.
+        size_bytes: size of the file.
+        start, end: bounds of the part.
+        first: checksum of the first bytes of the part; negative if they prove nothing.
+        last: checksum of its last bytes, likewise.
     """
 
     directory: str
@@ -68,10 +68,10 @@ class Sighting:
 
     @classmethod
     def of(cls, partition: PartitionDir, at_ms: int) -> Self | None:
-        """Record a partition directory; None in an object store, which is the same from everywhere.
+        """Record a partition directory; None in an object store, the same from every host.
 
         Args:
-            partition: as it was listed.
+            partition: the directory as it was listed.
             at_ms: a time before it was listed.
         """
         directory = file_system.absolute(partition.path)
@@ -84,7 +84,7 @@ class Sighting:
         return cls(directory, ids_of(directory), last_log, _closed_logs(partition, last_log), at_ms)
 
     def of_part(self, source: Source, start: int, end: int) -> Self:
-        """See a part of a file of the directory; the source is open on it.
+        """Record a part of a file in the directory, through a source that has it open.
 
         A view that cuts a log off opens it as shorter than the file is.
         """
@@ -96,19 +96,19 @@ class Sighting:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """What `asdict` gave, also by way of JSON."""
+        """Restore a sighting from what `asdict` returned, possibly by way of JSON."""
         ids = tuple((name, value) for name, value in fields["ids"])
         last = fields["last_log"]
         return cls(**{**fields, "ids": ids, "last_log": None if last is None else tuple(last)})
 
     def require_same(self) -> bool:
-        """Look whether the same is here.
+        """Check that this host has the files that the planner saw.
 
         Returns:
-            Whether it is unchanged; else a living broker has changed it since.
+            True if they are unchanged, False if a living broker changed them since.
 
         Raises:
-            UnreadableError: something else is here, or nothing.
+            UnreadableError: there are other files here, or none.
         """
         reason = self.other_disk()
         if reason is not None:
@@ -121,15 +121,16 @@ class Sighting:
         return self._change() is None
 
     def other_disk(self) -> str | None:
-        """Say what shows that something else is here; None where the same is, or what became of it.
+        """Describe how the files here differ from those seen; None if they are the same files.
 
-        A living broker changes files as well: then the disk says that it was changed since.
+        Changes by a living broker do not count: the disk shows that they happened after the
+        sighting.
         """
         if self._was_deleted_since():
             return None
         ids = ids_of(self.directory)
         if ids != self.ids:
-            if self._was_deleted_since():  # while its ids were read
+            if self._was_deleted_since():  # while its ids were being read
                 return None
             return _difference(dict(self.ids), dict(ids))
         change = self._change()
@@ -139,7 +140,7 @@ class Sighting:
         return self._changed_last_log() or self._changed_file()
 
     def _changed_last_log(self) -> str | None:
-        """Say what is wrong with the last log: it can grow, and nothing else."""
+        """Describe how the last log differs; it is allowed to grow, and nothing else."""
         if self.last_log is None:
             return None
         name, size = self.last_log
@@ -149,9 +150,9 @@ class Sighting:
         return f"{name} has {found} bytes instead of {size}" if found < size else None
 
     def _changed_file(self) -> str | None:
-        """Say what is wrong with the part of the file: what was seen must still be there.
+        """Describe how the part of the file differs from what was seen.
 
-        Of a directory: what is wrong with its closed segments.
+        For a sighting of a directory alone, compare its closed segments.
         """
         if self.path is None:
             closed = _closed_logs(list_partition(self.directory), self.last_log)
@@ -170,9 +171,10 @@ class Sighting:
         return None if same else f"{name} has other records"
 
     def _was_deleted_since(self) -> bool:
-        """Return whether the partition directory is missing in the log directory where it was.
+        """Return whether the partition was deleted after the sighting.
 
-        The disk says that something was renamed or removed there after the sighting.
+        That is, it is missing from the same log directory, and the disk shows that something in
+        there was renamed or removed since.
         """
         log_dir = os.path.dirname(self.directory)
         if os.path.isdir(self.directory) or log_dir_ids(log_dir) != self._log_dir_ids():
@@ -188,7 +190,7 @@ class Sighting:
         return status.st_ctime_ns // 1_000_000 >= self.at_ms - _CLOCK_SLACK_MS
 
     def _was_changed_since(self) -> bool:
-        """Return whether the file or its directory was changed after the sighting."""
+        """Return whether the file or its directory changed after the sighting."""
         for path in (self.path, self.last_log and self.last_log[0], ""):
             with suppress(OSError, ValueError):
                 if self._is_later(os.stat(os.path.join(self.directory, path or ""))):
@@ -197,7 +199,7 @@ class Sighting:
 
 
 def _closed_logs(partition: PartitionDir, last_log: tuple[str, int] | None) -> int:
-    """Compute a checksum of the names and sizes of the logs before the last that was seen."""
+    """Compute a checksum of the names and sizes of the logs before the last one that was seen."""
     logs = [segment.log for segment in partition.segments]
     before = "" if last_log is None else last_log[0]
     lines = [f"{log.name.name} {log.size_bytes}\n" for log in logs if log.name.name < before]
@@ -205,12 +207,12 @@ def _closed_logs(partition: PartitionDir, last_log: tuple[str, int] | None) -> i
 
 
 def now_ms() -> int:
-    """Return the time for sightings of what is listed after this call."""
+    """Return the time to use for sightings of what is listed after this call."""
     return time.time_ns() // 1_000_000
 
 
 def ids_of(directory: str) -> tuple[tuple[str, str], ...]:
-    """Read what tells log directories and topics apart; a file that is malformed counts as such."""
+    """Read the ids of a log directory and a topic; an unreadable file is listed with its error."""
     ids = log_dir_ids(os.path.dirname(directory))
     try:
         ids["topic id"] = read_topic_id(os.path.join(directory, file_names.PARTITION_METADATA))
@@ -220,7 +222,7 @@ def ids_of(directory: str) -> tuple[tuple[str, str], ...]:
 
 
 def log_dir_ids(log_dir: str) -> dict[str, str]:
-    """Read what tells log directories apart."""
+    """Read the ids of a log directory."""
     try:
         properties = read_properties(os.path.join(log_dir, file_names.META_PROPERTIES))
     except KafkaLogError as error:
@@ -237,7 +239,7 @@ def _difference(seen: dict[str, str], found: dict[str, str]) -> str:
 
 
 def _size_of(path: str) -> int | None:
-    """Size of a file; None where there is none, also of a name that no file can have."""
+    """Return the size of a file; None if it does not exist or no file can have its name."""
     try:
         return os.stat(path).st_size
     except (OSError, ValueError):
@@ -251,9 +253,9 @@ def _samples(source: Source, start: int, end: int) -> tuple[int, int]:
 
 
 def _sample(source: Source, position: int, size: int) -> int:
-    """Compute a checksum; a negative number says that there is none."""
+    """Compute the checksum of some bytes; a negative number stands for no checksum."""
     try:
         data = source.read(position, size)
     except KafkaLogError:
-        return _UNREADABLE  # whoever reads all of it says so
+        return _UNREADABLE  # a reader of the whole part reports it
     return crc32c(data) if any(data) else _ZEROS

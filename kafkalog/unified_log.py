@@ -1,8 +1,7 @@
 """One partition's log as a broker knows it: its offsets, epochs and open transactions.
 
-Follows `UnifiedLog`, `LogManager` and `OffsetCheckpointFile` of Kafka 4.3.
-
-Follows `UnifiedLog`, `LogLoader`, `ProducerStateManager` and `LeaderEpochFileCache` of Kafka 4.3.
+Follows `UnifiedLog`, `LogManager`, `LogLoader`, `OffsetCheckpointFile`, `ProducerStateManager` and
+`LeaderEpochFileCache` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from kafkalog.model import AbortedTransaction, Batch, Isolation
 from kafkalog.names import DirectoryState, FileKind
 from kafkalog.paths import file_system
 from kafkalog.payloads.control_records import is_abort
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import AppendInfo, read_producer_snapshot
 from kafkalog.view import show
 
 if TYPE_CHECKING:
@@ -36,22 +35,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """An offset and where it comes from; None where nobody noted one."""
+class LogOffset:
+    """A named offset and its source; the value is None if it is not recorded anywhere."""
 
     name: str
     value: int | None
     source: str
 
 
-class Marks:
-    """The marks of one partition, each found out when it is first asked for.
+class LogOffsets:
+    """The named offsets of one partition, each computed when it is first asked for.
 
     Args:
         partition: the directory.
-        high_watermark: instead of the checkpoint's: an offset, or `end` for the log end.
-        log_start_offset: instead of the checkpoint's.
-        log_end_offset: where the log ends, where the caller knows.
+        high_watermark: overrides the checkpoint's: an offset, or `end` for the log end.
+        log_start_offset: overrides the checkpoint's.
+        log_end_offset: the log end offset, if the caller knows it.
     """
 
     def __init__(
@@ -64,6 +63,7 @@ class Marks:
     ) -> None:
         self._given_watermark = high_watermark
         self._given_start = log_start_offset
+        self._given_end = log_end_offset
         self.log = UnifiedLog(
             partition,
             high_watermark=high_watermark,
@@ -71,66 +71,73 @@ class Marks:
             log_end_offset=log_end_offset,
         )
 
-    @property
-    def log_end_offset(self) -> int:
-        """Offset the next record would get."""
-        return self.log.log_end_offset
+    def __iter__(self) -> Iterator[LogOffset]:
+        """Yield all of them, the log start offset first."""
+        yield self.log_start_offset
+        yield self.log_end_offset
+        yield self.high_watermark
+        yield self.last_stable_offset
+        yield self.recovery_point
+        yield self.cleaner_offset
 
     @cached_property
-    def log_start_offset(self) -> Mark:
-        """First readable offset."""
+    def log_end_offset(self) -> LogOffset:
+        """The offset that the next record would get."""
+        source = "active segment" if self._given_end is None else "given"
+        return LogOffset("log end offset", self.log.log_end_offset, source)
+
+    @cached_property
+    def log_start_offset(self) -> LogOffset:
+        """The first readable offset."""
         value, source = self.log.log_start_offset, "first segment"
         if self._given_start is not None:
             source = "--log-start-offset"
         elif value != self.log.first_offset:
             source = file_names.LOG_STARTS
-        return Mark("log start offset", value, source)
+        return LogOffset("log start offset", value, source)
 
     @cached_property
-    def high_watermark(self) -> Mark:
-        """Up to where the log is replicated."""
+    def high_watermark(self) -> LogOffset:
+        """The end of what is replicated."""
         source = file_names.HIGH_WATERMARKS
         if self._given_watermark is not None:
             source = "--high-watermark"
         elif self.log.checkpoint(file_names.HIGH_WATERMARKS) is None:
             source = "log end: no checkpoint"
-        return Mark("high watermark", self.log.high_watermark, source)
+        return LogOffset("high watermark", self.log.high_watermark, source)
 
     @cached_property
-    def recovery_point(self) -> Mark:
-        """Up to where the log is known to be on disk."""
-        return self._noted("recovery point", file_names.RECOVERY_POINTS)
+    def recovery_point(self) -> LogOffset:
+        """The end of what is known to be flushed to disk."""
+        return self._checkpointed("recovery point", file_names.RECOVERY_POINTS)
 
     @cached_property
-    def cleaner_offset(self) -> Mark:
-        """First offset that was not compacted."""
-        return self._noted("cleaner offset", file_names.CLEANER_OFFSETS)
+    def cleaner_offset(self) -> LogOffset:
+        """The first offset that has not been compacted."""
+        return self._checkpointed("cleaner offset", file_names.CLEANER_OFFSETS)
 
     @cached_property
-    def last_stable_offset(self) -> Mark:
-        """High watermark or first open transaction, the smaller.
+    def last_stable_offset(self) -> LogOffset:
+        """The first open transaction or the high watermark, whichever is smaller.
 
         Cost:
             Reads the headers after the newest producer snapshot.
         """
-        return Mark(
+        return LogOffset(
             "last stable offset", self.log.last_stable_offset, "open transactions in the log"
         )
 
-    def _noted(self, name: str, file: str) -> Mark:
-        return Mark(name, self._checkpoint(file), file)
-
-    def _checkpoint(self, name: str) -> int | None:
-        return self.log.checkpoint(name)
+    def _checkpointed(self, name: str, file: str) -> LogOffset:
+        return LogOffset(name, self.log.checkpoint(file), file)
 
 
 END: Final = "end"
-"""Stands for the log end as a high watermark."""
+"""Stands for the log end offset as a high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction without its marker: who began it, and with which offset."""
+    """A transaction without an end marker: its producer and its first offset."""
 
     producer_id: int
     first_offset: int
@@ -139,15 +146,16 @@ class OpenTransaction:
 class UnifiedLog:
     """The log of one partition directory.
 
-    Offsets that are not given come from the checkpoints of the log directory around the partition;
-    without them the log itself decides.
+    Offsets that are not given come from the checkpoints of the log directory around the partition,
+    or, without them, from the log itself.
 
     Args:
-        partition: the directory as it is; of a path the view of the next start.
+        partition: the directory to use as it is; a path stands for the view of the next start.
         high_watermark: offset up to which the log is replicated, exclusive, or `end` for the log
-            end; None: from the checkpoint.
-        log_start_offset: first readable offset; None: from the checkpoint and the first segment.
-        log_end_offset: where the log ends, where the caller knows.
+            end; None reads it from the checkpoint.
+        log_start_offset: first readable offset; None derives it from the checkpoint and the first
+            segment.
+        log_end_offset: the log end offset, if the caller knows it.
         use_index: whether offset indexes may be used.
     """
 
@@ -169,7 +177,7 @@ class UnifiedLog:
         self._log_end_offset = log_end_offset
 
     def listed_again(self) -> UnifiedLog:
-        """Return the same log as it is now, for the same questions. Raises as `list_partition`."""
+        """List the partition again; return its log, same options. Raises as `list_partition`."""
         from kafkalog.view import show
 
         return UnifiedLog(
@@ -186,15 +194,15 @@ class UnifiedLog:
         return self.partition.segments
 
     def open_segment(self, segment: Segment) -> OpenSegment:
-        """Return the segment, open for reading; use it as a context manager."""
+        """Open a segment for reading; use it as a context manager."""
         return OpenSegment(segment, use_index=self.use_index)
 
     def checkpoint(self, name: str) -> int | None:
-        """This partition's entry in a checkpoint file of the log directory, None without one."""
+        """Return this partition's entry in a checkpoint of the log directory, or None."""
         if self.partition.state not in (DirectoryState.LIVE, DirectoryState.FUTURE):
             return None
         partition = self.partition
-        with suppress(KafkaLogError):  # `verify` reports it; what is readable is read
+        with suppress(KafkaLogError):  # `verify` reports it; read what is readable
             return checkpointed(self._log_dir, name, partition.topic, partition.partition)
         return None
 
@@ -204,12 +212,12 @@ class UnifiedLog:
 
     @property
     def was_closed(self) -> bool:
-        """Whether the broker shut down cleanly: its mark is in the log directory."""
+        """Whether the broker shut down cleanly, that is, left its mark in the log directory."""
         return file_system.exists(os.path.join(self._log_dir, file_names.CLEAN_SHUTDOWN))
 
     @property
     def may_grow(self) -> bool:
-        """Whether a broker is running that may append to it."""
+        """Whether a running broker may append to the log."""
         return is_broker_running(self._log_dir)
 
     @property
@@ -219,7 +227,9 @@ class UnifiedLog:
 
     @cached_property
     def log_start_offset(self) -> int:
-        """First readable offset: given, else the checkpoint's; never below the first segment."""
+        """The first readable offset: given or noted in the checkpoint, at least the first
+        segment's.
+        """
         noted = self._log_start_offset
         if noted is None:
             noted = self.checkpoint(file_names.LOG_STARTS) or 0
@@ -227,7 +237,7 @@ class UnifiedLog:
 
     @cached_property
     def log_end_offset(self) -> int:
-        """Offset the next record would get: given, or read from the active segment."""
+        """The offset that the next record would get: given, or read from the active segment."""
         if self._log_end_offset is not None:
             return self._log_end_offset
         if self.partition.loaded is not None:
@@ -239,10 +249,10 @@ class UnifiedLog:
 
     @cached_property
     def high_watermark(self) -> int:
-        """End of what is replicated: given, else the checkpoint's, never outside the log.
+        """The end of what is replicated: given or from the checkpoint; never outside the log.
 
-        Without an entry in the checkpoint the log end, as in a broker that is the only replica. A
-        broker begins with the checkpoint's, too, and writes that every 5 seconds.
+        Without a checkpoint entry it is the log end, as in a broker that is the only replica. A
+        broker also starts from the checkpoint, which it writes every 5 seconds.
         """
         noted = self._high_watermark
         if noted is None:
@@ -253,15 +263,16 @@ class UnifiedLog:
 
     @cached_property
     def last_stable_offset(self) -> int:
-        """End of what a read_committed consumer sees: high watermark or first open transaction."""
+        """The end of what read_committed sees: the high watermark or the first open transaction."""
         firsts = (transaction.first_offset for transaction in self.open_transactions())
         return min(firsts, default=self.high_watermark)
 
     def fetch_bounds(self, isolation: Isolation) -> tuple[int, int]:
-        """Return offsets that consumers of an isolation level are given: the first, and the end.
+        """Return the first offset and the end offset that consumers of an isolation level may read.
 
-        The one rule of all readers: from the log start offset up to the high watermark, to the
-        last stable offset for read_committed, to the log end for whoever reads the log itself.
+        All readers use these bounds: from the log start offset to the high watermark for
+        read_uncommitted, to the last stable offset for read_committed, and to the log end for
+        `log`.
         """
         end = {
             Isolation.READ_COMMITTED: lambda: self.last_stable_offset,
@@ -272,10 +283,11 @@ class UnifiedLog:
 
     @cached_property
     def leader_epochs(self) -> tuple[EpochEntry, ...]:
-        """The entries of `leader-epoch-checkpoint`, empty where it is missing or damaged.
+        """The entries of `leader-epoch-checkpoint`, empty if it is missing or damaged.
 
-        In the view of a start those that the log has then. One that begins at the log end, of a
-        leader without appends, stays: a start forgets it, but no other leader can have it.
+        In the view of a start, the entries that the log would have then. The entry of a leader that
+        has appended nothing yet, at the log end, stays: a start drops it, but no other leader can
+        have it.
         """
         noted: tuple[EpochEntry, ...] = ()
         with suppress(KafkaLogError):
@@ -288,7 +300,7 @@ class UnifiedLog:
         return loaded.leader_epochs + tuple(one for one in noted if one.start_offset == end)
 
     def open_transactions(self) -> list[OpenTransaction]:
-        """Transactions without a marker below the high watermark, by first offset.
+        """Return the transactions without a marker below the high watermark, by first offset.
 
         Starts from the newest sound producer snapshot, as a broker does, and reads the headers of
         the batches after it.
@@ -297,29 +309,36 @@ class UnifiedLog:
 
     @cached_property
     def _replayed(self) -> tuple[list[OpenTransaction], list[AbortedTransaction]]:
-        """The transactions after the snapshot that are open, and those that were aborted."""
-        begun, start = self._transactions_in_snapshot()
+        """The transactions after the snapshot: those still open, and those that were aborted."""
+        infos, start = self._transactions_in_snapshot()
         aborted: list[AbortedTransaction] = []
         for batch, opened in self.batches_from(start):
             if batch.next_offset > self.high_watermark:
                 break
             if not batch.is_transactional or batch.next_offset <= start:
                 continue
-            if batch.is_control:
-                marker = next(decode_records(opened.source, batch), None)
-                if marker is None:
-                    continue
-                first = begun.pop(batch.producer_id, None)
-                if first is not None and is_abort(marker):
-                    ends = (first, batch.last_offset, batch.next_offset)
-                    aborted.append(AbortedTransaction(0, batch.producer_id, *ends))
-            else:
-                begun.setdefault(batch.producer_id, batch.base_offset)
-        pending = [OpenTransaction(producer, first) for producer, first in begun.items()]
+            who, end = batch.producer_id, batch.last_offset
+            info = infos.get(who)
+            if info is None:
+                info = infos[who] = AppendInfo(who)
+            if not batch.is_control:
+                info.append_batch(batch)
+            elif (marker := next(decode_records(opened.source, batch), None)) is not None:
+                ended = info.append_marker(
+                    batch.producer_epoch, -1, batch.max_timestamp, end, is_abort=is_abort(marker)
+                )
+                if ended is not None and ended.is_aborted:
+                    entry = AbortedTransaction(0, who, ended.first_offset, end, batch.next_offset)
+                    aborted.append(entry)
+        pending = [
+            OpenTransaction(who, info.txn_first_offset)
+            for who, info in infos.items()
+            if info.txn_first_offset is not None
+        ]
         return sorted(pending, key=lambda transaction: transaction.first_offset), aborted
 
-    def _transactions_in_snapshot(self) -> tuple[dict[int, int], int]:
-        """Open transactions in the newest sound snapshot, and the offset it was taken at."""
+    def _transactions_in_snapshot(self) -> tuple[dict[int, AppendInfo], int]:
+        """Return the open transactions in the newest sound snapshot, and its offset."""
         for entry in reversed(self.partition.live(FileKind.PRODUCER_SNAPSHOT)):
             offset = entry.name.offset or 0
             if offset > self.high_watermark:
@@ -327,14 +346,14 @@ class UnifiedLog:
             with suppress(KafkaLogError):
                 states = read_producer_snapshot(entry.path)
                 return {
-                    state.producer_id: state.current_txn_first_offset
+                    state.producer_id: AppendInfo(state.producer_id, state)
                     for state in states
                     if state.current_txn_first_offset is not None
                 }, offset
         return {}, self.log_start_offset
 
     def batches_from(self, offset: int) -> Iterator[tuple[Batch, OpenSegment]]:
-        """Yield batches from `offset` on, headers only, each with its open segment."""
+        """Yield the batch headers from `offset` on, each with its open segment."""
         for segment in self.segments:
             if segment.next_base_offset is not None and segment.next_base_offset <= offset:
                 continue
@@ -344,12 +363,12 @@ class UnifiedLog:
                         yield found, opened
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
-        """What the transaction indexes of all segments list, in log order."""
+        """Return the entries of the transaction indexes of all segments, in log order."""
         found: list[AbortedTransaction] = []
         rebuilt = self.partition.aborted
         for segment in self.segments:
             end = segment.next_base_offset
-            # A start may split a segment: then there are several.
+            # A start may split a segment, and then there are several.
             lists = [
                 listed
                 for base, listed in rebuilt
@@ -362,10 +381,11 @@ class UnifiedLog:
         return found
 
     def hidden_transactions(self) -> list[AbortedTransaction]:
-        """Aborted transactions below the last stable offset, which consumers are not given.
+        """Return the aborted transactions below the last stable offset, which consumers do not get.
 
-        Those after the newest snapshot come from the log, as the last stable offset does: a broker
-        makes the transaction index of a segment with the first entry, maybe after the listing.
+        Those after the newest snapshot are computed from the log, as the last stable offset is: a
+        broker creates the transaction index of a segment with its first entry, maybe after the
+        listing.
         """
         listed = self.aborted_transactions()
         known = {(one.producer_id, one.last_offset) for one in listed}

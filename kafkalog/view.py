@@ -1,16 +1,16 @@
-"""What readers show of a partition directory: its files, or what a broker's next start would show.
+"""The views of a partition directory: its files, or what a broker's next start would make of them.
 
 `started` is what recovery predicts (`kafkalog.recovery`, which follows `LogLoader` of Kafka 4.3):
 
-- With a clean shutdown mark, and without leftovers of a swap, the files are it: nothing
-  is computed.
-- In a log directory without the mark everything from the recovery point on is read, as a start
-  reads it. What the start would cut off is not shown, and the `Difference` counts it.
-- With a running broker (another process holds `.lock`) and in a partition directory that lies in
-  no log directory (a copy: no checkpoint, no `meta.properties` and no mark around it) swaps are
-  completed by the names of files alone, and nothing is cut off: the broker has not recovered what
-  it writes, and nothing says that the copy was not closed.
-- A directory `-delete` or `-stray` whose path was given is shown as it is, since a start would show
+- With a clean shutdown mark and without leftovers of a swap, it is the files as they are, and
+  nothing is computed.
+- In a log directory without the mark, everything from the recovery point on is read, as a start
+  does. What the start would cut off is not shown, and the `Difference` counts it.
+- With a running broker (another process holds `.lock`), and for a partition directory outside any
+  log directory (a copy: no checkpoint, no `meta.properties` and no mark around it), only swaps are
+  completed, from the names of the files, and nothing is cut off: the broker has not recovered what
+  it writes, and the copy may well have been closed cleanly.
+- A `-delete` or `-stray` directory whose path was given is shown as it is, since a start would show
   nothing of it. So is a log that a start would refuse to load; the `Difference` says why.
 
 A single file is always read as it is.
@@ -54,16 +54,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How what a start would show differs from the files under final names.
+    """How the view of a start differs from the files under final names.
 
     Attributes:
         path: the partition directory.
-        swapped: segments under `.swap` that become live.
-        replaced: segments under final names that these replace.
-        cut_at: the offset at which the log is cut; None where it is not.
-        records_hidden: records in what is cut off, by what the headers of their batches say.
+        swapped: number of `.swap` segments that become live.
+        replaced: number of segments under final names that they replace.
+        cut_at: the offset at which the log is cut; None if it is not.
+        records_hidden: number of records cut off, according to the headers of their batches.
         bytes_hidden: bytes of logs that are cut off.
-        refusal: why nobody knows, and the files are shown as they are; None where it is known.
+        refusal: why the outcome of a start is unknown and the files are shown as they are; None if
+            it is known.
     """
 
     path: str
@@ -76,7 +77,7 @@ class Difference:
 
     @property
     def detail(self) -> str:
-        """All that in one line."""
+        """The whole difference, in one line."""
         if self.refusal is not None:
             return f"{self.refusal}; showing the files as they are"
         cut = f"truncate the log at offset {self.cut_at}" if self.bytes_hidden else None
@@ -85,12 +86,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A partition directory as a view shows it.
+    """A partition directory in a view.
 
     Attributes:
-        partition: its log: the files of the view, each under the name that it has there.
-        segments: what is read, in order: those of the log, and in `all` also the leftovers.
-        difference: how that differs from the files under final names, None where it does not.
+        partition: the directory with the files of the view, each under its name there.
+        segments: the segments to read, in order: those of the log, and in `all` also leftovers.
+        difference: how that differs from the files under final names, None if it does not.
     """
 
     partition: PartitionDir
@@ -99,14 +100,16 @@ class Shown:
 
 
 def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
-    """Make the view of a partition directory. Nothing is written.
+    """Return a partition directory in a view. Nothing is written.
 
     Raises:
         NotFoundError, FileChangedError: a broker has changed the files since they were listed.
 
     Cost:
-        Nothing where the log was closed cleanly. Without the mark of that the reading of everything
-        from the recovery point on, as `predict_start`; where only a swap was interrupted, of the
+        Nothing if the log was closed cleanly. Without a clean shutdown mark, a read of everything
+        from
+        the recovery point on, as `predict_start` does; after an interrupted swap only, a read of
+        the
         ends of its segments.
     """
     if view == LogView.ALL:
@@ -117,7 +120,7 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
         try:
             found = _started(partition)
         except CHANGES:
-            raise  # of a new listing more is known
+            raise  # a new listing knows more
         except KafkaLogError as error:
             why = f"what a start would show is unknown: {error.message}"
             found = _as_it_is(partition, why)
@@ -125,14 +128,14 @@ def show(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
 
 
 def show_now(partition: PartitionDir, view: LogView = LogView.STARTED) -> Shown:
-    """Do what `show` does, from a new listing if files disappeared since the last one."""
+    """Do what `show` does, with a new listing if the files have changed since the last one."""
     return answered(
         lambda: show(partition, view), lambda: show(list_partition(partition.path), view)
     )
 
 
 def state_of(path: str) -> str:
-    """Where a log lives, by the names of its file and directory: `live`, `deleted`, `stray` …."""
+    """Return the state of a log by the names of file and directory: `live`, `stray` …."""
     state = parse_file_name(os.path.basename(path)).state
     if state != FileState.LIVE:
         return str(state)
@@ -141,7 +144,7 @@ def state_of(path: str) -> str:
 
 
 def summary(differences: Sequence[Difference]) -> str | None:
-    """Say in one line what differs in all partitions together; None where nothing does."""
+    """Summarize the differences of all partitions in one line; None if there are none."""
     if len(differences) < 2:
         return f"{differences[0].path}: {differences[0].detail}" if differences else None
     logs = sum(one.bytes_hidden > 0 for one in differences)
@@ -173,7 +176,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _left_over(log: FileEntry) -> Segment:
-    """Return a segment that is not live: its indexes are not used."""
+    """Return a segment that is not live, without its indexes."""
     return Segment(log.name.offset or 0, log, None, None, None, None)
 
 
@@ -182,7 +185,7 @@ def _as_it_is(partition: PartitionDir, why: str) -> Shown:
 
 
 def _started(partition: PartitionDir) -> Shown | None:
-    """Return the view of a start; None where the files are it."""
+    """Return the view of a start, or None if it is the files as they are."""
     if partition.state in (DirectoryState.DELETE, DirectoryState.STRAY):
         return None
     log_dir = os.path.dirname(file_system.absolute(partition.path))
@@ -197,13 +200,15 @@ def _started(partition: PartitionDir) -> Shown | None:
     if not is_swapped:
         return None
     shown = _tidied(partition)
-    return replace(shown, difference=None) if is_running else shown  # it finishes that itself
+    # A running broker completes the swap itself.
+    return replace(shown, difference=None) if is_running else shown
 
 
 def _needs_a_look(partition: PartitionDir, log_dir: str) -> bool:
-    """Return whether a start after a clean shutdown would not take the segments as they are.
+    """Return whether even a start after a clean shutdown would change the segments.
 
-    It recovers those without an offset index, and drops a log that ends below its start.
+    It recovers segments without an offset index, and drops a log that ends before its log start
+    offset.
     """
     segments = partition.segments
     if not all(segment.offset_index for segment in segments):
@@ -239,7 +244,7 @@ def _recovered(partition: PartitionDir) -> Shown:
 
 
 def start_config_of(partition: PartitionDir) -> StartConfig | None:
-    """Return the configs of a topic that a start depends on, by the metadata log beside it."""
+    """Return the topic configs that a start depends on, from the metadata log next to it."""
     from kafkalog.recovery.start import start_config
 
     log_dir = os.path.dirname(file_system.absolute(partition.path))
@@ -251,7 +256,7 @@ def start_config_of(partition: PartitionDir) -> StartConfig | None:
         configs = _configs_in(log_dir, metadata).of_topic(partition.topic)
         return start_config(partition, configs)[0]
     except KafkaLogError:
-        return None  # `verify` says what is wrong with it
+        return None  # `verify` reports what is wrong with it
 
 
 @lru_cache(4)
@@ -269,7 +274,7 @@ def _aborted(data: bytes) -> Iterator[AbortedTransaction]:
 
 
 def _tidied(partition: PartitionDir) -> Shown:
-    """The view after the first step of a start, which looks at names and at no batch that stays."""
+    """Return the view after the first step of a start, which judges files by their names."""
     from kafkalog.recovery.directory import Directory
     from kafkalog.recovery.loader import settle_left_overs
     from kafkalog.recovery.model import StartRefusedError
@@ -298,9 +303,9 @@ def _shown(
 def _files(
     partition: PartitionDir, actions: tuple[Action, ...], contents: dict[str, Content]
 ) -> Iterator[FileEntry]:
-    """Yield the files that are there after a start, as far as their bytes are on disk now.
+    """Yield the files that exist after a start, with the bytes that are on disk now.
 
-    The parts that a segment is split into stay one: its records are the same.
+    A segment that a start would split is shown whole, since its records are the same.
     """
     from kafkalog.recovery.model import RebuildIndexes, RemoveFile, RenameFile
 
@@ -357,7 +362,7 @@ def _difference(
 
 
 def _cuts(predicted: PredictedStart, contents: dict[str, Content]) -> list[tuple[int, int, int]]:
-    """What is cut off and was written once: from which offset on, records and bytes."""
+    """Return the start offset, records and bytes of each cut, leaving out preallocated zeros."""
     from kafkalog.recovery.directory import segment_file
     from kafkalog.recovery.model import TruncateLog
 

@@ -1,4 +1,4 @@
-"""`python -m kafkalog_cli`: the same as `kafkalog`."""
+"""Runs `python -m kafkalog_cli`, the same as `kafkalog`."""
 
 from kafkalog_cli.main import main
 

@@ -7,6 +7,9 @@ from functools import cache
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
+
+from kafkalog.errors import as_internal_error
 
 _EPILOG = (
     "Exit status: 0 success, 1 defects or not found, 2 usage, 3 unreadable, 4 refused, "
@@ -80,13 +83,24 @@ def _kafka_dump_log(context: typer.Context) -> int:
     return dump_files(context.args)
 
 
-@cache  # who runs many command lines in one process makes each parser once
+class _Command(TyperCommand):
+    """A command in which only a prompt ends at the end of input."""
+
+    def invoke(self, context: Any) -> Any:
+        """Run it. Typer takes any `EOFError` for Ctrl-D and would end silently."""
+        try:
+            return super().invoke(context)
+        except EOFError as error:
+            raise as_internal_error(error) from error
+
+
+@cache  # a process that runs many command lines makes each parser once
 def command_group(only: str | None = None) -> Any:
     """Return the commands as one click group.
 
     Args:
-        only: the name of the one command that is wanted; where there is none of that name, and for
-            None, all are there. Each costs time: its module is loaded, its options are looked at.
+        only: load only the command of this name; None, or an unknown name, loads all. Loading a
+            command costs time: its module is imported and its options are inspected.
     """
     app = typer.Typer(
         name="kafkalog",
@@ -100,11 +114,12 @@ def command_group(only: str | None = None) -> Any:
     for name in (only,) if only in _COMMANDS else _COMMANDS:
         module = name.replace("-", "_")
         command = getattr(importlib.import_module(f"kafkalog_cli.commands.{module}"), module)
-        app.command(short_help=_COMMANDS[name])(command)
+        app.command(cls=_Command, short_help=_COMMANDS[name])(command)
     app.command(
+        cls=_Command,
         name="kafka-dump-log",
         short_help="Print what kafka-dump-log.sh prints.",
-        # Kafka's own option syntax, optional arguments included, is parsed by argparse.
+        # argparse parses Kafka's own option syntax, with its optional arguments.
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
         add_help_option=False,
     )(_kafka_dump_log)

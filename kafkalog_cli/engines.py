@@ -62,7 +62,7 @@ ConnectTimeoutOption = Annotated[
 
 @dataclass(frozen=True)
 class SparkChoice:
-    """What the options say about Spark."""
+    """The options about Spark."""
 
     master: str
     conf: list[str] | None
@@ -74,7 +74,7 @@ class SparkChoice:
         """Open a `pyspark.sql.SparkSession`, which ends with the block.
 
         Raises:
-            UsageError: a setting is no NAME=VALUE, or the timeout no duration.
+            UsageError: a setting is not NAME=VALUE, or the timeout not a duration.
             KafkaLogError: as `spark_session`.
         """
         settings, timeout_s = _settings(self.conf or []), parse_duration(self.connect_timeout)
@@ -101,7 +101,7 @@ def _broken_pipes_raised() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """What the options say about the engine."""
+    """The options about the engine."""
 
     name: EngineName | None
     spark: SparkChoice
@@ -112,8 +112,7 @@ class EngineChoice:
         """Open the engine, which ends with the block.
 
         Args:
-            partitions: how many are worked on: what concerns a single one never starts Spark,
-                unless that is asked for.
+            partitions: number of partitions: work on a single one starts Spark only on request.
 
         Raises:
             KafkaLogError: as `SparkChoice.open`.
@@ -130,7 +129,7 @@ class EngineChoice:
             yield self._shown(SparkEngine(session, parallelism_of(session)))
 
     def _shown(self, engine: Engine) -> Engine:
-        """Return the engine with progress, if somebody would see it."""
+        """Return the engine with a progress bar, if somebody would see it."""
         if self.spark.quiet or not sys.stderr.isatty():
             return engine
         from kafkalog_cli.output.progress import ShownEngine

@@ -1,4 +1,4 @@
-"""Entry point: runs a command, turns every outcome into an exit status; the one try/except."""
+"""Entry point: runs a command and turns every outcome into an exit status."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import sys
 
 EXIT_INTERRUPTED = 130
 _BROKEN_PIPE = 128 + signal.SIGPIPE
-_OBJECTS_BETWEEN_COLLECTIONS = 20_000  # loading modules makes many objects, and hardly any garbage
+_OBJECTS_BETWEEN_COLLECTIONS = 20_000  # imports create many objects and hardly any garbage
 
 
 def main() -> None:
     """Run the command line of this process and exit.
 
-    The reader of a pipe that goes away ends the process silently, as for any Unix filter.
+    If the reader of a pipe goes away, the process ends silently, like any Unix filter.
     """
     from kafkalog.jit.cache import on_compile, on_refused, on_unusable
     from kafkalog_cli.outcome import show_error, show_note
@@ -24,7 +24,7 @@ def main() -> None:
 
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own threads: started, never used
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's own threads are never used
     on_compile.append(_say_compiling)
     on_refused.append(show_note)
     on_unusable.append(show_note)
@@ -32,7 +32,7 @@ def main() -> None:
     status, lost = close_streams(run(sys.argv[1:]))
     if lost is not None:
         show_error(lost)
-    os._exit(status)  # what is left to tear down takes longer than a small command
+    os._exit(status)  # the teardown takes longer than a small command
 
 
 def _say_compiling() -> None:
@@ -44,16 +44,17 @@ def _say_compiling() -> None:
 def run(argv: list[str]) -> int:
     """Run one command line in this process and return its exit status.
 
-    Data goes to `sys.stdout.buffer`, words to `sys.stderr`. Whatever is raised that is not meant to
-    be ends with `INTERNAL_ERROR`, so that no script takes it for an answer.
+    Data goes to `sys.stdout.buffer`, messages to `sys.stderr`. An unexpected exception ends with
+    `INTERNAL_ERROR`, so that no script takes the output for an answer.
     """
     from kafkalog.errors import NOTHING_TO_DO, KafkaLogError, UnwritableError, as_internal_error
+    from kafkalog.paths.reading_errors import unread_places
     from kafkalog_cli import outcome
     from kafkalog_cli.standard_streams import OutputError
 
     outcome.shows_tracebacks = "--debug" in argv
     try:
-        with outcome.unread_places() as unread, outcome.failures_shown():
+        with unread_places() as unread, outcome.failures_shown():
             status = _run_command(argv)
         sys.stdout.flush()
         if status in (0, NOTHING_TO_DO) and unread:
@@ -61,7 +62,7 @@ def run(argv: list[str]) -> int:
     except KafkaLogError as error:
         outcome.show_error(error)
         return error.exit_code
-    except SystemExit as stop:  # argparse, of kafka-dump-log; click where a pipe is broken
+    except SystemExit as stop:  # of argparse, for kafka-dump-log, or of click, for a broken pipe
         if isinstance(stop.__context__, BrokenPipeError):
             return _BROKEN_PIPE
         return int(stop.code or 0)
@@ -69,7 +70,7 @@ def run(argv: list[str]) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _BROKEN_PIPE
-    except OutputError:  # `close_streams` says why
+    except OutputError:  # see `close_streams`
         return UnwritableError.exit_code
     except Exception as raised:  # noqa: BLE001 # anything: it is a failure of ours
         failure = as_internal_error(raised)
@@ -79,7 +80,7 @@ def run(argv: list[str]) -> int:
 
 
 def _run_command(argv: list[str]) -> int:
-    if argv[:1] == ["kafka-dump-log"]:  # has a parser of its own: half of the start-up time less
+    if argv[:1] == ["kafka-dump-log"]:  # has a parser of its own, which halves the start-up time
         from kafkalog_cli.commands.kafka_dump_log import dump_files
 
         return dump_files(argv[1:])

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their texts become values."""
+"""Options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def parse_time(text: str, now: str | None = None, zone: tzinfo = UTC) -> int:
-    """Return the milliseconds of a time: an integer, ISO 8601 or relative to now (`-2h`).
+    """Parse a time to milliseconds: an integer, ISO 8601 or relative to now (`-2h`).
 
     ISO 8601 without an offset is a time in `zone`.
 
@@ -190,7 +190,7 @@ def parse_time(text: str, now: str | None = None, zone: tzinfo = UTC) -> int:
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of a size: an integer, or with a unit of 1024 (`512MiB`, `64k`).
+    """Parse a size to bytes: an integer, or with a unit of 1024 (`512MiB`, `64k`).
 
     Raises:
         UsageError: it is neither.
@@ -203,7 +203,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_rate(text: str) -> int:
-    """Return bytes per second: a size of at least one byte, with or without `/s`."""
+    """Parse a rate to bytes per second: a size of at least one byte, with or without `/s`."""
     rate = parse_size(text.strip().removesuffix("/s"))
     if not rate:
         raise UsageError("The rate must be above 0.", hint="For example 50MiB.")
@@ -211,7 +211,7 @@ def parse_rate(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a duration such as `90s`, `10m` or `2h`. Raises `UsageError`."""
+    """Parse a duration such as `90s`, `10m` or `2h` to seconds. Raises `UsageError`."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a duration.", hint="For example 90s, 10m or 2h.")
@@ -219,7 +219,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_share(text: str) -> float:
-    """Return a share above 0 and up to 1, given in percent. Raises `UsageError`."""
+    """Parse a share above 0 and up to 1, given in percent. Raises `UsageError`."""
     match = _SHARE.fullmatch(text.strip())
     if match is None or not 0 < float(match[1]) <= 100:
         raise UsageError(f"{text!r} is not a share.", hint="From 0% (exclusive) to 100%: 5%.")
@@ -227,12 +227,12 @@ def parse_share(text: str) -> float:
 
 
 def parse_configs(texts: list[str] | None) -> dict[str, str]:
-    """Name to value of `NAME=VALUE` texts, the last of a name counts.
+    """Parse `NAME=VALUE` texts; the last of a name counts.
 
     Values of `...bytes` may have a unit.
 
     Raises:
-        UsageError: one of them is no such text.
+        UsageError: a text has another form.
     """
     found = {}
     for text in texts or ():
@@ -245,7 +245,7 @@ def parse_configs(texts: list[str] | None) -> dict[str, str]:
 
 
 def parse_high_watermark(text: str | None) -> int | Literal["end"] | None:
-    """Return an offset, `end`, or None. Raises `UsageError`."""
+    """Parse a high watermark: an offset, `end`, or None. Raises `UsageError`."""
     if text is None:
         return None
     if text == "end":
@@ -268,7 +268,7 @@ def parse_zone(name: str) -> tzinfo:
 
 
 def parse_bytes(text: str) -> bytes:
-    """Return the bytes of a key: text, or `0x` and hexadecimal digits."""
+    """Parse a key to bytes: text, or `0x` and hexadecimal digits."""
     if text.startswith("0x"):
         try:
             return bytes.fromhex(text[2:])
@@ -278,7 +278,7 @@ def parse_bytes(text: str) -> bytes:
 
 
 def parse_regex(text: str | None) -> re.Pattern[bytes] | None:
-    """Return a regular expression over bytes. Raises `UsageError` if it is malformed."""
+    """Compile a regular expression over bytes. Raises `UsageError` if it is malformed."""
     if text is None:
         return None
     try:

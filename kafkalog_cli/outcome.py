@@ -1,4 +1,4 @@
-"""Errors, defects and notes on stderr, and the exit status that they come to."""
+"""Errors, defects and notes on stderr, and the resulting exit status."""
 
 from __future__ import annotations
 
@@ -11,29 +11,26 @@ from kafkalog.errors import (
     INTERNAL_ERROR,
     NOTHING_TO_DO,
     PARTLY_DONE,
-    BytesUnreadableError,
     InternalError,
     KafkaLogError,
     LimitExceededError,
-    UnreadableError,
     contained,
     on_failure,
 )
 from kafkalog.model import Defect, Severity
-from kafkalog.paths.reading_errors import on_unreadable
 from kafkalog_cli.output.text import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import LogView
     from kafkalog.tables.model import LeftOut, PartitionEnd
     from kafkalog.view import Difference, Shown
 
 shows_tracebacks = False
-"""Whether an error is shown with where in the code it was raised: `--debug`."""
+"""Whether errors are shown with a traceback: `--debug`."""
 
 
 def show_error(error: KafkaLogError) -> None:
@@ -43,7 +40,7 @@ def show_error(error: KafkaLogError) -> None:
 
 
 def show_traceback(error: Exception) -> None:
-    """Show where in the code an exception was raised, with `--debug`."""
+    """Show the traceback of an exception, with `--debug`."""
     if shows_tracebacks:
         import traceback
 
@@ -52,7 +49,7 @@ def show_traceback(error: Exception) -> None:
 
 
 def show_defect(defect: Defect) -> None:
-    """Show a defect, if the data on stdout has no place for it."""
+    """Show a defect for which the data on stdout has no place."""
     where = defect.path
     if defect.position is not None:
         where += f", position {defect.position}"
@@ -72,7 +69,7 @@ def show_warning(text: str) -> None:
 
 
 def show_words(text: str) -> None:
-    """Show lines that another library made, possibly from words of the command line."""
+    """Show lines from another library, which may quote the command line."""
     sys.stderr.write("\n".join(map(printable, text.split("\n"))))
 
 
@@ -93,48 +90,7 @@ def _show(
     sys.stderr.flush()
 
 
-UNREADABLE: Final = ("file-unreadable", BytesUnreadableError.reference)
-"""References of the findings that say of a file that it cannot be read."""
 _FAILING = tuple(severity for severity in Severity if severity != Severity.NOTE)
-
-
-class Unread:
-    """Files and directories that could not be got at, whoever went on past them."""
-
-    def __init__(self) -> None:
-        self._errors: dict[str | None, UnreadableError] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._errors)
-
-    def add(self, error: UnreadableError) -> None:
-        """Remember the first failure of each path; in any thread."""
-        self._errors.setdefault(error.path, error)
-
-    def forget(self, path: str) -> None:
-        """Forget a path: a finding already says that it cannot be read."""
-        self._errors.pop(path, None)
-
-    def error(self) -> UnreadableError:
-        """Return the first failure; its note says how many more there are."""
-        first, *others = self._errors.values()
-        note = "The output is incomplete."
-        if others:
-            note = f"So are {len(others)} more paths. {note}"
-        return UnreadableError(
-            first.message, path=first.path, position=first.position, note=note, hint=first.hint
-        )
-
-
-@contextmanager
-def unread_places() -> Iterator[Unread]:
-    """Collect what cannot be read in the block: an answer without it is not status 0."""
-    unread = Unread()
-    on_unreadable.append(unread.add)
-    try:
-        yield unread
-    finally:
-        on_unreadable.remove(unread.add)
 
 
 @contextmanager
@@ -151,7 +107,7 @@ _NAMES_MAX: Final = 5
 
 
 def left_out_lines(left: LeftOut) -> Iterator[str]:
-    """Say where records begin and end otherwise than the log does, a line per bound."""
+    """Yield a line per bound that leaves records of a log out."""
     for what, offsets in (
         (
             "records above the high watermark left out (--end log includes them)",
@@ -177,19 +133,19 @@ def some_of(names: list[str]) -> str:
 
 @dataclass
 class Outcome:
-    """The exit status so far: the work goes on past a bad input, the gravest status counts.
+    """The exit status so far: the work continues after a bad input, and the worst status counts.
 
     Attributes:
-        status: the gravest so far.
-        errors: what was reported on the way.
-        checks_failed: how many checks of ours failed.
+        status: the worst status so far.
+        errors: the errors reported so far.
+        checks_failed: number of our checks that failed.
     """
 
     status: int = 0
     errors: list[KafkaLogError] = field(default_factory=list)
     checks_failed: int = 0
 
-    def open_all(self, paths: Iterable[str]) -> list[LogDir | PartitionDir | FileEntry]:
+    def open_all(self, paths: Iterable[str]) -> list[LogDirListing | PartitionDir | FileEntry]:
         """Open what is at the paths; report and leave out what cannot be opened."""
         from kafkalog.log_dir import open_path
 
@@ -206,11 +162,11 @@ class Outcome:
         self.status = max(self.status, error.exit_code)
 
     def contained(self, path: str) -> AbstractContextManager[None]:
-        """Report what stops the work on one thing in the block, and go on after it."""
+        """Report what stops the work on one thing in the block, and continue after it."""
         return contained(path, self.error)
 
     def report_failed_checks(self) -> None:
-        """Report that checks of ours failed, if any did: also to who reads no findings."""
+        """Report that checks failed, if any did, even to somebody who ignores the findings."""
         if self.checks_failed:
             self.error(
                 InternalError(
@@ -222,7 +178,7 @@ class Outcome:
             )
 
     def shown(self, target: PartitionDir, view: LogView, *, fails: bool = True) -> Shown:
-        """Make the view of a partition, and warn as `differs`."""
+        """Return the view of a partition, and warn as `differs`."""
         from kafkalog.view import show_now
 
         shown = show_now(target, view)
@@ -230,7 +186,7 @@ class Outcome:
         return shown
 
     def differs(self, differences: Iterable[Difference | None], *, fails: bool = True) -> None:
-        """Warn where views are not the files; where these are read, what is hidden is a failure."""
+        """Warn if views differ from files; reading files with hidden records is a failure."""
         from kafkalog.view import summary
 
         found = [one for one in differences if one is not None]
@@ -239,16 +195,16 @@ class Outcome:
             show_warning(text)
 
     def leaves_out(self, ends: Iterable[PartitionEnd]) -> None:
-        """Say which records of the logs are not in the answer; that is no failure."""
+        """Note which records of the logs are not in the answer; that is no failure."""
         from kafkalog.tables.model import LeftOut
 
         for line in left_out_lines(LeftOut.by(ends)):
             show_note(line)
 
     def count(self, defect: Defect, failing: Sequence[Severity] = _FAILING) -> None:
-        """Remember a defect: one of these severities is a failure.
+        """Record a defect; some severities are failures.
 
-        A limit that was hit and a check of ours that failed always are.
+        An exceeded limit and a failed check always are.
         """
         self.fail_if(defect.severity in failing)
         if defect.reference == "check-failed":
@@ -258,7 +214,7 @@ class Outcome:
             self.status = max(self.status, LimitExceededError.exit_code)
 
     def fail_if(self, failing: bool) -> None:
-        """Remember status 1 where something counts as a failure."""
+        """Record status 1 if something counts as a failure."""
         if failing:
             self.status = max(self.status, 1)
 

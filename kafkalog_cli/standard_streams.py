@@ -1,4 +1,4 @@
-"""Stdout and stderr of this process: that one of them cannot be written is met in one place."""
+"""Stdout and stderr of this process, with write failures handled in one place."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _STDERR: Final = 2
 class OutputError(Exception):
     """Stdout cannot be written, and there is no reason to go on.
 
-    No `KafkaLogError`: it is about no input, and whoever goes on past a bad input must not catch
-    it.
+    Not a `KafkaLogError`: it concerns no input, and code that continues after a bad input must not
+    catch it.
     """
 
 
 class _Stream(io.FileIO):
-    """A descriptor that is written until that fails for the first time, and nothing from then on.
+    """A descriptor that is written until the first failure, and ignored from then on.
 
     Attributes:
-        failure: why it failed.
+        failure: the first failure.
         stops_work: whether a failure is raised as `OutputError`.
     """
 
@@ -40,11 +40,11 @@ class _Stream(io.FileIO):
         self.stops_work = stops_work
 
     def write(self, data: Buffer, /) -> int:
-        """Write as much as the system takes; all of it goes nowhere after a failure."""
+        """Write as much as the system accepts; after a failure, discard everything."""
         if self.failure is not None:
             return memoryview(data).nbytes
         try:
-            while (count := super().write(data)) is None:  # a pipe or terminal that does not block
+            while (count := super().write(data)) is None:  # a non-blocking pipe or terminal
                 select.select([], [self], [])
         except BrokenPipeError:
             raise
@@ -62,14 +62,13 @@ _streams: list[_Stream] = []
 def open_streams() -> None:
     """Make `sys.stdout` and `sys.stderr` streams that remember a failure.
 
-    A descriptor that is closed is opened so that writing fails, before a file of somebody else's
-    gets its number.
+    A closed descriptor is opened so that writing fails, before another file gets its number.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDONLY)  # the lowest number that is free
+            os.open(os.devnull, os.O_RDONLY)  # the lowest free number
     out = _Stream(_STDOUT, stops_work=True)
     err = _Stream(_STDERR, stops_work=False)
     _streams[:] = [out, err]
@@ -78,7 +77,7 @@ def open_streams() -> None:
 
 
 def _text(stream: _Stream, before: TextIO | None, errors: str) -> TextIO:
-    """Return a stream of text with the settings that Python chose."""
+    """Return a text stream with the settings that Python chose."""
     return io.TextIOWrapper(
         io.BufferedWriter(stream),
         encoding=(before and before.encoding) or "utf-8",
@@ -88,13 +87,13 @@ def _text(stream: _Stream, before: TextIO | None, errors: str) -> TextIO:
 
 
 def put_work_first() -> None:
-    """Go on with the work from now on if stdout cannot be written: it changes or writes files."""
+    """Continue the work from now on if stdout cannot be written: it changes or writes files."""
     for stream in _streams:
         stream.stops_work = False
 
 
 def require_stdout() -> None:
-    """Write what is left in memory, before somebody decides on it.
+    """Flush the output before somebody bases a decision on it.
 
     Raises:
         OutputError: it cannot be written.
@@ -106,13 +105,13 @@ def require_stdout() -> None:
 
 
 def close_streams(status: int) -> tuple[int, UnwritableError | None]:
-    """Write what is left in memory.
+    """Flush both streams.
 
     Args:
-        status: that of the work.
+        status: the status of the work.
 
     Returns:
-        The status of the command, and the error where something could not be written.
+        The status of the command, and the error if something could not be written.
     """
     for text in (sys.stdout, sys.stderr):
         with suppress(OutputError):
@@ -127,7 +126,7 @@ def close_streams(status: int) -> tuple[int, UnwritableError | None]:
 
 
 def _status_without_output(status: int) -> int:
-    """Return the status if the work ended with `status`, and its output was lost."""
+    """Return the status if the work ended with `status`, but its output was lost."""
     if status == NOTHING_TO_DO:
         return UnwritableError.exit_code
     is_done = status in (0, 1, PARTLY_DONE)

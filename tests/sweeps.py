@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog import inventory
-from kafkalog.audit import audit_compaction
+from kafkalog.audit import audit_partition
 from kafkalog.batches import lookup
 from kafkalog.batches.framing import scan_batches
 from kafkalog.batches.reader import read_batches, read_records
@@ -18,7 +18,7 @@ from kafkalog.checkpoints import read_leader_epochs, read_number_pairs, read_off
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.metadata_files import (
     read_clean_shutdown,
     read_meta_properties,
@@ -30,7 +30,7 @@ from kafkalog.metadata_files import (
 from kafkalog.model import Batch, Defect, Isolation, Level, Record, Special
 from kafkalog.names import FileKind
 from kafkalog.paths.source import Source, read_file
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import read_producer_snapshot
 from kafkalog.retention import simulate_retention
 from kafkalog.roll import roll_settings, simulate_roll
 from kafkalog.unified_log import UnifiedLog
@@ -91,7 +91,7 @@ def read_log_in_every_way(path: Path) -> list[Record | Batch | Defect]:
         Selection(),
         Selection(from_offset=5, to_offset=30),
         Selection(from_time=1_700_000_000_000),
-        Selection(read_committed=True),
+        Selection(isolation=Isolation.READ_COMMITTED),
         Selection(from_position=61, max_bytes=700),
     ):
         for read in (read_records, read_batches):
@@ -147,13 +147,13 @@ def audit_in_every_way(path: Path) -> None:
         log = UnifiedLog(partition)
         for offset in (log.log_end_offset, (log.log_start_offset + log.log_end_offset) // 2):
             with suppress(KafkaLogError):
-                audit_compaction(partition, partition, now_ms=1 << 50, cleaner_offset=offset)
+                audit_partition(partition, partition, now_ms=1 << 50, cleaner_offset=offset)
 
 
 def list_in_every_way(path: Path) -> None:
     """Log directories, partitions, segments, files."""
     with suppress(KafkaLogError):
-        targets: list[LogDir | PartitionDir | FileEntry] = [open_path(str(path))]
+        targets: list[LogDirListing | PartitionDir | FileEntry] = [open_path(str(path))]
         list(inventory.list_log_dirs(targets))
         list(inventory.list_partitions(targets))
         list(inventory.list_segments(targets))

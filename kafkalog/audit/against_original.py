@@ -1,13 +1,15 @@
-"""A compacted log against its original: nothing added, changed, or lost that counts.
+"""A compacted log against its original: nothing added, nothing changed, nothing lost that counts.
 
-The hash has a secret of the run: no data can be made to collide beforehand, as they can be for the
-MD5 of Kafka's `SkimpyOffsetMap`. Among 2^40 keys two collide by chance with probability 2^-49.
+Keys are compared by a hash with a secret of the run: nobody can construct data that collides, as
+they can for the MD5 of Kafka's `SkimpyOffsetMap`. Among 2^40 keys two collide by chance with
+probability 2^-49.
 
-Follows `Cleaner.shouldRetainRecord` of Kafka 4.3. Legitimately there, and not judged: records of
-aborted transactions, which no map holds; and of two records with one key the older one, if both lie
+Follows `Cleaner.shouldRetainRecord` of Kafka 4.3. Two things are legitimate and not judged: records
+of aborted transactions, which are in no map; and the older of two records with one key, if both lie
 below the first dirty offset (or the log start), where no pass has looked.
 
-Follows `Cleaner` and `MemoryRecords.filterTo` of Kafka 4.3 in what may go and what a batch keeps.
+Follows `Cleaner` and `MemoryRecords.filterTo` of Kafka 4.3 in what may be dropped and what a batch
+keeps.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class LatestOffsets:
     """Offsets by key.
 
     Memory:
-        Some 200 bytes a distinct key, whatever its length.
+        Some 200 bytes per distinct key, whatever its length.
     """
 
     def __init__(self) -> None:
@@ -46,7 +48,7 @@ class LatestOffsets:
         return len(self._offsets)
 
     def put(self, key: bytes, offset: int) -> int | None:
-        """A record with the key was met; the offset of the one before, None without one."""
+        """Record a key's offset; return the offset of the previous record with the key, or None."""
         digest = self._digest(key)
         before = self._offsets.get(digest)
         self._offsets[digest] = offset
@@ -63,13 +65,13 @@ class LatestOffsets:
 def find_stale(
     log: UnifiedLog, bounds: Bounds, transactions: Transactions, latest: LatestOffsets
 ) -> Iterator[Finding]:
-    """The records below the cleaner offset that the cleaner should not have left.
+    """Yield the records below the cleaner offset that the cleaner should have removed.
 
     Args:
         log: the compacted log.
         bounds: which part was compacted.
-        transactions: of that log.
-        latest: is filled with the offsets of the keys.
+        transactions: the transactions of that log.
+        latest: filled with the offsets of the keys.
 
     Raises:
         CorruptDataError, LimitExceededError: a batch is damaged.
@@ -109,7 +111,7 @@ def find_stale(
 
 
 def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator[Finding]:
-    """What is wrong with a compacted log, judged by the log before the cleaning.
+    """Yield what is wrong with a compacted log, judged by the log before the cleaning.
 
     Args:
         after: the compacted log.
@@ -120,7 +122,7 @@ def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator
         CorruptDataError, LimitExceededError: a batch is damaged.
 
     Cost:
-        The original is read four times, the other once. Memory for its distinct keys, as
+        Reads the original four times, the other log once. Memory for its distinct keys, as
         `LatestOffsets`, and for one batch of each.
     """
     transactions = Transactions.of(original)
@@ -147,7 +149,7 @@ def compare(after: UnifiedLog, original: UnifiedLog, bounds: Bounds) -> Iterator
 
 
 def _ends(log: UnifiedLog) -> Iterator[int]:
-    """Where each batch ends: after its last offset, or where the next one that overlaps begins."""
+    """Yield the end of each batch: after its last offset, or at the next batch that overlaps it."""
     before: Batch | None = None
     for walked in walk(log):
         if before is not None:
@@ -171,7 +173,7 @@ def _latest(log: UnifiedLog, bounds: Bounds, transactions: Transactions) -> Late
 
 
 def changed_marks(after: UnifiedLog, original: UnifiedLog) -> Iterator[Finding]:
-    """Yield the findings about the log as a whole; what came after the original does not count."""
+    """Yield findings about the log as a whole; anything appended after the original is ignored."""
     path = after.partition.path
     pairs = (
         (Reason.LOG_START_CHANGED, "log start offset", after.log_start_offset,
@@ -191,7 +193,7 @@ def changed_marks(after: UnifiedLog, original: UnifiedLog) -> Iterator[Finding]:
 
 
 def _epochs(log: UnifiedLog, original: UnifiedLog) -> list[tuple[int, int]]:
-    """Epochs that have records of the original; later ones began with a later leader."""
+    """Return the epochs that have records of the original; later ones belong to later leaders."""
     end = original.log_end_offset
     return [
         (entry.epoch, entry.start_offset) for entry in log.leader_epochs if entry.start_offset < end
@@ -200,7 +202,7 @@ def _epochs(log: UnifiedLog, original: UnifiedLog) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """Says of each part of the original what may have become of it."""
+    """Judges what happened to each part of the original."""
 
     bounds: Bounds
     transactions: Transactions
@@ -208,13 +210,13 @@ class _Judge:
     latest: LatestOffsets
 
     def added(self, walked: Walked) -> Finding:
-        """A batch that stands for none of the original."""
+        """Return the finding for a batch that the original does not have."""
         batch = walked.batch
         detail = f"A batch of offsets {batch.base_offset} to {batch.last_offset} was not there"
         return Finding(Reason.RECORD_ADDED, detail, batch.path, batch.position, batch.base_offset)
 
     def batch(self, before: Walked, left: Walked | None) -> Iterator[Finding]:
-        """A batch of the original, and what is left of it."""
+        """Yield findings about a batch of the original, given what is left of it."""
         if left is not None:
             yield from _changed_batch(before.batch, left.batch)
         elif before.batch.base_offset in self.last_batches:
@@ -237,7 +239,7 @@ class _Judge:
             yield self._finding(Reason.RECORD_ADDED, "The record is new", record.batch, record)
 
     def _dropped(self, batch: Batch, record: Record) -> Iterator[Finding]:
-        """A record that is gone: may it be?"""
+        """Yield a finding unless the cleaner was allowed to drop this record."""
         if batch.is_control:
             yield from self._dropped_marker(batch, record)
             return
@@ -292,7 +294,7 @@ def _horizon(batch: Batch) -> str:
 
 
 def _changed_batch(before: Batch, after: Batch) -> Iterator[Finding]:
-    """What a batch that was kept, rewritten or emptied must still say; old formats say less."""
+    """Yield changes of header fields that every kept batch must preserve, except in old formats."""
     if before.magic < 2:
         return
     names = (
@@ -313,7 +315,7 @@ def _changed_batch(before: Batch, after: Batch) -> Iterator[Finding]:
 
 
 def _difference(before: Record, after: Record) -> str | None:
-    """What of a record is another; magic 0 has no timestamp, which magic 2 writes as -1."""
+    """Return which field of a record differs; magic 2 writes the missing time of magic 0 as -1."""
     if before.key != after.key:
         return "key"
     if before.value != after.value:

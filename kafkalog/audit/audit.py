@@ -1,4 +1,4 @@
-"""An audit of one partition from beginning to end; nothing is written."""
+"""Audits one partition from beginning to end; nothing is written."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from formats import file_names
 from kafkalog.audit.against_original import LatestOffsets, changed_marks, compare, find_stale
 from kafkalog.audit.log_walk import Bounds, Transactions
-from kafkalog.columns.claims import logs_to_decode
+from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.jit import fast_path
+from kafkalog.producers import EXPIRATION_MS
 from kafkalog.unified_log import END, UnifiedLog
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Audit:
         bounds: which part was judged.
         source: where the cleaner offset comes from.
         keys: distinct keys below the cleaner offset, as far as they were read.
-        findings: the first counterexamples, as many as were asked for; none: it is proved.
+        findings: the first counterexamples, as many as requested; without any, it is proved.
     """
 
     partition: PartitionDir
@@ -42,45 +43,45 @@ class Audit:
     findings: tuple[Finding, ...]
 
 
-def audit_compaction(
+def audit_partition(
     partition: PartitionDir,
     original: PartitionDir | None = None,
     *,
     now_ms: int,
     cleaner_offset: int | None = None,
     first_dirty_offset: int | None = None,
-    producer_expiration_ms: int = 86_400_000,
+    producer_expiration_ms: int = EXPIRATION_MS,
     findings_max: int = 1,
 ) -> Audit:
     """Prove that a log is correctly compacted, or find the first counterexamples.
 
-    Without the original: below the cleaner offset no key comes twice and each record has one. With
-    it also: nothing was added or changed; the latest committed record of each key is there, unless
-    it was a tombstone whose delete horizon had passed; markers, delete horizons, fields of batches,
-    last batches of active producers, log start and end, leader epochs and last stable offset are as
-    they were. Which transactions were aborted is known from the markers, not from the transaction
-    index. The original is the log as the cleaning found it: a tombstone or marker that got its
-    horizon and went for it since then, in two cleanings, counts as gone too early.
+    Without the original: below the cleaner offset no key occurs twice and each record has one. With
+    it also: nothing was added or changed; the latest committed record of each key exists, unless it
+    was a tombstone whose delete horizon had passed; markers, delete horizons, fields of batches,
+    last batches of active producers, log start and end, leader epochs and last stable offset are
+    unchanged. Aborted transactions are determined from the markers, not from the transaction index.
+    The original must be the log as the cleaning found it: a tombstone or marker that got its
+    horizon and was then dropped by a second cleaning counts as dropped too early.
 
     Args:
         partition: the compacted log.
         original: the log before.
-        now_ms: the time of the cleaning, or any later one.
-        cleaner_offset: up to where it was compacted; from the checkpoint if None.
-        first_dirty_offset: where the cleanings began; the log start if None.
+        now_ms: the time of the cleaning, or any later time.
+        cleaner_offset: end of the compacted part; None reads it from the checkpoint.
+        first_dirty_offset: where the cleanings began; None for the log start.
         producer_expiration_ms: `producer.id.expiration.ms` of the broker.
-        findings_max: how many counterexamples are looked for.
+        findings_max: maximum number of counterexamples.
 
     Raises:
-        UsageError: nothing says up to where the log was compacted, or what is given is wrong. A
-            checkpoint outside the log counts as the log start, as for Kafka's cleaner.
+        UsageError: the end of the compacted part is unknown, or an argument is wrong. A checkpoint
+            outside the log counts as the log start, as for Kafka's cleaner.
         CorruptDataError, LimitExceededError: a batch is damaged.
 
     Cost:
-        The log is read twice, with an original once more, and the original three times. A log of
-        some size is first read by the kernels: memory for the distinct keys below the cleaner
-        offset, 30 to 60 bytes each, a bit a record, and some 10 MB. Where something is suspicious
-        the reference looks again: some 200 bytes a key, and one batch.
+        Reads the log twice, with an original once more, and the original three times. Larger logs
+        are first read by the kernels: memory for the distinct keys below the cleaner offset, 30 to
+        60 bytes each, a bit per record, and some 10 MB. If anything is suspicious, the reference
+        reads the log again: some 200 bytes per key, and one batch.
     """
     log = UnifiedLog(partition, high_watermark=END)
     source = "--cleaner-offset"
@@ -114,7 +115,7 @@ def audit_compaction(
 
 
 def _proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) -> int | None:
-    """The distinct keys of a log that is worth the kernels, and is proved by them at once."""
+    """Return the distinct keys of a log that the kernels prove at once; None for the reference."""
     size = sum(segment.log.size_bytes for segment in log.segments)
     if size < fast_path.FAST_SIZE_MIN:
         size = logs_to_decode(segment.log.path for segment in log.segments)
@@ -124,7 +125,7 @@ def _proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) -
         if original is not None and next(changed_marks(log, original), None) is not None:
             return None
     except KafkaLogError:
-        return None  # the reference says what is damaged first
+        return None  # the reference reports the damage
     from kafkalog.audit.proof import proved_keys
 
     return proved_keys(log, original, bounds)

@@ -1,7 +1,7 @@
-"""What an audit finds, and the walk over a log's batches and records that it takes.
+"""The findings of an audit, and the walk over a log's batches and records that it needs.
 
 Follows `CleanedTransactionMetadata` and `ProducerStateManager` of Kafka 4.3, from the log alone:
-which transactions were aborted, which batch is a producer's last.
+which transactions were aborted, and which batch is a producer's last.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kafkalog.batches.records import decode_records, hold_records, resolve_batch
 from kafkalog.errors import CorruptDataError
 from kafkalog.model import Batch, Defect
 from kafkalog.payloads.control_records import control_record
+from kafkalog.producers import EXPIRATION_MS, AppendInfo, is_expired
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,28 +28,28 @@ if TYPE_CHECKING:
 
 
 class Reason(StrEnum):
-    """In which way a log is not correctly compacted."""
+    """How a log violates the rules of compaction."""
 
     STALE_KEY = "stale-key"
     """A record below the cleaner offset has a key that a later record there has, too."""
     NO_KEY = "no-key"
     """A record without a key lies below the cleaner offset."""
     LIVE_KEY_LOST = "live-key-lost"
-    """The latest committed record of a key is gone, and it was no tombstone."""
+    """The latest committed record of a key is gone, and it was not a tombstone."""
     TOMBSTONE_TOO_EARLY = "tombstone-dropped-too-early"
-    """The latest record of a key was a tombstone and is gone before its delete horizon."""
+    """The latest record of a key was a tombstone, and is gone before its delete horizon."""
     MARKER_TOO_EARLY = "marker-dropped-too-early"
-    """A transaction marker is gone before its delete horizon, or while its data were there."""
+    """A transaction marker is gone before its delete horizon, or while its data existed."""
     RECORD_LOST = "record-lost"
     """A record at or above the cleaner offset is gone."""
     RECORD_CHANGED = "record-changed"
     """A record was changed."""
     RECORD_ADDED = "record-added"
-    """A record, or a batch, was not there."""
+    """A record or a batch is new."""
     BATCH_CHANGED = "batch-changed"
-    """What a batch says of its offsets, epoch, producer or transaction is not what it said."""
+    """The offsets, the epoch, the producer or the transaction in a batch's header changed."""
     HORIZON_CHANGED = "delete-horizon-changed"
-    """A delete horizon that was set is another one, or none."""
+    """A delete horizon that was set was changed or removed."""
     PRODUCER_LOST = "producer-state-lost"
     """The last batch of an active producer is gone, and its sequence with it."""
     LOG_START_CHANGED = "log-start-changed"
@@ -63,12 +64,12 @@ class Finding:
 
     Attributes:
         reason: which rule it breaks.
-        detail: that in words, without the key.
+        detail: a description, without the key.
         path: the `.log` of the record or batch, the directory for the log as a whole.
-        position: of its batch in the file; None for the log as a whole.
-        offset: of the record, or the base offset of the batch; None for the log as a whole.
-        key: of the record; None without one.
-        other_offset: of the record that it is compared with; None without one.
+        position: position of its batch in the file; None for the log as a whole.
+        offset: offset of the record, or base offset of the batch; None for the log as a whole.
+        key: key of the record; None without one.
+        other_offset: offset of the record that it is compared with; None without one.
     """
 
     reason: Reason
@@ -86,20 +87,20 @@ class Bounds:
 
     Attributes:
         first_dirty_offset: where the cleanings began to look for later records.
-        cleaner_offset: where the last of them ended; nothing at or above it was compacted.
-        now_ms: latest moment of the last cleaning: horizons up to it may have passed.
-        producer_expiration_ms: after how long without a batch a producer is forgotten.
+        cleaner_offset: where the last of them ended; nothing from there on was compacted.
+        now_ms: latest possible time of the last cleaning: horizons up to it may have passed.
+        producer_expiration_ms: time without a batch after which a producer is forgotten.
     """
 
     first_dirty_offset: int
     cleaner_offset: int
     now_ms: int
-    producer_expiration_ms: int = 86_400_000
+    producer_expiration_ms: int = EXPIRATION_MS
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """A batch; its records can be read until the next batch is asked for."""
+    """A batch; its records can be read until the next batch is requested."""
 
     batch: Batch
     _source: Source
@@ -149,12 +150,12 @@ def walk(log: UnifiedLog, below: int | None = None) -> Iterator[Walked]:
 
 
 def segments_below(log: UnifiedLog, offset: int | None) -> list[Segment]:
-    """Return the segments that begin below an offset, all for None: a cleaner reads no others."""
+    """Return the segments that begin below an offset (all for None), which a cleaner reads."""
     return [one for one in log.segments if offset is None or one.base_offset < offset]
 
 
 def record_at(log: UnifiedLog, offset: int) -> Record | None:
-    """Return the record of that offset, None without one; raises as `walk`."""
+    """Return the record at that offset, None without one. Raises as `walk`."""
     segments = [segment for segment in log.segments if segment.base_offset <= offset]
     for segment in segments[-1:]:
         with log.open_segment(segment) as opened:
@@ -163,16 +164,6 @@ def record_at(log: UnifiedLog, offset: int) -> Record | None:
                     records = decode_records(opened.source, found)
                     return next((one for one in records if one.offset == offset), None)
     return None
-
-
-@dataclass(slots=True)
-class LastBatches:
-    """The last batches of a producer; `data` is None if it began again with a marker."""
-
-    epoch: int
-    data: Batch | None
-    marker: Batch | None
-    timestamp: int
 
 
 @dataclass(slots=True)
@@ -189,8 +180,8 @@ class Transactions:
     """
 
     lone_markers: set[int] = field(default_factory=set)
-    producers: dict[int, LastBatches] = field(default_factory=dict)
-    _open: dict[int, int] = field(default_factory=dict)  # producer id -> first offset
+    producers: dict[int, AppendInfo] = field(default_factory=dict)
+    _holders: dict[int, int] = field(default_factory=dict)  # producer id -> base offset
     _starts: dict[int, list[int]] = field(default_factory=dict)
     _ends: dict[int, list[int]] = field(default_factory=dict)
 
@@ -205,35 +196,32 @@ class Transactions:
 
     def add(self, batch: Batch, *, is_abort: bool) -> None:
         """A batch with a producer follows; `is_abort` where its record aborts a transaction."""
-        who = batch.producer_id
-        if batch.is_control:
-            self._end(batch, is_abort=is_abort)
+        who, offset = batch.producer_id, batch.base_offset
+        info = self.producers.get(who)
+        if info is None:
+            info = self.producers[who] = AppendInfo(who)
+        if not batch.is_control:
+            info.append_batch(batch)
+            self._holders[who] = offset
             return
-        if batch.is_transactional:
-            self._open.setdefault(who, batch.base_offset)
-        known = self.producers.get(who)
-        marker = known.marker if known is not None else None
-        self.producers[who] = LastBatches(batch.producer_epoch, batch, marker, batch.max_timestamp)
-
-    def _end(self, batch: Batch, *, is_abort: bool) -> None:
-        who = batch.producer_id
-        first = self._open.pop(who, None)
-        if first is None:
-            self.lone_markers.add(batch.base_offset)
+        # A broker still knows the marker that an emptied batch was: its epoch must stay.
+        ended = info.append_marker(
+            batch.producer_epoch, -1, batch.max_timestamp, offset, is_abort=is_abort
+        )
+        if not info.has_data:
+            self._holders[who] = offset
+        if ended is None:
+            self.lone_markers.add(offset)
         elif is_abort:
-            self._starts.setdefault(who, []).append(first)
-            self._ends.setdefault(who, []).append(batch.base_offset)
-        known = self.producers.get(who)
-        data = known.data if known is not None and known.epoch == batch.producer_epoch else None
-        self.producers[who] = LastBatches(batch.producer_epoch, data, batch, batch.max_timestamp)
+            self._starts.setdefault(who, []).append(ended.first_offset)
+            self._ends.setdefault(who, []).append(offset)
 
     def last_batches(self, bounds: Bounds) -> set[int]:
         """Return the base offsets of the batches that hold the state of a producer still active."""
         return {
-            last.base_offset
-            for producer in self.producers.values()
-            if bounds.now_ms - producer.timestamp < bounds.producer_expiration_ms
-            and (last := producer.data or producer.marker) is not None
+            self._holders[who]
+            for who, producer in self.producers.items()
+            if not is_expired(producer.state(), bounds.now_ms, bounds.producer_expiration_ms)
         }
 
     def is_aborted(self, batch: Batch) -> bool:

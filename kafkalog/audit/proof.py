@@ -1,11 +1,9 @@
-"""A proof by columns that a large log is correctly compacted; it never says what is wrong.
+"""Proves by columns that a large log is correctly compacted; it never says what is wrong.
 
-It reads as the reference (`log_walk`) does, by kernels. Where anything is not plain it gives up and
-leaves the log to the reference, which says what it is.
-
-It judges by the rules of `stale` and `beside`, and gives up where anything breaks one of them: then
-these find out what it is, with whole keys, so that no counterexample rests on a hash. That nothing
-was lost does, as it does there: what has the same 128 bits of a keyed hash counts as the same.
+The kernels read what the reference (`log_walk`) reads. At anything irregular the proof gives up and
+leaves the log to the reference, which then finds out what is wrong, with whole keys, so that no
+counterexample rests on a hash. That nothing was lost does rest on one, here as there: contents with
+the same 128 bits of a keyed hash count as equal.
 """
 
 from __future__ import annotations
@@ -42,26 +40,27 @@ if TYPE_CHECKING:
 
 
 _ROWS_AT_ONCE: Final = 8192
-_ROWS_MANY: Final = 1 << 18  # how many records a piece has, if they are not of one batch
+_ROWS_MANY: Final = 1 << 18  # records per piece, unless they are of one batch
 _ABORT: Final = 0
 
 
 (BATCH, OFFSET, TIMESTAMP, LOW, HIGH, HAS_KEY, HAS_VALUE, RECORD_FIELDS) = range(8)
-"""Fields of a record: the ordinal of its batch, its offset and time, 128 bits of a keyed hash of
-its key, value and headers, and whether it has a key and a value, be they empty."""
+"""Fields of a record: the ordinal of its batch, its offset and timestamp, 128 bits of a keyed hash
+of its key, value and headers, and whether it has a key and a value, even if they are empty.
+"""
 
 
 class NotPlain(Exception):  # noqa: N818 # it is no error: the reference goes on
-    """Something is suspicious, or not for the kernels."""
+    """Something is suspicious, or unsuitable for the kernels."""
 
 
 class Piece(NamedTuple):
-    """Some batches in order, with their records.
+    """Consecutive batches with their records.
 
     Attributes:
         headers: int64, one row per field of `header_table`, one column per batch.
         records: int64, one row per field (BATCH, OFFSET, ...), one column per record.
-        keys: hashes of the keys, to ask the map with; None if no map was given.
+        keys: hashes of the keys, for the map; None if no map was given.
     """
 
     headers: Table
@@ -69,7 +68,7 @@ class Piece(NamedTuple):
     keys: Keys | None
 
     def batches(self, first: int, last: int) -> Piece:
-        """Return some of the batches, renumbered, without the hashes of keys."""
+        """Return a range of the batches, renumbered, without the hashes of keys."""
         start, end = np.searchsorted(self.records[BATCH], (first, last)).tolist()
         records = self.records[:, start:end].copy()
         records[BATCH] -= first
@@ -77,7 +76,7 @@ class Piece(NamedTuple):
 
 
 def joined(pieces: Sequence[Piece]) -> Piece:
-    """Pieces that follow one another as one, without the hashes of keys."""
+    """Join consecutive pieces into one, without the hashes of keys."""
     counts = np.cumsum([0, *(piece.headers.shape[1] for piece in pieces)])
     records = np.concatenate([piece.records for piece in pieces], axis=1)
     sizes = [piece.records.shape[1] for piece in pieces]
@@ -86,7 +85,7 @@ def joined(pieces: Sequence[Piece]) -> Piece:
 
 
 class Columns:
-    """Reads logs; contents of records are compared by a hash whose seed is its own secret."""
+    """Reads logs; contents of records are compared by a hash with a secret seed of its own."""
 
     def __init__(self) -> None:
         self._seed = secrets.randbits(63), secrets.randbits(63)
@@ -99,7 +98,7 @@ class Columns:
         """
         found = Transactions()
         for chunk in _chunks(log, Workspace(0)):
-            if chunk.bad_checksums():
+            if not chunk.crc_valid.all():
                 raise NotPlain
             headers = chunk.headers
             markers = markers_of_chunk(chunk)[MARKER_TYPE]
@@ -112,19 +111,19 @@ class Columns:
     def pieces(
         self, log: UnifiedLog, keys: KeyMap | None = None, below: int | None = None
     ) -> Iterator[Piece]:
-        """Yield all batches and records of a log, checksums compared; `keys` hashes their keys.
+        """Yield all batches and records of a log, checksums verified; `keys` hashes their keys.
 
         Segments that begin at the offset `below` or above are left out.
 
         Raises:
-            NotPlain: it is for the reference.
+            NotPlain: the reference must read it.
 
         Cost:
             Memory for a chunk, some 2 MB and the largest batch decompressed, and 200 bytes for each
             of a quarter of a million records.
         """
         for chunk in _chunks(log, Workspace(_ROWS_AT_ONCE), below):
-            if chunk.bad_checksums():
+            if not chunk.crc_valid.all():
                 raise NotPlain
             counts = chunk.headers[k.COUNT].clip(0)
             if (counts > RECORDS_HELD_MAX).any():
@@ -159,14 +158,14 @@ class Columns:
         records[[BATCH, OFFSET, TIMESTAMP]] = table[[k.ORDINAL, k.OFFSET, k.TIMESTAMP]]
         starts, low, high = table[k.KEY_POSITION], records[LOW], records[HIGH]
         hash_keys(rows.arena, starts, _content_ends(rows) - starts, *self._seed, low, high)
-        low += table[k.KEY_SIZE]  # which lies in front of the key
+        low += table[k.KEY_SIZE]  # the size is stored before the key, outside the hashed bytes
         records[HAS_KEY] = table[k.KEY_SIZE] >= 0
         records[HAS_VALUE] = table[k.VALUE_SIZE] >= 0
         return records
 
 
 def _content_ends(rows: Rows) -> Table:
-    """Return where the key, value and headers of each record end."""
+    """Return the ends of the key, value and headers of each record."""
     table = rows.table
     ends: Table = table[k.VALUE_POSITION] + table[k.VALUE_SIZE].clip(0)
     counts = table[k.HEADERS_COUNT]
@@ -184,12 +183,12 @@ def _chunks(log: UnifiedLog, space: Workspace, below: int | None = None) -> Iter
     for segment in segments_below(log, below):
         with Source(segment.log.path) as source:
             reader = ChunkReader(source, 0, source.size_bytes)
-            while reader.position < reader.end:
-                chunk = reader.read(space)
-                if chunk is None or (chunk.headers[k.MAGIC] < 2).any():
+            for chunk in reader.chunks(space):
+                if (chunk.headers[k.MAGIC] < 2).any():
                     raise NotPlain
                 yield chunk
-                space.release()
+            if reader.position < reader.end:
+                raise NotPlain
 
 
 _KEPT: Final = (k.LAST_OFFSET, k.EPOCH, k.PRODUCER_ID, k.PRODUCER_EPOCH, k.BASE_SEQUENCE)
@@ -199,13 +198,13 @@ _BITS_AT_ONCE: Final = 1 << 20
 
 
 def proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) -> int | None:
-    """The number of distinct keys below the cleaner offset of a log that is correctly compacted.
+    """Return the number of distinct keys below the cleaner offset of a correctly compacted log.
 
-    None if the reference has to look: something is suspicious, damaged, of an old format, or a
-    batch above 64 MB.
+    None if the reference must look: something is suspicious, damaged, of an old format, or a batch
+    above 64 MB.
 
     Cost:
-        The log is read twice, with an original once more, and the original three times. Memory: as
+        Reads the log twice, with an original once more, and the original three times. Memory: as
         `KeyMap` for the distinct keys and records below the cleaner offset of one of them, and some
         10 MB.
     """
@@ -220,7 +219,7 @@ def proved_keys(log: UnifiedLog, original: UnifiedLog | None, bounds: Bounds) ->
 
 
 def _distinct(columns: Columns, log: UnifiedLog, bounds: Bounds) -> int:
-    """Return how many keys there are, none of them twice, none missing."""
+    """Return the number of keys, provided that none occurs twice and none is missing."""
     transactions = columns.transactions(log)
     found = KeyMap()
     for piece in columns.pieces(log, found, bounds.cleaner_offset):
@@ -238,7 +237,7 @@ def _distinct(columns: Columns, log: UnifiedLog, bounds: Bounds) -> int:
 
 
 def _is_mapped(piece: Piece, transactions: Transactions, bounds: Bounds) -> Mask:
-    """Which records a cleaner's map may hold: committed data below the cleaner offset."""
+    """Return which records a cleaner's map may hold: committed data below the cleaner offset."""
     batches = (piece.headers[k.ATTRIBUTES] & c.CONTROL_MASK == 0) & ~_aborted(piece, transactions)
     records = piece.records
     found: Mask = batches[records[BATCH]] & (records[OFFSET] < bounds.cleaner_offset)
@@ -246,7 +245,7 @@ def _is_mapped(piece: Piece, transactions: Transactions, bounds: Bounds) -> Mask
 
 
 def _aborted(piece: Piece, transactions: Transactions) -> Mask:
-    """Which batches hold data of an aborted transaction."""
+    """Return which batches hold data of an aborted transaction."""
     attributes = piece.headers[k.ATTRIBUTES]
     found = np.zeros(len(attributes), np.bool_)
     is_data = attributes & (c.TRANSACTIONAL_MASK | c.CONTROL_MASK) == c.TRANSACTIONAL_MASK
@@ -271,7 +270,7 @@ class _Comparison:
         self._map = KeyMap()
 
     def run(self) -> None:
-        """Compare all of both."""
+        """Compare both logs completely."""
         for piece in self._columns.pieces(self._original, self._map, self._bounds.cleaner_offset):
             assert piece.keys is not None, "they were asked for"
             piece.keys.leave_out(~_is_mapped(piece, self._transactions, self._bounds))
@@ -287,7 +286,7 @@ class _Comparison:
             raise NotPlain
 
     def _compare(self, before: Piece, after: Piece | None, row: int) -> None:
-        """Some batches of the original, the first of whose records has this number."""
+        """Compare some batches of the original, given the number of their first record."""
         judged = before.headers[k.LAST_OFFSET] >= self._after.log_start_offset
         gone = judged.copy()
         dropped = judged[before.records[BATCH]]
@@ -308,7 +307,7 @@ class _Comparison:
             raise NotPlain
 
     def _may_go(self, piece: Piece, row: int) -> Mask:
-        """Which records a cleaner may drop."""
+        """Return which records a cleaner may drop."""
         headers = piece.headers
         attributes = headers[k.ATTRIBUTES]
         has_horizon = attributes & c.DELETE_HORIZON_MASK != 0
@@ -329,7 +328,7 @@ class _Comparison:
 
 
 class _Rest:
-    """The pieces of a log that were not asked for yet."""
+    """The remaining pieces of a log."""
 
     def __init__(self, pieces: Iterator[Piece]) -> None:
         self._pieces = pieces
@@ -357,7 +356,7 @@ class _Rest:
 
 
 def _places(before: Column, after: Column) -> Column:
-    """Return where each offset is among those that were; all are there, and all rise."""
+    """Return the position of each offset among the old ones; all must exist, and rise."""
     if (np.diff(before) <= 0).any() or (np.diff(after) <= 0).any():
         raise NotPlain
     places = np.searchsorted(before, after)
@@ -367,7 +366,7 @@ def _places(before: Column, after: Column) -> Column:
 
 
 def _require_same_batches(before: Column, after: Column) -> None:
-    """What a batch that was kept, rewritten or emptied must still say."""
+    """Raise unless kept, rewritten or emptied batches preserve what they must."""
     for name in _KEPT:
         if (before[name] != after[name]).any():
             raise NotPlain

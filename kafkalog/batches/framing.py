@@ -1,8 +1,8 @@
-"""From the bytes of a segment to its batches, going on after damage.
+"""Finds the batches in the bytes of a segment, and continues after damage.
 
-The frame rules are those of `FileLogInputStream` of Kafka 4.3. Where Kafka stops at the first
-thing it cannot read, this scanner reports a defect and looks for the next sound batch: a header
-that makes sense and whose checksum matches.
+The frame rules are those of `FileLogInputStream` of Kafka 4.3. Where Kafka stops at the first thing
+that it cannot read, this scanner reports a defect and searches for the next sound batch: a
+plausible header whose checksum matches.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _LEGACY = MESSAGE_HEADER.part("crc", "attributes")
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 
-# How a header of magic 0, 1 or 2 can look: offset and length not negative, length no smaller than
-# the smallest message, known attribute bits only. A regular expression does this at memory speed.
+# Possible headers of magic 0, 1 or 2: offset and length not negative, length no smaller than the
+# smallest message, known attribute bits only. A regular expression tests this at memory speed.
 _PLAUSIBLE = re.compile(
     rb"(?s)(?=[\x00-\x7f].{7}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f].{7}"
     rb"(?:\x02.{4}\x00[\x00-\x7f]|[\x00\x01][\x00-\x0b]))"
 )
 _CHUNK_SIZE_MIN = 1 << 12
 _CHUNK_SIZE_MAX = 1 << 20
-_BLOCK_SIZE = 1 << 12  # what a disk gives or does not give
+_BLOCK_SIZE = 1 << 12  # the unit in which a disk returns bytes or fails
 _CHECKSUM_BUDGET_FACTOR = 4
 _CANDIDATE_COST_BYTES = 256
 
 
 def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
-    """Return the batch at `position`, or the defect that keeps it from being one.
+    """Return the batch at `position`, or the defect if there is none.
 
     `end` is where the log ends, normally the size of the file. The frame is checked, the checksum
     is not. Magic 3 and above are taken for magic 2, as Kafka's file scanner does.
@@ -72,53 +72,23 @@ def read_batch(source: Readable, position: int, end: int) -> Batch | Defect:
     if size > left:
         detail = f"The batch should have {size} bytes, the file ends after {left}."
         return _damage("torn-tail", source, position, left, detail)
-    if magic < 2:
-        return _legacy_batch(source.path, position, size, offset, magic, header)
-    (base_offset, _, epoch, _, crc, attributes, delta, base_timestamp, max_timestamp,
-     producer_id, producer_epoch, base_sequence, count) = _HEADER.unpack(header)  # fmt: skip
-    return Batch(
-        path=source.path,
-        position=position,
-        size_bytes=size,
-        base_offset=base_offset,
-        last_offset=wrap_int64(base_offset + delta),
-        magic=magic,
-        attributes=attributes,
-        crc=crc,
-        partition_leader_epoch=epoch,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        count=count,
-    )
+    return batch_of_header(source.path, position, size, offset, magic, header)
 
 
-def _legacy_batch(
+def batch_of_header(
     path: str, position: int, size: int, offset: int, magic: int, header: bytes
 ) -> Batch:
-    crc, attributes = _LEGACY.unpack_from(header, c.LEGACY_CRC_POSITION)
-    timestamp = -1
-    if magic == 1:
-        timestamp = _INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
-    return Batch(
-        path=path,
-        position=position,
-        size_bytes=size,
-        base_offset=offset,
-        last_offset=offset,
-        magic=magic,
-        attributes=attributes,
-        crc=crc,
-        partition_leader_epoch=-1,
-        base_timestamp=timestamp,
-        max_timestamp=timestamp,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        count=1,
-    )
+    """Return a batch whose frame is known; a header of magic 2 or above is read as magic 2."""
+    if magic < 2:
+        crc, attributes = _LEGACY.unpack_from(header, c.LEGACY_CRC_POSITION)
+        timestamp = -1
+        if magic == 1:
+            timestamp = _INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
+        fields = (attributes, crc, -1, timestamp, timestamp, -1, -1, -1, 1)
+        return Batch(path, position, size, offset, offset, magic, *fields)
+    _, _, epoch, _, crc, attributes, delta, *rest = _HEADER.unpack(header)
+    last_offset = wrap_int64(offset + delta)
+    return Batch(path, position, size, offset, last_offset, magic, attributes, crc, epoch, *rest)
 
 
 def scan_batches(
@@ -129,8 +99,9 @@ def scan_batches(
     Args:
         source: the segment.
         start: position of a batch, or anywhere: reading resumes at the next sound batch.
-        end: where the log ends; the end of the file where None.
-        check_crc: compare checksums, set `Batch.crc_valid`, and use them to tell a wrong length
+        end: where the log ends; None for the end of the file.
+        check_crc: verify checksums, set `Batch.crc_valid`, and use them to distinguish a wrong
+            length
             field from wrong content. Without it a header walk reads headers only.
 
     Yields:
@@ -145,10 +116,10 @@ def scan_batches(
 
 
 class Frames:
-    """What is at which position of a segment; the arguments are those of `scan_batches`.
+    """Finds the batch or defect at each position of a segment; arguments as for `scan_batches`.
 
-    Ask in ascending order: the effort spent on searching is bounded over all questions together, by
-    the size of the log up to `end`. So what is found does not depend on where reading starts.
+    Positions must be requested in ascending order: the total effort of searching is bounded by the
+    size of the log up to `end`. So the results do not depend on where reading starts.
     """
 
     def __init__(self, source: Source, end: int | None = None, *, check_crc: bool = False) -> None:
@@ -158,7 +129,7 @@ class Frames:
         self._search = _Search(source, 0, self.end)
 
     def at(self, position: int) -> Batch | Defect:
-        """Return the batch that begins here, or the defect up to where reading resumes."""
+        """Return the batch that begins here, or a defect that reaches to where reading resumes."""
         try:
             return self._at(position)
         except BytesUnreadableError as error:
@@ -183,7 +154,7 @@ class Frames:
 
 
 def crc_valid(source: Source, batch: Batch) -> bool:
-    """Check the stored checksum against the bytes: CRC-32C for magic 2, else CRC-32."""
+    """Verify the stored checksum: CRC-32C for magic 2, otherwise CRC-32."""
     checksum, position = (crc32, batch.position + c.MAGIC_POSITION)
     if batch.magic >= 2:
         checksum, position = (crc32c, batch.position + c.ATTRIBUTES_POSITION)
@@ -198,14 +169,14 @@ def crc_valid(source: Source, batch: Batch) -> bool:
 def find_batch(source: Source, start: int, end: int) -> int:
     """Return the position of the first sound batch at or after `start`, or `end`.
 
-    Sound: a header that makes sense and whose frame fits and whose checksum matches. The work is
+    Sound means a plausible header, a frame that fits and a checksum that matches. The work is
     bounded: at most four times the bytes searched are fed to checksums, however hostile they are.
     """
     return _Search(source, start, end).next_batch(start)
 
 
 class _Search:
-    """The search for sound batches up to `end`; no stretch is searched twice."""
+    """The search for sound batches up to `end`; no range is searched twice."""
 
     def __init__(self, source: Source, start: int, end: int) -> None:
         self._source = source
@@ -223,7 +194,7 @@ class _Search:
     def _search(self, position: int) -> int:
         size = _CHUNK_SIZE_MIN
         while position < self._end:
-            # What begins in a hole has at least its magic or its length after it.
+            # A batch that begins in a hole has at least its magic or its length after it.
             position = max(position, self._source.next_data(position) - c.RECORD_BATCH_OVERHEAD)
             wanted = min(size + c.RECORD_BATCH_OVERHEAD, self._end - position)
             try:
@@ -256,7 +227,7 @@ class _Search:
             return b""
 
     def _is_sound(self, position: int) -> bool:
-        """Return whether a sound batch begins where a header makes sense."""
+        """Return whether a sound batch begins at a position with a plausible header."""
         self._budget -= _CANDIDATE_COST_BYTES
         try:
             candidate = read_batch(self._source, position, self._end)
@@ -269,7 +240,7 @@ class _Search:
             return False
 
     def _is_followed(self, batch: Batch) -> bool:
-        """Whether a message is not part of another: snappy leaves some of them as they are."""
+        """Return whether a message is not inside another, which snappy may leave uncompressed."""
         if self._source.is_zero_from(batch.end_position):
             return True  # or it is the last
         following = read_batch(self._source, batch.end_position, self._end)
@@ -277,9 +248,9 @@ class _Search:
 
 
 def align(source: Source, position: int) -> int:
-    """Return where the batch begins that is at `position` or, if none is there, the next sound one.
+    """Return the position of the batch at `position`, or else of the next sound one.
 
-    A batch with a wrong checksum is taken for one if the next batch, or the end, follows it.
+    A batch with a wrong checksum counts if the next batch, or the end, follows it.
     """
     end = source.size_bytes
     with suppress(BytesUnreadableError):
@@ -294,7 +265,7 @@ def align(source: Source, position: int) -> int:
 
 
 def _is_likely(source: Source, batch: Batch) -> bool:
-    """Whether the header makes sense; checksums of all that look like one would cost too much."""
+    """Return whether the header is plausible; verifying all checksums would cost too much."""
     if batch.magic >= 2:
         delta = wrap_int64(batch.last_offset - batch.base_offset)
         numbers = (batch.partition_leader_epoch, batch.producer_id, batch.producer_epoch)
@@ -317,7 +288,7 @@ def _is_likely(source: Source, batch: Batch) -> bool:
 
 
 def _checked(source: Source, batch: Batch, end: int, search: _Search) -> Batch | Defect:
-    """Return the batch with its checksum judged, or a defect where its length cannot be trusted."""
+    """Return the batch with its checksum verified, or a defect if its length cannot be trusted."""
     valid = crc_valid(source, batch)
     if not valid:
         at_end = batch.end_position == end
@@ -337,7 +308,7 @@ def _damage(reference: str, source: Readable, position: int, size: int, detail: 
 
 
 def _until(source: Source, found: Batch | Defect, resumed: int, end: int) -> Defect:
-    """Return the defect that covers everything up to where reading resumes."""
+    """Extend a defect up to where reading resumes."""
     assert isinstance(found, Defect), "only defects end here"
     position = found.position or 0
     size = resumed - position

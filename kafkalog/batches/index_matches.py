@@ -1,4 +1,4 @@
-"""Index entries compared with the log, as `kafka-dump-log.sh` compares the two.
+"""Index entries compared with the log, as `kafka-dump-log.sh` compares them.
 
 Follows `dumpIndex` and `dumpTimeIndex` of `DumpLogSegments` of Kafka 4.3.
 """
@@ -27,13 +27,13 @@ _ORDINARY = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic", "la
 
 @dataclass(frozen=True, slots=True)
 class OffsetMatches:
-    """Neighbouring entries of an offset index.
+    """Consecutive entries of an offset index.
 
     Attributes:
         entries: offset and position of each.
-        mismatches: an entry's offset and the last offset of the batch at its position, where the
-            two are different.
-        defect: of the entry after these, which points to no batch; nothing comes after it.
+        mismatches: an entry's offset and the last offset of the batch at its position, if they
+            differ.
+        defect: the defect of the next entry, which points to no batch; nothing comes after it.
     """
 
     entries: list[tuple[int, int]]
@@ -43,14 +43,14 @@ class OffsetMatches:
 
 @dataclass(frozen=True, slots=True)
 class TimeMatches:
-    """Neighbouring entries of a time index.
+    """Consecutive entries of a time index.
 
     Attributes:
         entries: timestamp and offset of each.
-        not_found: an entry's offset that is the last of no batch, and the last offset of the batch
-            that was found instead, -1 for none.
-        wrong: an entry's timestamp and the largest one of the batch's records, where different.
-        unordered: a timestamp that is not larger than the one before, and that one.
+        not_found: an entry's offset that is not the last of any batch, and the last offset of the
+            batch that was found instead, -1 for none.
+        wrong: an entry's timestamp and the largest one of the batch's records, if they differ.
+        unordered: a timestamp that is not larger than the previous one, and that one.
     """
 
     entries: list[tuple[int, int]] = field(default_factory=list)
@@ -71,7 +71,7 @@ def match_offsets(index: OffsetIndex, log: Source, size_max: int) -> Iterator[Of
         UnreadableError: index or log cannot be read.
 
     Cost:
-        The header of a batch is read for each entry. A plain loop: numpy takes longer to load than
+        Reads a batch header per entry. A plain loop, because numpy takes longer to load than
         this takes for the index of a large segment.
     """
     for first, block in index.blocks(padding=True):
@@ -91,7 +91,7 @@ def match_offsets(index: OffsetIndex, log: Source, size_max: int) -> Iterator[Of
 def _match_block(
     index: OffsetIndex, log: Source, size_max: int, first: int, block: bytes, found: OffsetMatches
 ) -> Defect | bool | None:
-    """Compare the entries of a block into `found`; what ends the whole index, None to go on."""
+    """Compare the entries of a block into `found`; return what ends the index, None to continue."""
     entries, mismatches = found.entries, found.mismatches
     base_offset, end, read, size = index.base_offset, log.size_bytes, log.read, _ORDINARY.size
     for relative, position in OFFSET_INDEX_ENTRY.struct.iter_unpack(block):
@@ -107,7 +107,7 @@ def _match_block(
                 entries.append((offset, position))
                 continue
         if position == 0 and index.entry_count == 0 and end == 0:
-            return True  # padding of an index over an empty log: Kafka's tool dies here
+            return True  # padding of an index over an empty log, on which Kafka's tool fails
         batch = read_batch(log, position, position + left)
         if isinstance(batch, Defect):
             number = first + len(entries)
@@ -132,7 +132,7 @@ def match_times(
 
     Args:
         index: the time index.
-        offsets: the segment's offset index, None to search the log from its beginning.
+        offsets: the segment's offset index; None to search the log from its beginning.
         log: the segment's log.
 
     Raises:
@@ -171,8 +171,8 @@ def match_times(
 def match_time(offset: int, offsets: OffsetIndex | None, log: Source) -> tuple[int, int | None]:
     """Return last offset and largest record timestamp of the batch that an offset leads to.
 
-    The timestamp is None where the offset is not the last of the batch, the last offset -1 where
-    there is none. Raises as `match_times`.
+    The timestamp is None if the offset is not the last of the batch, the last offset -1 if there is
+    no batch. Raises as `match_times`.
     """
     from kafkalog.batches.records import decode_records
 

@@ -1,4 +1,4 @@
-"""Where a record is: by offset as a fetch finds it, by time as ListOffsets answers.
+"""Finds a record: by offset as a fetch does, by time as ListOffsets does.
 
 Follows `UnifiedLog.read`, `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTimestamp`,
 `FileRecords` and `Partition.fetchOffsetForTimestamp` of Kafka 4.3.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a lookup: what was looked at, and what it said.
+    """One step of a lookup: what was examined, and the outcome.
 
     `probes` are the steps of a binary search, in order.
     """
@@ -37,20 +37,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """The answer to one query; what was not found is None.
+    """The answer to one query; anything that was not found is None.
 
     Attributes:
-        query: what was asked: an offset, a timestamp or a special timestamp.
+        query: an offset, a timestamp or a special timestamp.
         found: whether there is an answer. The offset at the end of the log is in range but holds
             nothing yet: not found.
-        reason: why nothing was found, in words.
+        reason: why nothing was found.
         segment: path of the `.log` file.
         batch: the batch that a fetch would start with, resolved.
-        offset: of the first record that answers.
-        timestamp: of that record; -1 for `latest` and `earliest`, as ListOffsets has it.
-        leader_epoch: of the batch, or of the log for `latest` and `earliest`.
-        record: the record itself, where one answers.
-        bytes_read: bytes of headers and batches the answer needed, index entries included.
+        offset: offset of the first record that answers the query.
+        timestamp: timestamp of that record; -1 for `latest` and `earliest`, as in ListOffsets.
+        leader_epoch: leader epoch of the batch, or of the log for `latest` and `earliest`.
+        record: the record itself, if one answers.
+        bytes_read: bytes of headers and batches that the answer needed, including index entries.
         steps: how it was found.
     """
 
@@ -69,7 +69,7 @@ class Lookup:
 
 
 class _Search:
-    """One lookup under way: the log, and the steps taken so far."""
+    """One lookup in progress: the log, and the steps taken so far."""
 
     def __init__(self, log: UnifiedLog) -> None:
         self.log = log
@@ -83,7 +83,7 @@ class _Search:
         return replace(answer, steps=tuple(self.steps), bytes_read=self.bytes_read)
 
     def start_position(self, opened: OpenSegment, offset: int) -> int:
-        """Return the position where the scan for `offset` starts, by the offset index."""
+        """Return the position where the scan for `offset` starts, according to the offset index."""
         index = opened.offset_index
         if index is None:
             detail = "not used" if not opened.use_index else "there is none"
@@ -158,7 +158,7 @@ def lookup_offset(
 
 
 def _first_record(search: _Search, offset: int, limit: int) -> Record | None:
-    """Return the first record from `offset` up to `limit`, over emptied batches and segments."""
+    """Return the first record from `offset` up to `limit`, across emptied batches and segments."""
     for batch, opened in search.log.batches_from(offset):
         record = search.first_record(opened, batch, offset)
         if record is not None:
@@ -170,10 +170,10 @@ def _first_record(search: _Search, offset: int, limit: int) -> Record | None:
 def lookup_timestamp(
     log: UnifiedLog, timestamp: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> Lookup:
-    """What ListOffsets answers for a timestamp: the first record of the first segment to hold one.
+    """Return what ListOffsets answers for a timestamp: a segment's first record that reaches it.
 
-    Exactly one segment is searched, the first whose largest timestamp is at or above the target,
-    as in the broker: a segment without timestamps counts with the time of its file.
+    Exactly one segment is searched, as in the broker: the first whose largest timestamp is at or
+    above the target. A segment without timestamps counts with its file's modification time.
 
     Raises:
         CorruptDataError: the batch that would answer cannot be decoded.
@@ -202,7 +202,7 @@ def lookup_timestamp(
 def lookup_special(
     log: UnifiedLog, special: Special, isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> Lookup:
-    """What ListOffsets answers for earliest, latest and max-timestamp.
+    """Return what ListOffsets answers for earliest, latest or max-timestamp.
 
     Raises as `lookup_timestamp`.
     """
@@ -225,7 +225,7 @@ def lookup_special(
 
 
 def _max_timestamp(search: _Search, answer: Lookup) -> Lookup:
-    """Search up to the log end that was taken: what is appended later is of another moment."""
+    """Search up to the log end that was determined first, ignoring later appends."""
     log = search.log
     end = log.log_end_offset
     best: tuple[int, int] = (-1, 0)
@@ -296,7 +296,7 @@ def _record_answer(answer: Lookup, opened: OpenSegment, record: Record) -> Looku
 
 
 def _below(log: UnifiedLog, answer: Lookup, isolation: Isolation) -> Lookup:
-    """Return the answer, or nothing where it is not below the last offset that may be read."""
+    """Return the answer, or nothing if it is not below the last readable offset."""
     limit = log.fetch_bounds(isolation)[1]
     if answer.offset is None or answer.offset < limit:
         return answer
@@ -307,9 +307,9 @@ def _below(log: UnifiedLog, answer: Lookup, isolation: Isolation) -> Lookup:
 
 
 def _recovered(log: UnifiedLog, opened: OpenSegment) -> bool:
-    """Whether a start would have read the segment: the active one of a log that was not closed.
+    """Return whether a start would have scanned the segment: an active one, not closed cleanly.
 
-    In the view of a start, also those whose time index the start would rebuild.
+    In the view of a start, also a segment whose time index the start would rebuild.
     """
     loaded = log.partition.loaded
     if loaded is not None and opened.time_index is None:

@@ -1,4 +1,4 @@
-"""Batches and records of segments and partitions, selected, with damage reported in place."""
+"""Reads selected batches and records of segments and partitions, with damage reported in place."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from kafkalog.errors import UsageError
 from kafkalog.living import answered
 from kafkalog.log_dir import FileEntry, PartitionDir, list_partition, one_log, open_path
 from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, Record
+from kafkalog.names import FileKind
 from kafkalog.unified_log import UnifiedLog
 from kafkalog.view import Shown, show
 
@@ -35,12 +36,12 @@ def read_batches(
     selection: Selection = EVERYTHING,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Batch | Defect]:
-    """The batches of a partition directory or a log file, with a defect for each damaged stretch.
+    """Yield the batches of a partition directory or a log file, with a defect for any damage.
 
-    A `view-differs` comes first where a path is given whose view is not its files. Checksums are
-    computed (`Batch.crc_valid`). Batches are selected as a whole: one is taken if it
-    can hold a selected record by what its header says; keys, values and headers are not looked at.
-    `progress` is called with numbers of bytes as they are read.
+    If a path is given whose view differs from its files, a `view-differs` comes first. Checksums
+    are computed (`Batch.crc_valid`). A batch is selected as a whole if, according to its header, it
+    can hold a selected record; keys, values and headers are not examined. `progress` is called with
+    numbers of bytes as they are read.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
@@ -55,12 +56,11 @@ def read_records(
     selection: Selection = EVERYTHING,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Record | Defect]:
-    """The records of a partition directory or a log file, with a defect for all that is damaged.
+    """Yield the records of a partition directory or a log file, with a defect for any damage.
 
-    A `view-differs` comes first where a path is given whose view is not its files. Records come in
-    the order of the log; those of a batch with a wrong checksum come after its
-    defect, as far as they can be decoded. `progress` is called with numbers of bytes as they are
-    read.
+    If a path is given whose view differs from its files, a `view-differs` comes first. Records come
+    in log order; those of a batch with a wrong checksum come after its defect, as far as they can
+    be decoded. `progress` is called with numbers of bytes as they are read.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.
@@ -71,14 +71,19 @@ def read_records(
 
 
 def untold_differences(path: Readable, plan: ReadPlan) -> Iterator[Defect]:
-    """Yield the defect of a view that is not the files, unless the caller has made the view."""
+    """Yield the defect of a view that is not the files, unless the caller made the view."""
     difference = plan.difference
     if difference is not None and not isinstance(path, ReadPlan | Shown):
-        yield make_defect("view-differs", difference.path, difference.detail)
+        yield make_defect(
+            "view-differs",
+            difference.path,
+            difference.detail,
+            size_bytes=difference.bytes_hidden,
+        )
 
 
 def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
-    """What is to be read for a selection; a plan is taken as it is. Raises as `read_records`."""
+    """Plan what to read for a selection; a plan is returned as it is. Raises as `read_records`."""
     if isinstance(path, ReadPlan):
         return path
     if selection.from_position is not None and selection.from_position < 0:
@@ -87,6 +92,7 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
     if not isinstance(target, PartitionDir | FileEntry | Shown):
         target = one_log(open_path(str(target)))
     if isinstance(target, FileEntry):
+        require_log(target)
         return _plan(target, selection)
     listed = target.partition if isinstance(target, Shown) else target
 
@@ -100,25 +106,36 @@ def plan_reading(path: Readable, selection: Selection) -> ReadPlan:
     return replace(answered(first, again), again=again)
 
 
+def require_log(target: PartitionDir | FileEntry) -> None:
+    """Raise `UsageError` for a file that holds no batches."""
+    kinds = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT)
+    if isinstance(target, FileEntry) and target.name.kind not in kinds:
+        raise UsageError(
+            "This file holds no records.",
+            path=target.path,
+            hint=f"`kafkalog dump-segment {target.path}` shows what it holds.",
+        )
+
+
 def _plan(path: PartitionDir | FileEntry | Shown, selection: Selection) -> ReadPlan:
     if isinstance(path, Shown):
         segments, partition, difference = path.segments, path.partition, path.difference
     else:
         (segments, partition), difference = segments_of(path), None
     aborted: dict[int, list[AbortedTransaction]] = {}
-    if selection.read_committed and selection.limit != 0:
+    if selection.isolation != Isolation.LOG and selection.limit != 0:
         log = UnifiedLog(partition)
-        start, end = log.fetch_bounds(Isolation.READ_COMMITTED)
+        start, end = log.fetch_bounds(selection.isolation)
         if selection.from_offset is not None:
             start = max(start, selection.from_offset)
         if selection.to_offset is not None:
             end = min(end, selection.to_offset)
         selection = replace(selection, from_offset=start, to_offset=end)
-        for transaction in log.hidden_transactions():
+        for transaction in log.hidden_transactions() if selection.read_committed else ():
             aborted.setdefault(transaction.producer_id, []).append(transaction)
     return replace(plan_segments(segments, selection), aborted=aborted, difference=difference)
 
 
 def size_to_read(target: Readable, selection: Selection) -> int:
-    """Return about how many bytes of logs a reader goes through. Raises as `open_path`."""
-    return plan_size(plan_reading(target, replace(selection, read_committed=False)))
+    """Return roughly how many bytes of logs a reader goes through. Raises as `open_path`."""
+    return plan_size(plan_reading(target, replace(selection, isolation=Isolation.LOG)))

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 RECORDS_HELD_MAX: Final = 1 << 21
-"""How many records of one batch are held at a time, where that is needed."""
-_MESSAGES_KEPT_MAX: Final = 1 << 20  # bytes; of a larger set each message is parsed twice
-_READ_WHOLE_MAX: Final = 1 << 20  # bytes; a larger batch that is not compressed is read bit by bit
+"""Maximum number of records of one batch that are held at a time, if they must be held."""
+_MESSAGES_KEPT_MAX: Final = 1 << 20  # bytes; messages of a larger set are parsed twice
+_READ_WHOLE_MAX: Final = 1 << 20  # bytes; a larger uncompressed batch is read piece by piece
 
 
 def require_few_records(count: int) -> None:
@@ -39,7 +39,7 @@ def require_few_records(count: int) -> None:
 
 
 def hold_records(source: Readable, batch: Batch) -> list[Record]:
-    """Return all records of a batch; raises as `decode_records` and `require_few_records`."""
+    """Return all records of a batch. Raises as `decode_records` and `require_few_records`."""
     require_few_records(batch.count)
     found = list(islice(decode_records(source, batch), RECORDS_HELD_MAX + 1))
     require_few_records(len(found))
@@ -52,9 +52,9 @@ def decode_records(
     """Yield the records of a batch in the order they are stored.
 
     Args:
-        source: the file the batch is in.
+        source: the file that contains the batch.
         batch: a batch of that file.
-        size_max: the most bytes a batch may have when decompressed.
+        size_max: maximum decompressed size of a batch, in bytes.
 
     Raises:
         CorruptDataError: the batch does not hold what its header says; the records before the
@@ -69,7 +69,7 @@ def decode_records(
 def resolve_batch(
     source: Readable, batch: Batch, *, size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> Batch:
-    """Return the batch with its true base offset and count: compressed messages of magic 0 and 1.
+    """Return a compressed message of magic 0 or 1 with its true base offset and count.
 
     Any other batch is returned as it is. Raises as `decode_records`.
     """
@@ -128,7 +128,7 @@ def _decode_records(source: Readable, batch: Batch, size_max: int) -> Iterator[R
             headers=tuple(Header(header.key, header.value) for header in fields.headers),
             sequence=sequence,
         )
-        del fields  # not while the next one is parsed
+        del fields  # freed while the next one is parsed
     left = size - stream.tell()
     if left:
         raise _corrupt(
@@ -162,7 +162,7 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
     if len(body) <= _MESSAGES_KEPT_MAX:
         inner = kept = list(found)
         last = kept[-1].offset
-    else:  # nothing is given before all of it is known to be sound
+    else:  # nothing is returned before all of it is known to be sound
         for message in found:
             last = message.offset
         inner = _inner_messages(batch, body)
@@ -180,7 +180,7 @@ def _decode_messages(source: Readable, batch: Batch, size_max: int) -> Iterator[
 
 
 def _require_room(size: int, size_max: int) -> None:
-    """Raise `LimitExceededError` if what is compressed is larger than what it may become."""
+    """Raise `LimitExceededError` if the compressed data alone exceeds the limit."""
     if size > size_max:
         raise LimitExceededError(
             f"The batch has {size} compressed bytes, more than the limit of {size_max}."
@@ -188,7 +188,7 @@ def _require_room(size: int, size_max: int) -> None:
 
 
 class _Stretch:
-    """A stretch of a file as a stream: of a large batch one record at a time is in memory."""
+    """A range of a file as a stream, so that only one record of a large batch is in memory."""
 
     def __init__(self, source: Readable, start: int, end: int) -> None:
         self._source = source
@@ -202,12 +202,12 @@ class _Stretch:
         return data
 
     def tell(self) -> int:
-        """Return how many bytes were read."""
+        """Return the number of bytes read."""
         return self._position - self._start
 
 
 def _inner_messages(batch: Batch, body: bytes) -> Iterator[Any]:
-    """Yield the messages of a decompressed set; an incomplete last one is dropped, as by Kafka."""
+    """Yield the messages of a decompressed set; like Kafka, drop an incomplete last one."""
     from formats.message_set import Message
 
     count = position = 0
@@ -261,8 +261,8 @@ def _parse(schema: Any, stream: io.BytesIO | _Stretch, batch: Batch, what: str) 
     from construct import ConstructError
 
     try:
-        # Without a root a context of construct's refers to itself, and so keeps a large record
-        # until there is a garbage collection.
+        # Without a root, construct's context refers to itself, and so keeps a large record alive
+        # until a garbage collection.
         return schema.parse_stream(stream, _root=None)
     except ConstructError as error:
         message = f"{what} cannot be parsed: {reason(error)}."

@@ -1,4 +1,4 @@
-"""One segment, open for reading by way of its indexes, and where a log can be cut into parts.
+"""One segment, open for reading through its indexes, and positions to split its log at.
 
 Follows `LogSegment.translateOffset`, `LogSegment.readNextOffset` and `LogSegment.largestTimestamp`
 of Kafka 4.3.
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 def cut_positions(opened: OpenSegment, start: int, end: int, size_bytes: int) -> Iterator[int]:
-    """Yield positions of batches between two others, about as far apart as parts are to be large.
+    """Yield positions of batches between two others, so that parts have about the requested size.
 
-    None are there without an offset index. An entry that hits no sound batch is passed over.
+    Without an offset index there are none. An entry that does not point to a sound batch is
+    skipped.
     """
     index = opened.offset_index
     if index is None:
@@ -44,7 +45,7 @@ def cut_positions(opened: OpenSegment, start: int, end: int, size_bytes: int) ->
 
 
 def checked_position(opened: OpenSegment, position: int) -> int | None:
-    """Return the position, if a sound batch begins there."""
+    """Return the position if a sound batch begins there, else None."""
     with suppress(KafkaLogError):
         if 0 < position < opened.source.size_bytes and align(opened.source, position) == position:
             return position
@@ -52,16 +53,16 @@ def checked_position(opened: OpenSegment, position: int) -> int | None:
 
 
 def _position_from(index: OffsetIndex, position: int) -> int | None:
-    """Return the lowest position in an index from one on."""
+    """Return the lowest position in an index at or above a position."""
     number = index.first_at(position)
     return index.entry(number).position if number < index.entry_count else None
 
 
 class OpenSegment:
-    """A segment whose files are opened when they are first used.
+    """A segment whose files are opened on first use.
 
     Args:
-        segment: which one.
+        segment: the segment.
         use_index: whether offset lookups may use the offset index.
     """
 
@@ -83,16 +84,16 @@ class OpenSegment:
 
     @cached_property
     def offset_index(self) -> OffsetIndex | None:
-        """The `.index` file, None where it is missing, unreadable or must not be used."""
+        """The `.index` file, None if it is missing, unreadable or must not be used."""
         entry = self.segment.offset_index
         if entry is not None and self.use_index:
-            with suppress(KafkaLogError):  # what is derived must not hide records
+            with suppress(KafkaLogError):  # a derived file must not hide records
                 return self._files.enter_context(OffsetIndex(entry.path, self.segment.base_offset))
         return None
 
     @cached_property
     def time_index(self) -> TimeIndex | None:
-        """The `.timeindex` file, None where it is missing, unreadable or must not be used."""
+        """The `.timeindex` file, None if it is missing, unreadable or must not be used."""
         entry = self.segment.time_index
         if entry is not None and not entry.is_stale:
             with suppress(KafkaLogError):
@@ -104,7 +105,8 @@ class OpenSegment:
     ) -> OffsetIndexEntry | None:
         """Return the index entry where a search for `offset` starts; None for position 0.
 
-        An entry that hits no batch is not used: damage in an index must not hide records.
+        An entry that does not point to a batch is not used: damage in an index must not hide
+        records.
         """
         entry = self.offset_index.lookup(offset, probes) if self.offset_index else None
         if entry is None or not 0 <= entry.position < self.source.size_bytes:
@@ -155,14 +157,14 @@ class OpenSegment:
     def largest_timestamp(self, *, recovered: bool, end: int | None = None) -> tuple[int, int]:
         """Return the largest timestamp and its offset, (-1, base offset) if unknown.
 
-        The last entry of the time index, as a broker takes it that loads a cleanly closed log. With
-        `recovered` the batches after the index count too, as after the recovery of a log that was
-        not closed. Each entry of the offset index brought the time index up to date before the next
-        one was written, so that only batches after the last but one can be later.
+        It is the last entry of the time index, as for a broker that loads a cleanly closed log.
+        With `recovered` the batches after the index count too, as after the recovery of a log that
+        was not closed. Each entry of the offset index brought the time index up to date before the
+        next one was written, so only batches after the last but one can be later.
 
         Args:
             recovered: whether batches after the index count.
-            end: a log end that was taken before; what was appended there since does not count.
+            end: a log end that was determined earlier; later appends do not count.
         """
         settled = self._settled_offset(end)  # before the time index is opened, which may be newer
         last = self._last_entry_below(end)
@@ -181,7 +183,7 @@ class OpenSegment:
         return timestamp, offset
 
     def _settled_offset(self, end: int | None) -> int:
-        """Return the offset of the last entry but one of the offset index below a log end."""
+        """Return the offset of the second to last entry of the offset index below a log end."""
         index = self.offset_index
         if index is None or not index.entry_count:
             return self.segment.base_offset
@@ -191,22 +193,22 @@ class OpenSegment:
         return index.entry(last.entry - 1).offset
 
     def _last_entry_below(self, end: int | None) -> TimeIndexEntry | None:
-        """Return the last entry of the time index, of those whose batch was there at a log end."""
+        """Return the last entry of the time index whose batch existed at a log end."""
         index = self.time_index
         if index is None:
             return None
         for number in reversed(range(index.entry_count)):
             entry = index.entry(number)
             if end is None or entry.offset < end or not self._holds(entry.offset):
-                return entry  # an entry without its batch is damage, and not of an append
+                return entry  # an entry without its batch is damage, not an append
         return None
 
     def _holds(self, offset: int) -> bool:
-        """Return whether a batch has an offset."""
+        """Return whether a batch contains an offset."""
         batches = (found for found in self.scan_from(offset) if isinstance(found, Batch))
         return any(one.base_offset <= offset <= one.last_offset for one in batches)
 
 
 def _is_wrapper(batch: Batch) -> bool:
-    """Return whether only the last offset of the batch is known from its header."""
+    """Return whether the batch's header states only its last offset."""
     return batch.magic < 2 and batch.compression != 0

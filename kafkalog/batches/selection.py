@@ -1,8 +1,7 @@
-"""Which batches and records are wanted of which segments, and how such a plan is read.
+"""Which batches and records of which segments are wanted, and how such a plan is read.
 
-Selections are pushed down: offsets and times to the indexes and the batch headers, so that what is
-not asked for is not read. A plan knows segments: which view of a partition they are is chosen by
-`batches.reader`.
+Selections are pushed down: offsets and times to the indexes and the batch headers, so that nothing
+else is read. A plan knows segments; `batches.reader` chooses which view of a partition they are.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import FileChangedError, KafkaLogError
 from kafkalog.living import CHANGES, LivingWalk, answered, is_being_written
 from kafkalog.log_dir import FileEntry, PartitionDir, Segment, list_partition, open_path
-from kafkalog.model import AbortedTransaction, Batch, Defect, LogView, Record
+from kafkalog.model import AbortedTransaction, Batch, Defect, Isolation, LogView, Record
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
 
@@ -41,21 +40,22 @@ class Selection:
         from_time: earliest record timestamp, inclusive, milliseconds.
         to_time: latest record timestamp, exclusive, milliseconds.
         from_position: byte position in the file to start at; reading resumes at the next batch.
-        limit: how many rows.
-        max_bytes: read only that many bytes of each `.log`.
+        limit: maximum number of rows.
+        max_bytes: read at most this many bytes of each `.log`.
         producer_id: batches of this producer only.
         leader_epoch: batches appended in this leader epoch only.
         key: records with exactly this key.
         key_regex: records whose key holds a match.
         value_regex: records whose value holds a match.
-        header: records with a header of this name and, where not None, this value.
+        header: records with a header of this name and, unless None, this value.
         control: control batches only.
         data: no control batches; messages of magic 0 and 1 are data.
-        sound: no records of batches with a wrong checksum, whose defects are told all the same.
-        read_committed: what a read_committed consumer is given, from the log start offset up to
-            the last stable offset, which is never above the high watermark.
-        view: what of a partition directory is shown, where its path is given. A `PartitionDir` is
-            read as it is: `kafkalog.show` makes a view of one.
+        sound: no records of batches with a wrong checksum; their defects are still reported.
+        isolation: what a consumer of this level gets: from the log start offset up to the high
+            watermark, for read_committed up to the last stable offset and without aborted
+            transactions; by default the whole log.
+        view: the view of a partition directory given by its path. A `PartitionDir` is read as it
+            is: `kafkalog.show` makes a view of one.
     """
 
     from_offset: int | None = None
@@ -74,8 +74,13 @@ class Selection:
     control: bool = False
     data: bool = False
     sound: bool = False
-    read_committed: bool = False
+    isolation: Isolation = Isolation.LOG
     view: LogView = LogView.STARTED
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether records of aborted transactions are left out."""
+        return self.isolation == Isolation.READ_COMMITTED
 
 
 EVERYTHING = Selection()
@@ -87,13 +92,13 @@ class ReadPlan:
 
     Attributes:
         segments: those that can hold wanted offsets, in order.
-        selection: what is wanted; with `read_committed` within the bounds of such a consumer.
+        selection: what is wanted; within the bounds of its isolation.
         aborted: the aborted transactions by producer, empty without `read_committed`.
-        difference: how the view of the partition differs from its files, None where it does not.
-        again: makes the plan of a new listing from an offset on; None where nothing can be listed.
-        reached: is called with the offset after each batch that was used, or some together.
-        is_unchanged: whether positions in the selection are still those of the file; None where
-            nothing was planned by position.
+        difference: how the view of the partition differs from its files, None if it does not.
+        again: makes a plan from a new listing, from an offset on; None if nothing can be listed.
+        reached: called with the offset after each batch that was used, or after several.
+        is_unchanged: whether positions in the selection still fit the file; None if nothing was
+            planned by position.
     """
 
     segments: tuple[Segment, ...]
@@ -105,7 +110,7 @@ class ReadPlan:
     is_unchanged: Callable[[], bool] | None = None
 
     def counts(self, defect: Defect, source: Source) -> bool:
-        """Whether the defect is one: what `max_bytes` cuts off is not torn, nor is an append."""
+        """Return whether a defect is real, not the effect of `max_bytes` or of an append."""
         if defect.reference != "torn-tail":
             return True
         end = self.selection.max_bytes
@@ -114,17 +119,17 @@ class ReadPlan:
         return not is_being_written(source, os.path.dirname(os.path.dirname(source.path)))
 
     def wanted(self, segments: Iterable[Segment]) -> tuple[Segment, ...]:
-        """Those segments that can hold wanted offsets."""
+        """Return the segments that can hold wanted offsets."""
         return tuple(segment for segment in segments if not _skips(segment, self.selection))
 
     def is_behind(self, batch: Batch) -> bool:
-        """Whether the batch, and so all that follow, is behind the last offset wanted."""
+        """Return whether the batch, and so all that follow, is after the last wanted offset."""
         if self.selection.to_offset is None or batch.base_offset < self.selection.to_offset:
             return False
-        return batch.magic >= 2 or not batch.compression  # a wrapper's header has its last offset
+        return batch.magic >= 2 or not batch.compression  # else only the last offset is known
 
     def wants(self, batch: Batch) -> bool:
-        """Whether the batch can hold wanted records, by what its header says."""
+        """Return whether the batch can hold wanted records, according to its header."""
         return _batch_matches(batch, self.selection) and not _is_hidden(
             batch, self.selection, self.aborted
         )
@@ -133,7 +138,7 @@ class ReadPlan:
 def plan_files(target: PartitionDir | FileEntry, selection: Selection) -> ReadPlan:
     """Plan to read the files of a partition as they are, or one of them: no view, no bounds.
 
-    `read_committed` is not looked at. Raises as `read_records`.
+    `isolation` is ignored. Raises as `read_records`.
     """
     if isinstance(target, FileEntry):
         segments, _ = segments_of(target)
@@ -149,7 +154,7 @@ def plan_files(target: PartitionDir | FileEntry, selection: Selection) -> ReadPl
 
 
 def plan_segments(segments: tuple[Segment, ...], selection: Selection) -> ReadPlan:
-    """Plan to read those segments that can hold wanted offsets."""
+    """Plan to read the segments that can hold wanted offsets."""
     if selection.limit == 0:
         return ReadPlan((), selection, {})
     plan = ReadPlan((), selection, {})
@@ -157,7 +162,7 @@ def plan_segments(segments: tuple[Segment, ...], selection: Selection) -> ReadPl
 
 
 def segments_of(target: PartitionDir | FileEntry) -> tuple[tuple[Segment, ...], PartitionDir]:
-    """Return the segments meant, and the partition directory around them."""
+    """Return the segments of a target, and the partition directory around them."""
     if isinstance(target, PartitionDir):
         return target.segments, target
     parent = open_path(os.path.dirname(file_system.absolute(target.path)))
@@ -167,7 +172,7 @@ def segments_of(target: PartitionDir | FileEntry) -> tuple[tuple[Segment, ...], 
         for segment in parent.segments:
             if segment.base_offset == target.name.offset:
                 return (replace(segment, log=target),), parent
-    # The offset in the name of a KRaft snapshot is where it ends.
+    # The offset in the name of a KRaft snapshot is its end offset.
     base = 0 if target.name.kind == FileKind.KRAFT_SNAPSHOT else target.name.offset or 0
     return (Segment(base, target, None, None, None, None),), parent
 
@@ -175,7 +180,7 @@ def segments_of(target: PartitionDir | FileEntry) -> tuple[tuple[Segment, ...], 
 def planned_batches(
     plan: ReadPlan, progress: Callable[[int], None] | None = None
 ) -> Iterator[Batch | Defect]:
-    """Yield the batches of a plan, with a defect for each damaged stretch; as `read_batches`."""
+    """Yield the batches of a plan, with a defect for each damaged range; as `read_batches`."""
     rows = 0
     for batch, opened in _selected(LivingWalk(plan), progress):
         if isinstance(batch, Batch):
@@ -193,7 +198,7 @@ def planned_batches(
 def planned_records(
     plan: ReadPlan, progress: Callable[[int], None] | None = None
 ) -> Iterator[Record | Defect]:
-    """Yield the records of a plan, with a defect for all that is damaged; as `read_records`."""
+    """Yield the records of a plan, with a defect for any damage; as `read_records`."""
     rows = 0
     walk = LivingWalk(plan)
     for batch, opened in _selected(walk, progress):
@@ -219,9 +224,9 @@ def planned_records(
 
 
 def plan_size(plan: ReadPlan) -> int:
-    """Return about how many bytes of logs a plan goes through, by what the indexes say.
+    """Return roughly how many bytes of logs a plan goes through, according to the indexes.
 
-    Holes of sparse files do not count, nor does what cannot be opened.
+    Holes of sparse files do not count, nor do files that cannot be opened.
     """
     selection = plan.selection
     total = 0
@@ -242,7 +247,7 @@ def plan_size(plan: ReadPlan) -> int:
 
 
 def crc_defects(batch: Batch) -> Iterator[Defect]:
-    """The defect of a batch whose checksum was computed and does not match."""
+    """Yield the defect of a batch whose checksum was computed and does not match."""
     if batch.crc_valid is False:
         yield make_defect(
             "batch-crc-mismatch",
@@ -256,7 +261,7 @@ def crc_defects(batch: Batch) -> Iterator[Defect]:
 
 
 def defect_of(error: KafkaLogError, batch: Batch) -> Defect:
-    """The defect for a batch that could not be decoded."""
+    """Return the defect for a batch that could not be decoded."""
     return make_defect(
         error.reference if error.reference in REFERENCES else "file-unreadable",
         batch.path,
@@ -271,13 +276,13 @@ def _resolved(opened: OpenSegment, batch: Batch) -> Batch:
     try:
         return resolve_batch(opened.source, batch)
     except KafkaLogError:
-        return batch  # the offset in the header is the best there is
+        return batch  # the offset in the header is the best estimate
 
 
 def _selected(
     walk: LivingWalk, progress: Callable[[int], None] | None
 ) -> Iterator[tuple[Batch | Defect, OpenSegment]]:
-    """Batches that can hold selected records, and all defects met on the way."""
+    """Yield the batches that can hold selected records, and all defects on the way."""
     while (segment := walk.take()) is not None:
         try:
             with OpenSegment(segment) as opened:
@@ -308,12 +313,12 @@ def _selected_of(
 
 
 def start_position(opened: OpenSegment, selection: Selection) -> int:
-    """Where to start so that no wanted record is missed, by way of the indexes."""
+    """Return where to start so that no wanted record is missed, by the indexes."""
     if selection.from_position is not None:
         return align(opened.source, selection.from_position)
     offset = selection.from_offset
     if selection.from_time is not None and opened.time_index is not None:
-        # Up to the offset of that entry no record is as late as the time asked for.
+        # Up to the offset of that entry no record is as late as the requested time.
         entry = opened.time_index.lookup(selection.from_time - 1)
         if entry is not None:
             offset = max(offset or 0, entry.offset)
@@ -324,7 +329,7 @@ def start_position(opened: OpenSegment, selection: Selection) -> int:
 
 
 def record_matches(record: Record, selection: Selection) -> bool:
-    """Whether the record itself is one of those wanted."""
+    """Return whether the record itself is wanted."""
     if selection.from_offset is not None and record.offset < selection.from_offset:
         return False
     if selection.to_offset is not None and record.offset >= selection.to_offset:
@@ -348,7 +353,7 @@ def record_matches(record: Record, selection: Selection) -> bool:
 
 
 def _skips(segment: Segment, selection: Selection) -> bool:
-    """Whether no offset of the segment is wanted."""
+    """Return whether no offset of the segment is wanted."""
     if selection.to_offset is not None and segment.base_offset >= selection.to_offset:
         return True
     return (
@@ -376,7 +381,7 @@ def _batch_matches(batch: Batch, selection: Selection) -> bool:
 def _is_hidden(
     batch: Batch, selection: Selection, aborted: dict[int, list[AbortedTransaction]]
 ) -> bool:
-    """Whether a read_committed consumer is not given the batch."""
+    """Return whether the batch is hidden from a read_committed consumer."""
     if not selection.read_committed or not batch.is_transactional:
         return False
     if batch.is_control:

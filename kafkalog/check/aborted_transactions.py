@@ -1,4 +1,4 @@
-"""Transaction indexes against the aborted transactions that the log shows.
+"""Checks transaction indexes against the aborted transactions in the log.
 
 Follows `ProducerStateManager.lastStableOffset`, `TransactionIndex` and, for what compaction leaves,
 `CleanedTransactionMetadata` of Kafka 4.3.
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """Abort markers by offset.
+    """The abort markers of some batches, as columns by offset.
 
     Attributes:
-        number: of the batch in its stretch.
-        producer_id, offset: of the marker.
-        first: first offset of the transaction, -1 where the log shows none.
+        number: number of the batch in the batch columns.
+        producer_id, offset: those of the marker.
+        first: first offset of the transaction, -1 if the log does not show one.
         is_known: whether a broker must have known the transaction.
         is_stale: whether something unknown lies inside the transaction.
         stable: the last stable offset after the marker.
@@ -61,7 +61,7 @@ class _Ended:
 
 
 class AbortedTransactions:
-    """The transaction indexes of a partition, segment after segment.
+    """Compares the transaction indexes of a partition, one segment after the other.
 
     Memory: the entries of one index.
     """
@@ -69,7 +69,7 @@ class AbortedTransactions:
     def __init__(self, directory: PartitionDir, timeline: Timeline, log_start_offset: int) -> None:
         self._timeline = timeline
         self._log_start_offset = log_start_offset
-        # A swap that a crash interrupted: the index is still to be renamed, as the log has been.
+        # After a swap that a crash interrupted, the index may still have its `.swap` name.
         self._swapped = {
             entry.name.offset
             for entry in directory.files
@@ -84,7 +84,7 @@ class AbortedTransactions:
         self._waiting: list[tuple[int, int, int]] = []
 
     def begin(self, segment: Segment) -> None:
-        """The batches of a segment follow."""
+        """Start a segment, whose batches follow."""
         index = segment.transaction_index
         self._log_path = segment.log.path
         self._path = None if index is None else index.path
@@ -97,7 +97,7 @@ class AbortedTransactions:
             self._entries = _read(index.path, segment.base_offset)
 
     def close(self, limit: int) -> Iterator[Defect]:
-        """Yield the defects that show once a segment has ended; its offsets are below the limit."""
+        """Yield the defects that show at the end of a segment, whose offsets are below `limit`."""
         if self._missing:
             (producer_id, offset), count = self._missing[0], len(self._missing)
             rest = f", and {count - 1} more are not" if count > 1 else ""
@@ -120,7 +120,7 @@ class AbortedTransactions:
         self._waiting = []
 
     def passage(self, passage: Passage, before: NDArray[np.int64]) -> Iterator[Found]:
-        """Compare the markers of some batches; `before`: the states of producers in front."""
+        """Compare the markers of some batches, given the producers' states before them."""
         if self._entries is None:
             return
         stop = int(np.searchsorted(self._entries[_LAST], self._timeline.next_offset))
@@ -145,7 +145,7 @@ class AbortedTransactions:
         yield from self._explained(firsts, numbers)
 
     def _compared(self, ended: _Ended, hits: NDArray[np.bool_], at: Column) -> Iterator[Found]:
-        """Entries against the markers that they point to."""
+        """Yield the entries that disagree with the markers they point to."""
         assert self._entries is not None, "passage() looked"
         entries = self._entries[:, at[hits]]
         offset, first = ended.offset[hits], ended.first[hits]
@@ -172,7 +172,7 @@ class AbortedTransactions:
                 yield number, self._wrong(entry, "last stable offset", found, wanted)
 
     def _unexplained(self, passage: Passage, entries: Column) -> Iterator[Found]:
-        """Yield the entries that point to no abort marker, unless compaction may have left them."""
+        """Yield the entries that point to no abort marker, unless compaction removed the marker."""
         assert self._entries is not None, "passage() looked"
         last = self._entries[_LAST, entries]
         odd = ~self._timeline.removed.hold(last)
@@ -184,9 +184,10 @@ class AbortedTransactions:
             yield number, self._defect("aborted-transaction-wrong", entry, detail)
 
     def _explained(self, firsts: Column, numbers: Column) -> Iterator[Found]:
-        """Entries that a follower wrote when it had the next transaction already.
+        """Yield the waiting entries that the beginning of the next transaction does not explain.
 
-        It takes all batches of a fetch into account before it completes their transactions.
+        A follower takes all batches of a fetch into account before it completes their transactions,
+        so its entries may know the next transaction already.
         """
         left = []
         for stable, entry, marker in self._waiting:
@@ -215,7 +216,7 @@ class AbortedTransactions:
 
 
 def _read(path: str, base_offset: int) -> NDArray[np.int64] | None:
-    """Return the entries as four rows; None if out of order, which another check reports."""
+    """Return the entries as four rows; None if they are malformed, which another check reports."""
     names = ("producer_id", "first_offset", "last_offset", "last_stable_offset", "version")
     try:
         with Source(path) as source:
@@ -232,7 +233,7 @@ def _read(path: str, base_offset: int) -> NDArray[np.int64] | None:
 
 
 def _transactions(passage: Passage, before: NDArray[np.int64]) -> tuple[Column, Column, Column]:
-    """All transactions of some batches by first offset: that, the number of its batch, its end."""
+    """Return all transactions of some batches by first offset: that, its batch number, its end."""
     history = passage.history
     assert history is not None, "there are producers"
     started_before = history.before(history.started)
@@ -264,10 +265,10 @@ def _ended(passage: Passage, firsts: Column, ends: Column) -> _Ended:
     rows = passage.rows[:, history.row[which]]
     offset, started = rows[r.BASE_OFFSET], history.before(history.started)[which]
     first = history.get(p.FIRST_OF_TRANSACTION, started)
-    # Of a transaction that only a snapshot knows compaction may have removed everything.
+    # Compaction may have removed everything of a transaction that only a snapshot knows.
     is_seen = (started >= 0) & ~passage.timeline.removed.hold(first)
     is_stale = (started >= 0) & (history.blind(started) != rows[r.BLIND])
-    # The first transaction open after the marker is the first one that ends after it.
+    # The first transaction that is open after the marker is the first to end after it.
     at = np.searchsorted(np.maximum.accumulate(ends), offset, "right")
     open_first = np.append(firsts, INT64_MAX)[at]
     return _Ended(

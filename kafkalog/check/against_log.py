@@ -1,9 +1,8 @@
 """Invariants of a segment's indexes against its batches, in one pass over the log.
 
-Follows `LogSegment.append`, `OffsetIndex`, `TimeIndex` and, for what they wrote before 3.9.1, the
-same classes of older releases. What a batch with a wrong checksum says is no evidence, nor is the
-last offset of one that the next batch does not follow. Per index, a few wrong entries are reported
-individually, the others as a count.
+Follows `LogSegment.append`, `OffsetIndex` and `TimeIndex`, also those of releases before 3.9.1. A
+batch with a wrong checksum is no evidence, nor is the last offset of a batch that the next batch
+does not follow. Per index, a few wrong entries are reported individually, the others as a count.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ _NOWHERE: Final = -c.INT64_MAX - 1
 
 
 class _Entries:
-    """The entries of an index that is in order, taken as far as the log has been read."""
+    """Reads the ordered entries of an index as far as the log has been read."""
 
     def __init__(self, blocks: Iterator[Columns]) -> None:
         self._blocks = blocks
         self._block = next(blocks, None)
 
     def up_to(self, limit: int) -> Iterator[Columns]:
-        """The next entries whose second column is not above the limit, after the first's number."""
+        """Yield blocks of the next entries whose second column is at most `limit`."""
         while self._block is not None:
             number, one, two = self._block
             count = int(np.searchsorted(two, limit, "right"))
@@ -61,14 +60,14 @@ class _Entries:
 
 @dataclass(frozen=True, slots=True)
 class _Batches:
-    """Batches whose successors are known, and what they say as far as it can be trusted.
+    """Batches whose successors are known, with what can be trusted about them.
 
     Attributes:
         stretch: the batches.
         highest: the largest last offset before each, and after the last.
-        is_whole: bool, whether nothing before each is damaged, and after the last.
-        starts: where the one before each ends.
-        is_unsure: bool, whether what comes right before each is no evidence.
+        is_whole: bool, whether nothing before each, and before the end, is damaged.
+        starts: where the batch before each ends.
+        is_unsure: bool, whether what comes directly before each is no evidence.
     """
 
     stretch: Stretch
@@ -78,13 +77,13 @@ class _Batches:
     is_unsure: NDArray[np.bool_]
 
     def reaching(self, offsets: Column) -> tuple[Column, NDArray[np.bool_]]:
-        """Return the first batch that reaches each offset; whether another one could be meant."""
+        """Return the first batch that reaches each offset, and whether it may be another batch."""
         batch = np.searchsorted(self.highest[1:], offsets)
         return batch, self.is_unsure[batch] & (offsets < _first_offsets(self.stretch)[batch])
 
 
 class _Walk:
-    """Hands on each batch when the next one is known."""
+    """Passes on each batch once the next one is known."""
 
     def __init__(self, highest: int) -> None:
         self.highest = highest
@@ -93,10 +92,10 @@ class _Walk:
         self._end_position = 0
 
     def take(self, stretch: Stretch) -> tuple[int, _Batches | None]:
-        """The batches that come before the last of the stretch; by how much its numbers differ."""
+        """Return the batches before the last of the stretch, and the shift of their numbers."""
         shift = 1 if self._held is None else 0
         both = stretch if self._held is None else joined([self._held, stretch])
-        # The memory of a stretch is used again for the next one.
+        # The next stretch reuses this one's memory.
         self._held = _copy_of_last(both)
         headers, valid = both.headers, both.crc_valid
         first = np.where(headers[h.MAGIC] < 2, headers[h.LAST_OFFSET], headers[h.BASE_OFFSET])
@@ -132,7 +131,7 @@ class _Walk:
 
 
 def _columns(stretch: Stretch, start: int, end: int) -> Stretch:
-    """Some of its batches; the refusals are left out."""
+    """Return a range of the batches, without the refusals."""
     return replace(stretch.part(start, end), refusals=())
 
 
@@ -163,11 +162,11 @@ class IndexesMatchLog(SegmentCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:
-        """Return whether the log has all that the check compares."""
+        """Return whether the log has everything that the check compares."""
         return log.offset_index is not None or log.time_index is not None
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         self._unread = None
         shift, batches = self._walk.take(stretch)
         if batches is not None:
@@ -176,7 +175,7 @@ class IndexesMatchLog(SegmentCheck):
                 yield number + shift, defect
 
     def damage(self, defect: Defect) -> None:
-        """Something that is no batch comes between those of the log, or after them."""
+        """Note damage between batches, or after the last one."""
         self._unread = unread_range(defect)
 
     def end(self) -> Iterator[Defect]:
@@ -191,7 +190,7 @@ class IndexesMatchLog(SegmentCheck):
 
 
 class _IndexCheck(ABC):
-    """A check of an index, and the number of its entries reported."""
+    """Checks one index, and counts the entries that it has reported."""
 
     def __init__(self, index: OffsetIndex | TimeIndex) -> None:
         self.index = index
@@ -199,11 +198,11 @@ class _IndexCheck(ABC):
 
     @abstractmethod
     def judge(self, batches: _Batches) -> Iterator[Found]:
-        """Yield the defects of the entries for some batches, by rising number."""
+        """Yield the defects of the entries for some batches, ordered by batch number."""
 
     @abstractmethod
     def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
-        """Yield the defects that show once all batches up to the offset `highest` have been seen.
+        """Yield the defects that show once all batches have been seen.
 
         Args:
             highest: the last offset that was seen.
@@ -212,7 +211,7 @@ class _IndexCheck(ABC):
         """
 
     def _tell(self, reference: str, entry: int, offset: int, detail: str) -> Iterator[Defect]:
-        """The defect of an entry, as long as there are few of them."""
+        """Yield the defect of an entry, unless many have been reported already."""
         self._told += 1
         if self._told <= _TOLD_ONE_BY_ONE:
             yield make_defect(
@@ -232,7 +231,7 @@ class _IndexCheck(ABC):
     def _beyond(
         self, reference: str, left: Iterator[tuple[int, Column]], problem: str
     ) -> Iterator[Defect]:
-        """Yield one defect for all entries left after the last batch: numbers and offsets."""
+        """Yield one defect for all entries that are left after the last batch."""
         count, first, offset = 0, 0, 0
         for number, offsets in left:
             if not count:
@@ -252,9 +251,9 @@ class _IndexCheck(ABC):
 class _Positions(_IndexCheck):
     """Each entry's position is the start of a batch, and no batch before it reaches its offset.
 
-    Entries made for a whole append by Kafka up to 3.9.0, and 4.0.0, hold the last offset of the
-    append at the position of its first batch: they are legal. The append ends before the next
-    entry's position. An entry that points into damage is not reported.
+    Up to 3.9.0, and in 4.0.0, Kafka made one entry per append: the last offset of the append at the
+    position of its first batch. Such entries are legal if the append ends before the next entry's
+    position. An entry that points into damage is not reported.
     """
 
     def __init__(self, index: OffsetIndex) -> None:
@@ -263,7 +262,7 @@ class _Positions(_IndexCheck):
         self._offset_before = -1
 
     def judge(self, batches: _Batches) -> Iterator[Found]:
-        """Yield the defects of the entries for some batches, by rising number."""
+        """Yield the defects of the entries for some batches, ordered by batch number."""
         positions = batches.stretch.headers[h.POSITION]
         for number, offsets, places in self._entries.up_to(int(positions[-1])):
             batch = np.searchsorted(positions, places)
@@ -287,7 +286,7 @@ class _Positions(_IndexCheck):
                     yield int(batch[i]), defect
 
     def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
-        """Entries after the last batch, unless they point to what the disk does not give."""
+        """Yield the entries after the last batch, unless they point to unreadable bytes."""
         left = _outside(self._entries.up_to(c.INT64_MAX), unread or range(0))
         problem = f"no batch starts at its position; the log ends at offset {highest}"
         yield from self._beyond("index-entry-misses-batch", left, problem)
@@ -297,9 +296,9 @@ class _Positions(_IndexCheck):
 class _LastOffsets(_IndexCheck):
     """Each entry's offset is the last one of a batch.
 
-    Legal as well: the largest offset that is left in a batch, as the cleaner of Kafka up to 3.9.0,
-    and 4.0.0, wrote it; the first offset of a batch, as brokers before 2.0 wrote it, where no fewer
-    entries of the index hold a first offset than a last one.
+    Also legal: the largest offset left in a batch, as the cleaner wrote it up to 3.9.0 and in
+    4.0.0; and the first offset of a batch, as brokers before 2.0 wrote it, if at least as many
+    entries of the index hold a first offset as a last one.
     """
 
     def __init__(self, index: OffsetIndex) -> None:
@@ -310,7 +309,7 @@ class _LastOffsets(_IndexCheck):
         self._first_count = self._last_count = 0
 
     def judge(self, batches: _Batches) -> Iterator[Found]:
-        """Yield the defects of the entries for some batches, by rising number."""
+        """Yield the defects of the entries for some batches, ordered by batch number."""
         stretch = batches.stretch
         headers = stretch.headers
         for number, _, offsets in self._entries.up_to(int(batches.highest[-1])):
@@ -330,14 +329,14 @@ class _LastOffsets(_IndexCheck):
                     yield int(batch[i]), defect
 
     def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
-        """A last entry that the log does not reach; first offsets where others are last ones."""
+        """Yield a last entry beyond the log, and first offsets in an index of last offsets."""
         if self._first_count < self._last_count:
             for entry, offset in self._firsts:
                 detail = f": offset {offset} is the first one of a batch, not the last"
                 yield from self._tell("index-entry-offset-wrong", entry, offset, detail)
         yield from self._others("index-entry-offset-wrong")
         if unread is not None:
-            return  # how far the log reaches is not known
+            return  # it is unknown how far the log reaches
         left = ((number, two) for number, _, two in self._entries.up_to(c.INT64_MAX))
         problem = f"the log ends at offset {highest}"
         yield from self._beyond("index-entry-beyond-log", left, problem)
@@ -346,9 +345,9 @@ class _LastOffsets(_IndexCheck):
 class _Timestamps(_IndexCheck):
     """Each entry holds the largest timestamp so far, and the last offset of the batch that has it.
 
-    Brokers before 3.8 could write the offset of the record that has it. Messages of magic 0 have
-    no timestamps, yet a topic with LogAppendTime indexes the broker's clock. An index that is
-    closed ends with the largest timestamp of the segment.
+    Brokers before 3.8 could write the offset of the record that has it. Messages of magic 0 have no
+    timestamps, yet a topic with LogAppendTime indexes the broker's clock. The index of a closed
+    segment ends with the largest timestamp of the segment.
     """
 
     def __init__(self, index: TimeIndex, *, is_closed: bool) -> None:
@@ -361,7 +360,7 @@ class _Timestamps(_IndexCheck):
         self._knows_times = True
 
     def judge(self, batches: _Batches) -> Iterator[Found]:
-        """Yield the defects of the entries for some batches, by rising number."""
+        """Yield the defects of the entries for some batches, ordered by batch number."""
         stretch = batches.stretch
         headers = stretch.headers
         times = np.where(stretch.crc_valid, headers[h.MAX_TIMESTAMP], -1)
@@ -373,7 +372,7 @@ class _Timestamps(_IndexCheck):
             batch, unsure = batches.reaching(offsets)
             is_whole = batches.is_whole[batch]
             is_right = (timestamps == largest[1:][batch]) & (timestamps > largest[batch])
-            # Behind damage there may have been a larger timestamp in it.
+            # A damaged part may have held a larger timestamp.
             is_right = np.where(is_whole, is_right, timestamps >= largest[1:][batch])
             is_right &= _holds_largest(stretch, batch, offsets) | ~is_whole
             for i in np.flatnonzero(has_time[batch] & ~(is_right | unsure)).tolist():
@@ -384,7 +383,7 @@ class _Timestamps(_IndexCheck):
                     yield int(batch[i]), defect
 
     def end(self, highest: int, unread: range | None) -> Iterator[Defect]:
-        """Entries that the log does not reach, and a closed index without the largest timestamp."""
+        """Yield the entries beyond the log, and a closed index without the largest timestamp."""
         if unread is None:
             left = ((number, two) for number, _, two in self._entries.up_to(c.INT64_MAX))
             problem = f"the log ends at offset {highest}"
@@ -397,7 +396,7 @@ class _Timestamps(_IndexCheck):
 
 
 def _outside(entries: Iterator[Columns], unread: range) -> Iterator[tuple[int, Column]]:
-    """Numbers and offsets of entries whose positions are not in a range."""
+    """Yield the numbers and offsets of the entries whose positions are outside a range."""
     for number, offsets, positions in entries:
         outside = np.flatnonzero((positions < unread.start) | (positions >= unread.stop))
         if len(outside):
@@ -405,7 +404,7 @@ def _outside(entries: Iterator[Columns], unread: range) -> Iterator[tuple[int, C
 
 
 def _first_offsets(stretch: Stretch) -> Column:
-    """Of each batch; of a message of magic 0 or 1 that was not decoded the only one it says."""
+    """Return the first offset of each batch; for an undecoded legacy message its only offset."""
     headers, facts = stretch.headers, stretch.facts
     first: Column = headers[h.BASE_OFFSET]
     if facts is not None:
@@ -415,7 +414,7 @@ def _first_offsets(stretch: Stretch) -> Column:
 
 
 def _is_inside(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
-    """Return whether an offset can be one of a batch, as far as its header says."""
+    """Return whether each offset can be in its batch, as far as the header says."""
     headers = stretch.headers
     is_wrapper = headers[h.MAGIC] < 2
     is_wrapper &= headers[h.ATTRIBUTES] & c.COMPRESSION_MASK != 0
@@ -424,7 +423,7 @@ def _is_inside(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.b
 
 
 def _largest_left(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
-    """Whether each offset is, or at lower levels could be, the largest one left in its batch."""
+    """Return whether each offset is, or if not decoded could be, the largest left in its batch."""
     headers, facts = stretch.headers, stretch.facts
     could_be: NDArray[np.bool_]
     if facts is not None:
@@ -437,7 +436,7 @@ def _largest_left(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[n
 
 
 def _holds_largest(stretch: Stretch, batch: Column, offsets: Column) -> NDArray[np.bool_]:
-    """Return whether each offset is, or could be, that of the largest timestamp of its batch."""
+    """Return whether each offset is, or could be, that of its batch's largest timestamp."""
     holds: NDArray[np.bool_] = offsets == stretch.headers[h.LAST_OFFSET, batch]
     if stretch.facts is None:
         holds |= _is_inside(stretch, batch, offsets)

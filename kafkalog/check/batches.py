@@ -1,7 +1,7 @@
-"""Checks of batches: the interface, and what one batch shows alone or by its records.
+"""Checks of batches: their interface, and those that judge one batch by itself or by its records.
 
-A check receives stretches of columns in file order and reports defects. It keeps only what it needs
-of the past, so that memory does not grow with the log.
+A check receives the columns of consecutive batches in file order and reports defects. It keeps only
+the state it needs, so that memory does not grow with the log.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from kafkalog.model import Defect
 
 
-# A defect, after the number of the batch in its stretch at which it shows.
+# The number of the batch at which a defect shows, and the defect.
 Found = tuple[int, "Defect"]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedLog:
-    """A log and the files that belong to it; None for one that is missing or no base for a check.
+    """A log and the files that belong to it; None for a file that is missing or cannot be compared.
 
     Attributes:
         path: the log file.
-        base_offset: of the segment, None for a log that is no live segment.
-        offset_index: its entries are in order.
-        time_index: its entries are in order.
-        next_base_offset: of the segment that follows, None for an active segment.
+        base_offset: base offset of the segment, None for a log that is not a live segment.
+        offset_index: the offset index, if its entries are in order.
+        time_index: the time index, if its entries are in order.
+        next_base_offset: base offset of the next segment, None for an active segment.
         is_closed: whether nothing is appended to it any more: another segment follows, or the
             broker was shut down cleanly.
     """
@@ -64,13 +64,13 @@ class CheckedLog:
 
 @dataclass
 class CheckedPartition:
-    """A partition directory that is walked through.
+    """A partition directory that the checks walk over.
 
     Attributes:
         directory: its files.
         end_offset: the offset after all batches walked so far.
-        configs: those of its topic; None if they cannot be read.
-        is_judged: whether its batches were checked, and no check failed; otherwise its end proves
+        configs: the configs of its topic; None if they cannot be read.
+        is_judged: whether its batches were checked and no check failed; otherwise its end proves
             nothing.
     """
 
@@ -81,7 +81,7 @@ class CheckedPartition:
 
     @cached_property
     def log(self) -> UnifiedLog:
-        """What the files around its batches say: checkpoints, leader epochs, log start offset."""
+        """The partition's log, as the files around its batches describe it."""
         return UnifiedLog(self.directory)
 
 
@@ -89,17 +89,17 @@ class BatchCheck(ABC):
     """One invariant of batches; the first line of a check's docstring is its claim.
 
     Attributes:
-        level: the lowest level at which the check is made.
+        level: the lowest level at which the check runs.
     """
 
     level: ClassVar[Level] = Level.QUICK
 
     @abstractmethod
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
 
     def damage(self, defect: Defect) -> None:  # noqa: B027 # most need not know
-        """Something that is no batch comes between those of the log, or after them."""
+        """Note damage between batches, or after the last one."""
 
     def end(self) -> Iterator[Defect]:
         """Yield the defects that show once all batches have been seen."""
@@ -114,7 +114,7 @@ class SegmentCheck(BatchCheck):
 
     @classmethod
     def applies(cls, log: CheckedLog) -> bool:  # noqa: ARG003 # most hold for any log
-        """Return whether the log has all that the check compares."""
+        """Return whether the log has everything that the check compares."""
         return True
 
 
@@ -122,8 +122,8 @@ class PartitionCheck(BatchCheck):
     """An invariant of a whole partition: it sees the segments one after the other.
 
     Attributes:
-        partition: what lies around the batches.
-        log: the segment whose batches come now.
+        partition: the partition that is walked over.
+        log: the segment whose batches are being read.
     """
 
     log: CheckedLog
@@ -133,23 +133,23 @@ class PartitionCheck(BatchCheck):
 
     @classmethod
     def applies(cls, partition: CheckedPartition) -> bool:  # noqa: ARG003 # most hold for any
-        """Return whether the partition has all that the check compares."""
+        """Return whether the partition has everything that the check compares."""
         return True
 
     def begin(self, log: CheckedLog) -> None:
-        """The batches of a segment follow."""
+        """Start a segment, whose batches follow."""
         self.log = log
 
 
 def defects_of_stretch(checks: Sequence[BatchCheck], stretch: Stretch) -> Iterator[Defect]:
-    """Yield the defects of all checks by batch, and for each batch in the order of the checks."""
+    """Yield the defects of all checks, ordered by batch number, then by check."""
     found = [check.stretch(stretch) for check in checks]
     for _, defect in heapq.merge(*found, key=itemgetter(0)):
         yield defect
 
 
 def unread_range(defect: Defect) -> range | None:
-    """The positions of a log that the disk does not give; None if the damage is another."""
+    """Return the positions that the disk does not return; None for any other damage."""
     if defect.reference != BytesUnreadableError.reference:
         return None
     position = defect.position or 0
@@ -162,7 +162,6 @@ def running_max(before: int, column: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 _KNOWN_ATTRIBUTES: Final = 0x7F
-_ZSTD: Final = 4
 _COMMIT: Final = 1
 _KRAFT_VOTERS: Final = 6
 
@@ -173,7 +172,7 @@ class ChecksumsMatch(SegmentCheck):
     level = Level.STANDARD
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         for i in np.flatnonzero(~stretch.crc_valid).tolist():
             batch = h.batch_at(stretch.headers, i, self.log.path, crc_valid=False)
             for defect in crc_defects(batch):
@@ -181,10 +180,10 @@ class ChecksumsMatch(SegmentCheck):
 
 
 class MagicIsKnown(SegmentCheck):
-    """No batch that is framed as magic 2 says it is of a later one."""
+    """No batch that is framed as magic 2 claims a later magic."""
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         headers = stretch.headers
         for i in np.flatnonzero(headers[h.MAGIC] > 2).tolist():
             detail = f"Magic {headers[h.MAGIC, i]} is unknown."
@@ -192,14 +191,14 @@ class MagicIsKnown(SegmentCheck):
 
 
 class AttributesAreKnown(SegmentCheck):
-    """Every batch names a codec that its version has, and no attribute that no version has."""
+    """Every batch names a codec that its magic has, and sets no attribute bit without a meaning."""
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         headers = stretch.headers
         attributes = headers[h.ATTRIBUTES]
         codec = attributes & c.COMPRESSION_MASK
-        no_codec = codec > np.where(headers[h.MAGIC] < 2, _ZSTD - 1, _ZSTD)
+        no_codec = codec > np.where(headers[h.MAGIC] < 2, c.LEGACY_CODEC_MAX, c.CODEC_MAX)
         more = attributes & ~_KNOWN_ATTRIBUTES
         for i in np.flatnonzero((no_codec | (more != 0)) & stretch.crc_valid).tolist():
             if no_codec[i]:
@@ -213,12 +212,12 @@ class AttributesAreKnown(SegmentCheck):
 class HeaderFieldsAgree(SegmentCheck):
     """Count, producer, flags and marker of a batch of magic 2 do not contradict each other.
 
-    What a client is free to send is not judged: without a producer id, epoch and sequence may be
-    anything (-1 by Java clients, 0 by some others and by Kafka's own coordinators).
+    Values that clients may choose freely are not judged: without a producer id, epoch and sequence
+    may be anything (-1 by Java clients, 0 by some others and by Kafka's own coordinators).
     """
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         found = [(wrong & _judged(stretch), detail) for wrong, detail in _contradictions(stretch)]
         for i in np.flatnonzero(np.any([wrong for wrong, _ in found], axis=0)).tolist():
             details = [detail for wrong, detail in found if wrong[i]]
@@ -233,7 +232,7 @@ def _judged(stretch: Stretch) -> NDArray[np.bool_]:
 
 
 def _contradictions(stretch: Stretch) -> Iterator[tuple[NDArray[np.bool_], str]]:
-    """Where each of them is, and its words."""
+    """Yield each contradiction: which batches have it, and its description."""
     headers, marker = stretch.headers, stretch.markers[h.MARKER_TYPE]
     attributes, count = headers[h.ATTRIBUTES], headers[h.COUNT]
     delta = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
@@ -261,7 +260,7 @@ class ControlRecordsAreReadable(SegmentCheck):
     """The first record of every control batch has a key that states its type."""
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         unreadable = (stretch.markers[h.MARKER_TYPE] == h.UNREADABLE) & _judged(stretch)
         refused = {ordinal for ordinal, _ in stretch.refusals}
         for i in np.flatnonzero(unreadable).tolist():
@@ -271,7 +270,7 @@ class ControlRecordsAreReadable(SegmentCheck):
 
 
 def defect_at(path: str, stretch: Stretch, ordinal: int, reference: str, detail: str) -> Defect:
-    """A defect of one batch of a stretch."""
+    """Return the defect of one batch of a stretch."""
     headers = stretch.headers
     return make_defect(
         reference,
@@ -292,9 +291,9 @@ class RecordsDecode(SegmentCheck):
     level = Level.DEEP
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         for i, error in stretch.refusals:
-            # The header check has already reported a codec that does not exist.
+            # The header check has already reported an unknown codec.
             if error.reference != "unknown-codec":
                 yield i, defect_of(error, batch_at(stretch.headers, i, self.log.path))
 
@@ -302,20 +301,20 @@ class RecordsDecode(SegmentCheck):
 class RecordOffsetsFitBatches(SegmentCheck):
     """Offsets rise from record to record, within the offsets of the batch.
 
-    Of magic 0 and 1 a batch says only its last offset, which is that of its last message.
+    A batch of magic 0 or 1 states only its last offset, that of its last message.
     """
 
     level = Level.DEEP
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         headers, facts = stretch.headers, stretch.facts
         if facts is None:
             return
         is_old = headers[h.MAGIC] < 2
         first, last = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
         outside = (facts[h.FIRST] < first) & ~is_old
-        # The offset 0 of an old compressed message says nothing: some producers left it so.
+        # Offset 0 of an old compressed message says nothing: some producers left it unset.
         outside |= np.where(is_old & (last != 0), facts[h.LAST] != last, facts[h.LAST] > last)
         disorder = facts[h.DISORDER] >= 0
         for i in np.flatnonzero((outside | disorder) & _decoded(stretch)).tolist():
@@ -328,18 +327,18 @@ class RecordOffsetsFitBatches(SegmentCheck):
 
 
 class MaxTimestampsAreRight(SegmentCheck):
-    """The largest timestamp in a batch is the one that its header says.
+    """The largest timestamp in a batch is the one in its header.
 
-    The broker sets it when it appends (`LogValidator`), and the cleaner when it drops records
-    (`MemoryRecords.filterTo`); a batch that lost all of them keeps the old one. With LogAppendTime
-    the header is all there is. Messages of magic 0 inside one of magic 1 have no timestamps. All
-    of them begin to look for the largest at -1: that is what a batch says whose records lie below.
+    The broker sets it on append (`LogValidator`), and the cleaner when it drops records
+    (`MemoryRecords.filterTo`); a batch that lost all its records keeps the old one. With
+    LogAppendTime there is only the header. Messages of magic 0 inside one of magic 1 have no
+    timestamps. All of them search for the largest from -1 up, so -1 is right for records below it.
     """
 
     level = Level.DEEP
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         headers, facts = stretch.headers, stretch.facts
         if facts is None:
             return
@@ -353,7 +352,7 @@ class MaxTimestampsAreRight(SegmentCheck):
 
 
 def _decoded(stretch: Stretch) -> NDArray[np.bool_]:
-    """Which batches have records, all of which were read."""
+    """Return which batches have records that were all decoded."""
     assert stretch.facts is not None, "the level is deep"
     found: NDArray[np.bool_] = stretch.facts[h.FOUND] > 0
     found[[ordinal for ordinal, _ in stretch.refusals]] = False

@@ -1,8 +1,8 @@
-"""Checks of the offset checkpoints of a log directory, the cleaner's among them.
+"""Checks of the offset checkpoints in a log directory, including the cleaner's.
 
 Follows `LogManager`, `ReplicaManager.checkpointHighWatermarks` and `LogCleanerManager` of Kafka
-4.3. A broker that shut down cleanly has written them last, so they agree with the logs; the files
-of one that was killed, or is running, lag.
+4.3. A broker writes them last in a clean shutdown, so they agree with the logs then; those of a
+running or killed broker lag.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kafkalog.check.batches import CheckedPartition, Found
     from kafkalog.columns.headers import Stretch
-    from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog.model import CheckpointEntry, Defect
 
 
@@ -48,7 +48,7 @@ class _Log:
 
     Attributes:
         start: base offset of the first segment.
-        log_start: where the log starts, by the checkpoint too.
+        log_start: the log start offset, also by the checkpoint.
         active: base offset of the active segment.
         end: the log end offset.
         was_closed: whether the broker shut down cleanly.
@@ -62,9 +62,9 @@ class _Log:
 
 
 def checkpoints_fit_logs(
-    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+    log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
-    """Every checkpointed offset is within its log; of a closed log it is what a shutdown wrote."""
+    """Every checkpointed offset is within its log, and after a clean shutdown exact."""
     by_key: dict[_Key, CheckedPartition] = {}
     for partition in partitions:
         directory = partition.directory
@@ -81,14 +81,14 @@ def checkpoints_fit_logs(
         try:
             entries = read_offset_checkpoint(file.path)
         except KafkaLogError:
-            continue  # reported where the file was read
+            continue  # reported by the check that reads the file
         yield from _entries(file, entries, logs)
         if name in _OF_EVERY_LOG:
             yield from _missing(file, {(e.topic, e.partition) for e in entries}, by_key)
 
 
 def _log(partition: CheckedPartition) -> _Log | None:
-    """None if no segment could be listed, or the batches were not judged."""
+    """Return a partition's offsets; None without segments, or if its batches were not judged."""
     segments = partition.directory.segments
     if not segments or not partition.is_judged:
         return None
@@ -128,7 +128,7 @@ def _entries(
 def _missing(
     file: FileEntry, seen: set[_Key], by_key: dict[_Key, CheckedPartition]
 ) -> Iterator[Defect]:
-    """A shutdown writes an entry for every log but that of the quorum."""
+    """Yield a defect if logs lack the entry that a shutdown writes; the quorum's has none."""
     lost = [
         f"{topic}-{number}"
         for (topic, number), partition in sorted(by_key.items())
@@ -206,7 +206,7 @@ class CleanerGetsThrough(PartitionCheck):
         return partition.directory.state == DirectoryState.LIVE and has_compact_policy(partition)
 
     def damage(self, defect: Defect) -> None:
-        """Something that is no batch comes between those of the segment."""
+        """Note damage between the batches of the segment."""
         self._unreadable(defect.reference, defect.position, defect.offset)
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
@@ -224,7 +224,7 @@ class CleanerGetsThrough(PartitionCheck):
         return iter(())
 
     def end(self) -> Iterator[Defect]:
-        """The first batch on which the cleaner fails."""
+        """Yield the first batch on which the cleaner fails."""
         if self._defect is not None:
             yield self._defect
 
@@ -240,9 +240,9 @@ class CleanerGetsThrough(PartitionCheck):
 
 
 def _stopping(stretch: Stretch) -> NDArray[np.bool_]:
-    """Which batches have a time that Kafka does not write, and are written again now or later.
+    """Return which batches the cleaner will rewrite although Kafka cannot write one of their times.
 
-    One of magic 2 with a single record that has a value is copied or goes.
+    A batch of magic 2 with a single record that has a value is copied or dropped, not rewritten.
     """
     headers, facts = stretch.headers, stretch.facts
     assert facts is not None, "the level is deep"

@@ -1,7 +1,7 @@
-"""Whose log directories these are: ids of brokers, directories and topics against each other.
+"""The identity of log directories: ids of brokers, directories and topics against each other.
 
-Follows `MetaPropertiesEnsemble`, `LogManager` and `UnifiedLog` of Kafka 4.3. What a node knows of
-its cluster, in `__cluster_metadata-0`, is evidence for all its log directories that are given.
+Follows `MetaPropertiesEnsemble`, `LogManager` and `UnifiedLog` of Kafka 4.3. The cluster metadata
+in one node's `__cluster_metadata-0` is evidence about every given log directory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from formats import file_names
 from kafkalog.cluster_image import ClusterImage, read_cluster_image
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir, open_path
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing, open_path
 from kafkalog.metadata_files import (
     MetaProperties,
     read_clean_shutdown,
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 @dataclass
 class CheckedLogDir:
-    """A log directory that was walked through.
+    """A log directory that was walked over.
 
     Attributes:
         log_dir: its listing.
-        partitions: its partition directories, walked over.
+        partitions: its partition directories.
     """
 
-    log_dir: LogDir
+    log_dir: LogDirListing
     partitions: Sequence[CheckedPartition]
 
     @cached_property
     def properties(self) -> MetaProperties | None:
-        """Return the contents of meta.properties; None if missing or malformed."""
+        """The contents of meta.properties; None if missing or malformed."""
         entry = self.log_dir.file(file_names.META_PROPERTIES)
         if entry is None or entry.error is not None:
             return None
@@ -59,20 +59,20 @@ class CheckedLogDir:
 
     @property
     def broker(self) -> tuple[str | None, int] | None:
-        """Cluster id and node id, None if they are not known."""
+        """Cluster id and node id, None if they are unknown."""
         found = self.properties
         return None if found is None or found.node_id is None else (found.cluster_id, found.node_id)
 
     @cached_property
     def image(self) -> ClusterImage | None:
-        """The cluster by the `__cluster_metadata-0` in the directory, None without one."""
+        """The cluster image from `__cluster_metadata-0` in the directory, or None."""
         return read_cluster_image(self.log_dir)
 
     @property
     def hosting(self) -> Hosting | None:
-        """Return the partitions that the directory's broker is assigned.
+        """The partitions that are assigned to the directory's broker.
 
-        None if unknown, or if the directory's id says that it is another node's.
+        None if unknown, or if the directory's id belongs to another node.
         """
         if self.broker is None or self.image is None:
             return None
@@ -80,30 +80,30 @@ class CheckedLogDir:
         return None if owners - {self.broker[1]} else Hosting(self.broker[1], self.image)
 
     def live(self) -> Iterator[CheckedPartition]:
-        """Yield the partitions a broker would serve, without that of the quorum."""
+        """Yield the partitions that a broker would serve, except the quorum's."""
         for partition in self.partitions:
             directory = partition.directory
             if directory.state == DirectoryState.LIVE and directory.topic != CLUSTER_METADATA_TOPIC:
                 yield partition
 
     def path(self, name: str) -> str:
-        """Return the path of a file at the top."""
+        """Return the path of a file at the top of the directory."""
         return os.path.join(self.log_dir.path, name)
 
 
 def around(partition: CheckedPartition) -> CheckedLogDir:
-    """The log directory of a partition that was given by itself, as if it held nothing else."""
+    """Return the log directory around a partition, as if it held nothing else."""
     path = os.path.dirname(file_system.absolute(partition.directory.path))
     try:
         listed = open_path(path)
     except KafkaLogError:
         listed = partition.directory
-    files = listed.files if isinstance(listed, LogDir) else ()
-    return CheckedLogDir(LogDir(path, files, (partition.directory,)), [partition])
+    files = listed.files if isinstance(listed, LogDirListing) else ()
+    return CheckedLogDir(LogDirListing(path, files, (partition.directory,)), [partition])
 
 
 def topic_id_of(partition: CheckedPartition) -> str | None:
-    """Return the id in partition.metadata, None if it is missing or malformed."""
+    """Return the topic id in partition.metadata, None if it is missing or malformed."""
     for entry in partition.directory.files:
         if entry.name.name == file_names.PARTITION_METADATA and entry.error is None:
             try:
@@ -114,10 +114,10 @@ def topic_id_of(partition: CheckedPartition) -> str | None:
 
 
 def log_dir_is_formatted(
-    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+    log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
-    """A log directory says of which node it is."""
-    del partitions  # it is about the file next to them
+    """A log directory states which node it belongs to."""
+    del partitions  # this check needs only the file next to them
     missing = missing_identity(log_dir)
     if missing is not None:
         path = os.path.join(log_dir.path, file_names.META_PROPERTIES)
@@ -125,7 +125,7 @@ def log_dir_is_formatted(
 
 
 def log_dirs_fit_together(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
-    """Directory ids are unique, and those of one broker are what the cluster knows of it."""
+    """Directory ids are unique, and the directories of one broker are those the cluster knows."""
     seen: dict[str, CheckedLogDir] = {}
     for found in log_dirs:
         identity = found.properties.directory_id if found.properties else None
@@ -145,7 +145,7 @@ def log_dirs_fit_together(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]
 def _registered(
     source: CheckedLogDir, image: ClusterImage, found: CheckedLogDir
 ) -> Iterator[Defect]:
-    """A directory's cluster and node are those under which its id is registered."""
+    """A directory id is registered by the cluster and node that its file names."""
     if found.properties is None or found.properties.directory_id is None:
         return
     identity = found.properties.directory_id
@@ -169,7 +169,7 @@ def _registered(
 
 
 def topic_ids_fit(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
-    """Every partition has the topic id that its topic has elsewhere in the cluster."""
+    """Every partition has the same topic id as its topic elsewhere in the cluster."""
     clusters: dict[str | None, list[CheckedLogDir]] = defaultdict(list)
     for found in log_dirs:
         clusters[found.properties.cluster_id if found.properties else None].append(found)
@@ -220,9 +220,9 @@ def _topic_id(
 
 
 def strays_of(log_dirs: Sequence[CheckedLogDir]) -> Iterator[tuple[CheckedPartition, str]]:
-    """Yield the partitions that a start takes away from their broker, and why.
+    """Yield the partitions that a start takes away from their broker, each with the reason.
 
-    The broker's assignments are in one of its log directories, so each is asked for all of them.
+    The assignments are in one of the broker's log directories, so all of them are searched.
     """
     hostings = {found.broker: found.hosting for found in log_dirs if found.hosting is not None}
     for found in log_dirs:
@@ -236,7 +236,7 @@ def strays_of(log_dirs: Sequence[CheckedLogDir]) -> Iterator[tuple[CheckedPartit
 
 
 def metadata_is_there(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
-    """One of the log directories of a KRaft node holds the cluster's metadata."""
+    """One of the log directories of a KRaft node holds the cluster metadata."""
     with_metadata = {
         found.broker
         for found in log_dirs
@@ -253,7 +253,7 @@ def metadata_is_there(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
 
 
 def partitions_are_assigned(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
-    """The broker of a partition is to have it, by the cluster's metadata."""
+    """By the cluster metadata, the partition is assigned to its broker."""
     for partition, reason in strays_of(log_dirs):
         topic_id = topic_id_of(partition)
         if topic_id is not None and not _is_told_by_topic(partition, topic_id, log_dirs):
@@ -264,7 +264,7 @@ def partitions_are_assigned(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defec
 def _is_told_by_topic(
     partition: CheckedPartition, topic_id: str, log_dirs: Sequence[CheckedLogDir]
 ) -> bool:
-    """Return whether `topic_ids_fit` reports the partition: its topic is another one or deleted."""
+    """Return whether `topic_ids_fit` reports the partition: its topic was replaced or deleted."""
     images = [found.image for found in log_dirs if found.image is not None]
     is_live = partition.directory.state == DirectoryState.LIVE
     return is_live and any(
@@ -275,7 +275,7 @@ def _is_told_by_topic(
 
 
 def shutdown_fits_metadata(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
-    """What a clean shutdown left agrees with the cluster's metadata of that time."""
+    """What a clean shutdown left behind agrees with the cluster metadata of that time."""
     images = {found.broker: found.image for found in log_dirs if found.image is not None}
     for found in log_dirs:
         image = images.get(found.broker)
@@ -317,7 +317,7 @@ def _latest_epoch(partition: CheckedPartition, known: int | None) -> Iterator[De
 
 
 def _only_replica(found: CheckedLogDir, partition: CheckedPartition) -> Iterator[Defect]:
-    """Check that a sole replica's high watermark is its log end: all that it has is replicated."""
+    """Check that a sole replica's high watermark is its log end: everything is replicated."""
     name = file_names.HIGH_WATERMARKS
     offset = partition.log.checkpoint(name)
     if offset is not None and partition.is_judged and offset < partition.end_offset:

@@ -1,8 +1,8 @@
 """Invariants of `leader-epoch-checkpoint` against the batches of its partition.
 
 Follows `LeaderEpochFileCache` and `UnifiedLog` of Kafka 4.3: an epoch is written to the file, and
-synced, before its first batch is appended, so the file never lacks an epoch of a batch. It may
-have epochs without batches: of a leader that appended nothing, and of batches that compaction took.
+synced, before its first batch is appended, so the file never lacks an epoch of a batch. It may have
+epochs without batches: the leader appended nothing, or compaction removed its batches.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _RUNS_MAX: Final = 10_000
 
 @dataclass
 class _Run:
-    """Neighbouring batches of one epoch.
+    """Consecutive batches with the same epoch.
 
     Attributes:
-        epoch: what they say.
-        first: base offset of the first one.
-        last: base offset of the last one.
+        epoch: their epoch.
+        first: base offset of the first batch.
+        last: base offset of the last batch.
         count: number of batches.
-        path: the log with the first one.
-        position: of the first one.
+        path: the log with the first batch.
+        position: position of the first batch.
     """
 
     epoch: int
@@ -62,12 +62,12 @@ class _Run:
 class EpochsMatchFile(PartitionCheck):
     """The epoch of every batch is the one that leader-epoch-checkpoint has at its base offset.
 
-    Batches of magic 0 and 1, and those with epoch -1, have none. A batch that is not in the order
-    of its neighbours, or has a wrong checksum, is no evidence about anything else.
+    Batches of magic 0 and 1, and those with epoch -1, have none. A batch that is out of order or
+    has a wrong checksum is no evidence about anything else.
 
     Cost:
-        Memory for the epochs of the file, and for as many changes of epoch among the batches, up
-        to 10,000; later ones are not compared.
+        Memory for the epochs of the file, and for up to 10,000 changes of epoch among the batches;
+        later changes are not compared.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
@@ -79,7 +79,7 @@ class EpochsMatchFile(PartitionCheck):
 
     @classmethod
     def applies(cls, partition: CheckedPartition) -> bool:
-        """Whether the partition has all that the check compares; a deleted one is not loaded."""
+        """Return whether a broker would load the partition, that is, does not delete it."""
         return partition.directory.state != DirectoryState.DELETE
 
     @property
@@ -88,7 +88,7 @@ class EpochsMatchFile(PartitionCheck):
 
     @cached_property
     def _entries(self) -> Sequence[EpochEntry] | None:
-        """Return the file's entries; None if malformed, which another check reports."""
+        """The file's entries; None if malformed, which another check reports."""
         if not file_system.exists(self._path):
             return ()
         try:
@@ -107,13 +107,13 @@ class EpochsMatchFile(PartitionCheck):
         return bool(sound and not (epochs < 0).any() and not (self._starts < 0).any())
 
     def begin(self, log: CheckedLog) -> None:
-        """The batches of a segment follow: none before them reaches its base offset."""
+        """Start a segment: no batch before it reaches its base offset."""
         self._release(INT64_MAX if log.base_offset is None else log.base_offset)
         self._last_offset = self._highest = -1
         super().begin(log)
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Nothing yet: the epochs of these batches, and the entries that begin inside one."""
+        """Collect the epochs of these batches, and the entries that begin inside one."""
         headers, valid = stretch.headers, stretch.crc_valid
         if self._held is not None:
             headers = np.concatenate((self._held[0], headers), axis=1)
@@ -123,7 +123,7 @@ class EpochsMatchFile(PartitionCheck):
         return iter(())
 
     def _release(self, limit: int) -> None:
-        """Take the batch that was held back until the next one was known."""
+        """Process the batch that was held back until the next one was known."""
         if self._held is not None:
             headers, valid = self._held
             self._held = None
@@ -132,7 +132,7 @@ class EpochsMatchFile(PartitionCheck):
     def _take(
         self, headers: NDArray[np.int64], valid: NDArray[np.bool_], following: NDArray[np.int64]
     ) -> None:
-        """Batches, and the base offset after each."""
+        """Process batches, given the base offset after each."""
         base, last = headers[h.BASE_OFFSET], headers[h.LAST_OFFSET]
         if not len(base):
             return
@@ -161,10 +161,10 @@ class EpochsMatchFile(PartitionCheck):
                 return
 
     def _find_cuts(self, base: NDArray[np.int64], last: NDArray[np.int64]) -> None:
-        """Entries that begin after the first offset of a batch, up to its last.
+        """Collect the entries that begin inside a batch, after its first offset.
 
-        Only of batches above all before them in the segment: in these an entry has one place, in
-        however many stretches they come.
+        Considers only batches above all earlier ones in the segment, so that the result does not
+        depend on how the batches are divided into stretches.
         """
         highest = np.maximum.accumulate(np.concatenate(([self._highest], base)))
         self._highest = int(highest[-1])
@@ -191,7 +191,7 @@ class EpochsMatchFile(PartitionCheck):
             yield from self._ends(entries)
 
     def _disorder(self, entries: Sequence[EpochEntry]) -> Iterator[Defect]:
-        """Kafka drops the entries that a later one does not follow; negative ones stop it."""
+        """Yield the entries that Kafka drops for a later one, and negative ones, which stop it."""
         before: EpochEntry | None = None
         for number, entry in enumerate(entries):
             wrong = None
@@ -215,7 +215,7 @@ class EpochsMatchFile(PartitionCheck):
     def _falling_epochs(self) -> Iterator[Defect]:
         """Check, without a file, that epochs do not decrease.
 
-        If the batch before is the only one with its epoch, that batch is reported.
+        If the earlier epoch belongs to a single batch, that batch is reported.
         """
         for number in range(1, len(self._runs)):
             before, run = self._runs[number - 1 : number + 1]
@@ -227,7 +227,7 @@ class EpochsMatchFile(PartitionCheck):
                 yield self._batch_defect(run, f"after epoch {before.epoch}")
 
     def _no_entries(self) -> Iterator[Defect]:
-        """Segments that were copied out of their log directory may well come without the file."""
+        """Report falling epochs, and a missing or empty file unless this is a copy."""
         yield from self._falling_epochs()
         log_dir = os.path.dirname(file_system.absolute(self.partition.directory.path))
         is_copy = not file_system.exists(os.path.join(log_dir, file_names.META_PROPERTIES))
@@ -274,13 +274,13 @@ class EpochsMatchFile(PartitionCheck):
                 )
 
     def _agrees(self, entries: Sequence[EpochEntry], run: _Run, first: int, last: int) -> bool:
-        """Return whether the file says the same; before its first entry it only says no more."""
+        """Return whether the file agrees with a run; before its first entry it states nothing."""
         if last < 0:
             return 0 <= run.epoch <= entries[0].epoch
         return max(first, 0) == last and run.epoch == entries[last].epoch
 
     def _is_odd(self, number: int) -> bool:
-        """Return whether it is this run that is wrong, rather than the file."""
+        """Return whether the run is wrong rather than the file."""
         run = self._runs[number]
         before = self._runs[number - 1].epoch if number else None
         after = self._runs[number + 1].epoch if number + 1 < len(self._runs) else None
@@ -295,7 +295,7 @@ class EpochsMatchFile(PartitionCheck):
         return falls and run.count < max(neighbours)
 
     def _ends(self, entries: Sequence[EpochEntry]) -> Iterator[Defect]:
-        """Yield entries beyond the log's end, and a first entry that is not at the log's start."""
+        """Yield entries beyond the log end, and a first entry that is not at the log start."""
         end = self.partition.end_offset
         for entry in entries:
             if entry.start_offset > end:

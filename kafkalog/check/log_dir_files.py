@@ -1,9 +1,8 @@
 """Checks of small files, second copies, leftovers and unknown names in log directories.
 
-Follows `CheckpointFile`, `PartitionMetadataFile`, `PropertiesUtils`, `CleanShutdownFileHandler` and
-`FileQuorumStateStore` of Kafka 4.3. They read more than they write; the difference is a note.
-
-Follows `LogManager.loadLog`, `LogLoader` and `LogFileUtils` of Kafka 4.3.
+Follows `CheckpointFile`, `PartitionMetadataFile`, `PropertiesUtils`, `CleanShutdownFileHandler`,
+`FileQuorumStateStore`, `LogManager.loadLog`, `LogLoader` and `LogFileUtils` of Kafka 4.3. Their
+readers accept more than their writers write; such a difference is a note.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from formats import file_names
+from kafkalog import metadata_files
 from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
@@ -26,14 +26,14 @@ from kafkalog.metadata_files import (
 )
 from kafkalog.names import DirectoryState, FileKind, FileState, segment_file_name
 from kafkalog.paths.source import read_file
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import read_producer_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.check.batches import CheckedPartition
     from kafkalog.check.identity import CheckedLogDir
-    from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog.model import Defect
 
 
@@ -41,12 +41,9 @@ READERS: Final[dict[FileKind, Callable[[str], object]]] = {
     FileKind.PRODUCER_SNAPSHOT: read_producer_snapshot,
     FileKind.OFFSET_CHECKPOINT: read_offset_checkpoint,
     FileKind.LEADER_EPOCH_CHECKPOINT: read_leader_epochs,
-    FileKind.META_PROPERTIES: read_meta_properties,
-    FileKind.PARTITION_METADATA: read_topic_id,
-    FileKind.QUORUM_STATE: read_quorum_state,
-    FileKind.CLEAN_SHUTDOWN: read_clean_shutdown,
+    **metadata_files.READERS,
 }
-"""The reader for each kind of file; raises if it cannot read one."""
+"""The reader for each kind of file; it raises if it cannot read the file."""
 
 _PROPERTIES: Final = {
     0: {"version", "cluster.id", "broker.id", "directory.id"},
@@ -68,10 +65,10 @@ def partition_files_are_as_written(partition: CheckedPartition) -> Iterator[Defe
 
 
 def top_files_are_as_written(
-    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+    log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
     """The small files of a log directory are as Kafka writes them."""
-    del partitions  # each has been asked itself
+    del partitions  # partitions are checked by themselves
     yield from _as_written(log_dir.files)
 
 
@@ -83,7 +80,7 @@ def _as_written(files: Sequence[FileEntry]) -> Iterator[Defect]:
         try:
             position = judge(entry.path)
         except (KafkaLogError, UnicodeDecodeError):
-            continue  # reported where the file was read
+            continue  # reported by the check that reads the file
         if position is not None:
             yield make_defect(
                 "file-not-as-written",
@@ -103,7 +100,7 @@ def _leader_epochs(path: str) -> int | None:
 
 
 def _checkpoint(path: str, lines: list[str]) -> int | None:
-    """A file without entries may be empty, as it is before it is first written."""
+    """Compare a checkpoint; without entries it may be empty, as before its first write."""
     data = read_file(path)
     if not data:
         return None
@@ -111,7 +108,7 @@ def _checkpoint(path: str, lines: list[str]) -> int | None:
 
 
 def _text(lines: list[str], like: bytes) -> bytes:
-    """Lines with the ends of the platform that the file comes from."""
+    """Return the lines with the line ends of the platform that wrote the file."""
     end = "\r\n" if b"\r\n" in like else "\n"
     return "".join(line + end for line in lines).encode()
 
@@ -137,11 +134,11 @@ def _quorum_state(path: str) -> int | None:
 
 
 def _meta_properties(path: str) -> int | None:
-    """Return the first wrong position; keys come in any order below an empty comment and a date."""
+    """Return the first wrong position; keys come in any order after an empty comment and a date."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", read_file(path).decode("iso-8859-1"))
     found = read_meta_properties(path)
     if found.node_id is None:
-        return None  # a broker does not start with it, as another check reports
+        return None  # another check reports that a broker does not start with it
     keys = _PROPERTIES[found.version]
     wanted = {f"{key}={value}" for key, value in read_properties(path).items() if key in keys}
     position = 0
@@ -174,7 +171,7 @@ def _is_date(line: str) -> bool:
 
 
 def _difference(data: bytes, written: bytes) -> int | None:
-    """Position of the first byte that differs, None if none does."""
+    """Return the position of the first byte that differs, or None."""
     if data == written:
         return None
     pairs = zip(data, written, strict=False)
@@ -207,7 +204,7 @@ _LEFT: Final = {
 
 
 def partition_names_are_canonical(partition: CheckedPartition) -> Iterator[Defect]:
-    """Files that a start takes for segments have the names that Kafka gives."""
+    """Files that a start takes for segments have names in Kafka's form."""
     directory = partition.directory
     for entry in directory.files:
         if _is_misnamed(entry):
@@ -227,9 +224,9 @@ def _is_misnamed(entry: FileEntry) -> bool:
 
 
 def leftovers_of_partitions(
-    log_dir: LogDir, partitions: Sequence[CheckedPartition]
+    log_dir: LogDirListing, partitions: Sequence[CheckedPartition]
 ) -> Iterator[Defect]:
-    """Directories that wait for their removal, and logs younger than the shutdown."""
+    """Directories that await removal, and logs younger than the shutdown."""
     for partition in partitions:
         detail = _LEFT.get(partition.directory.state)
         if detail is not None:
@@ -247,14 +244,14 @@ def leftovers_of_partitions(
 
 
 def partitions_are_in_one_place(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
-    """A broker has a partition in one log directory, and a future one only of such a partition."""
+    """A broker has each partition in one log directory, future copies apart."""
     seen: dict[tuple[object, ...], str] = {}
     identities: set[str] = set()
     futures: list[tuple[tuple[object, ...], CheckedPartition]] = []
     for found in log_dirs:
         identity = found.properties.directory_id if found.properties else None
         if identity in identities:
-            continue  # a copy of a directory that is there already
+            continue  # a copy of a directory that was seen already
         if identity is not None:
             identities.add(identity)
         for partition in found.partitions:

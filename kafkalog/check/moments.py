@@ -1,8 +1,8 @@
-"""Findings of one moment: where files changed while they were read, they are judged again.
+"""Findings of one moment: if files change while they are read, they are judged again.
 
-A broker appends, rolls, cleans and deletes under a reader, so that files that were read at several
-moments contradict each other. A finding counts if nothing changed meanwhile, or if a second reading
-finds it again in the same place: contradictions between moments do not come twice.
+A broker appends, rolls, cleans and deletes under a reader, so files that were read at different
+moments can contradict each other. A finding counts if nothing changed meanwhile, or if a second
+reading finds it in the same place again: contradictions between moments do not repeat.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkalog.check.identity import CheckedLogDir
 from kafkalog.check.registry import contained_all
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
-from kafkalog.log_dir import LogDir, PartitionDir, list_partition, open_path
+from kafkalog.log_dir import LogDirListing, PartitionDir, list_partition, open_path
 from kafkalog.model import Severity
 from kafkalog.names import OFFSET_CHECKPOINTS
 from kafkalog.paths import file_system
@@ -40,7 +40,7 @@ _PAUSE_S: Final = 0.05
 _LOOK_EVERY_S: Final = 0.5
 _RESTLESS_MS: Final = 2000
 _HELD_MAX: Final = 1000
-"""Maximum number of findings held back; more than that are no accident of timing."""
+"""Maximum number of findings held back; more than that cannot be an accident of timing."""
 _AROUND: Final = (*OFFSET_CHECKPOINTS, file_names.CLEAN_SHUTDOWN, file_names.META_PROPERTIES)
 
 
@@ -66,15 +66,15 @@ def of_one_moment(
         path: what is judged, for the note.
         seen: the listing of what is judged.
         look: lists it again; an equal listing means that nothing has changed.
-        judge: called with what was seen, and how often it was called before; reads all of it.
-        is_whole: whether a judgement has read all that was listed.
+        judge: called with a listing and the number of earlier readings; reads everything listed.
+        is_whole: whether a judgement has read everything that was listed.
 
     Returns:
-        The result of the last reading, and whether that was one of files that stayed the same, or
-        of which nothing contradicts another reading.
+        The result of the last reading, and whether it is settled: the files did not change, or the
+        findings were the same as in an earlier reading.
 
     Cost:
-        Where there is a finding above a note, another listing; where that differs, a reading more.
+        After a finding above a note, another listing; if that differs, another reading.
     """
     earlier: set[Place] = set()
     told: set[Place] = set()
@@ -91,7 +91,7 @@ def of_one_moment(
                 held.append(defect)
                 if _is_grave(defect) and monotonic() - looked_s > _LOOK_EVERY_S:
                     looked_s = monotonic()
-                    if look() == seen and not _is_restless(seen):  # so far it is of one moment
+                    if look() == seen and not _is_restless(seen):  # still the same moment
                         yield from held
                         passed_on += held
                         held = []
@@ -107,7 +107,7 @@ def of_one_moment(
             look() == seen and not _is_restless(seen)
         )
         if not is_settled:
-            sleep(_PAUSE_S * 2**reading)  # what a broker has begun comes to its end
+            sleep(_PAUSE_S * 2**reading)  # let the broker finish what it is doing
             before, seen = seen, look()
             is_settled = seen == before
         if is_settled:
@@ -121,13 +121,13 @@ def of_one_moment(
 
 
 def look_at_partition(directory: PartitionDir) -> SeenPartition:
-    """List a partition as it is now; one that is gone has no files."""
+    """List a partition as it is now; a partition that is gone has no files."""
     try:
         directory = list_partition(directory.path)
     except NotFoundError:
         directory = PartitionDir(directory.path, directory.name, ())
     except KafkaLogError:
-        pass  # its files say the same
+        pass  # the errors of its files say the same
     log_dir = os.path.dirname(file_system.absolute(directory.path))
     around = tuple(_identity(log_dir, name) for name in _AROUND)
     return SeenPartition(directory, around, bool(_identity(log_dir, file_names.LOCK)))
@@ -138,43 +138,43 @@ def _identity(log_dir: str, name: str) -> tuple[int, ...]:
     try:
         status = file_system.stat(path)
     except OSError as error:
-        reading_error(error, path)  # announced, unless it is not there
+        reading_error(error, path)  # reported, unless the file does not exist
         return ()
     except KafkaLogError:
         return ()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def look_at_log_dir(log_dir: LogDir) -> LogDir:
+def look_at_log_dir(log_dir: LogDirListing) -> LogDirListing:
     """List a log directory as it is now."""
     try:
         found = open_path(log_dir.path)
     except KafkaLogError:
         return log_dir
-    return found if isinstance(found, LogDir) else log_dir
+    return found if isinstance(found, LogDirListing) else log_dir
 
 
 def judged_together(
     walked: Sequence[CheckedLogDir], checks: Sequence[CheckOfLogDirs]
 ) -> Generator[Defect, None, None]:
-    """Yield the findings of one moment in log directories whose partitions were walked."""
+    """Yield the findings of one moment about log directories whose partitions were walked over."""
     listed = [one.log_dir for one in walked]
     path = listed[0].path
 
-    def judge(seen: Sequence[LogDir], reading: int) -> Generator[Defect, None, None]:
+    def judge(seen: Sequence[LogDirListing], reading: int) -> Generator[Defect, None, None]:
         pairs = zip(walked, seen, strict=True)
         judged = [_walked_again(*pair) for pair in pairs] if reading else walked
         for name, check in checks:
             yield from contained_all(path, f"The check {name}", check, judged)
 
-    def look() -> list[LogDir]:
+    def look() -> list[LogDirListing]:
         return [look_at_log_dir(one) for one in listed]
 
     yield from of_one_moment(path, listed, look, judge)
 
 
-def _walked_again(walked: CheckedLogDir, log_dir: LogDir) -> CheckedLogDir:
-    """Bring a log directory up to date whose partitions were walked over: see where they end."""
+def _walked_again(walked: CheckedLogDir, log_dir: LogDirListing) -> CheckedLogDir:
+    """Update a log directory whose partitions were walked over to its present listing and ends."""
     there = {directory.path: directory for directory in log_dir.partitions}
     partitions = []
     for partition in walked.partitions:
@@ -189,7 +189,7 @@ def _walked_again(walked: CheckedLogDir, log_dir: LogDir) -> CheckedLogDir:
 
 
 def _is_restless(seen: object) -> bool:
-    """Return whether a broker, if one is running, may be in the middle of something."""
+    """Return whether a running broker may be in the middle of something."""
     if not isinstance(seen, SeenPartition) or not seen.has_lock:
         return False
     changed_ms = max((entry.mtime_ms for entry in seen.directory.files), default=0)
@@ -201,24 +201,24 @@ def _is_grave(defect: Defect) -> bool:
 
 
 def _identities(seen: object) -> dict[str, FileEntry]:
-    """Return the files of what was listed, by path."""
+    """Return the listed files by path."""
     if isinstance(seen, SeenPartition):
         seen = seen.directory
     if isinstance(seen, list):
         return {path: entry for one in seen for path, entry in _identities(one).items()}
-    if not isinstance(seen, LogDir | PartitionDir):
+    if not isinstance(seen, LogDirListing | PartitionDir):
         return {}
     found = {entry.path: entry for entry in seen.files}
-    if isinstance(seen, LogDir):
+    if isinstance(seen, LogDirListing):
         for one in seen.partitions:
             found |= _identities(one)
     return found
 
 
 def _place(defect: Defect, files: dict[str, FileEntry]) -> Place:
-    """Return where a finding is: in the same file, not only in one of the same name."""
+    """Return the place of a finding, which includes the file's identity besides its name."""
     file = files.get(defect.path)
     identity: tuple[int, ...] = () if file is None else (file.inode,)
     if file is not None and defect.reference == "file-unreadable":
-        identity += (file.size_bytes, file.mtime_ms)  # inodes are given again
+        identity += (file.size_bytes, file.mtime_ms)  # inode numbers are reused
     return defect.reference, defect.path, identity, defect.position, defect.offset

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from kafkalog.check.batches import Found
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.columns.headers import Stretch
-    from kafkalog.log_dir import LogDir
+    from kafkalog.log_dir import LogDirListing
     from kafkalog.model import Defect
     from kafkalog.recovery import StartConfig
 
 
 class PartitionStart(PartitionCheck):
-    """Feeds a prediction with the batches of a partition; it reports no defect but its own failure.
+    """Feeds the batches of a partition to a prediction; reports only its own failure.
 
-    The prediction assumes that what the level does not compare is right, and says so.
+    The prediction assumes that everything the level does not compare is right, and says so.
     """
 
     def __init__(self, partition: CheckedPartition, level: Level) -> None:
@@ -52,14 +52,14 @@ class PartitionStart(PartitionCheck):
             )
 
     def begin(self, log: CheckedLog) -> None:
-        """The batches of a segment follow."""
+        """Start a segment, whose batches follow."""
         super().begin(log)
         if self._start is not None and log.base_offset is not None:
             with self._step():
                 self._start.begin(log.path, log.base_offset)
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Nothing is wrong with these batches; the prediction takes them."""
+        """Pass these batches to the prediction."""
         if self._start is not None:
             with self._step():
                 self._start.feed(stretch)
@@ -75,12 +75,12 @@ class PartitionStart(PartitionCheck):
             yield self._failure
 
     def predicted(self) -> NextStart | None:
-        """Return the prediction, after the end; None if files are unreadable."""
+        """Return the prediction, once all batches have been seen; None if files are unreadable."""
         return self._prediction
 
     @contextmanager
     def _step(self) -> Iterator[None]:
-        """Take a step of the prediction, which is given up when one fails."""
+        """Run a step of the prediction, and give the prediction up if the step fails."""
         try:
             yield
         except KafkaLogError:
@@ -94,24 +94,24 @@ class PartitionStart(PartitionCheck):
 
 
 def _config(partition: CheckedPartition) -> StartConfig | None:
-    """Return what the sources of configs say; None if they say nothing that matters."""
+    """Return the configs that matter to a start; None if no source sets them."""
     if partition.configs is None:
         return None
     try:
         config, values = start_config(partition.directory, partition.configs)
     except KafkaLogError:
-        return None  # whoever reads the configs reports it
+        return None  # the reader of the configs reports it
     return config if any(value.source != DEFAULT_SOURCE for value in values) else None
 
 
-def log_dir_starts(log_dir: LogDir) -> list[NextStart]:
-    """Return what stops the start and belongs to no partition."""
+def log_dir_starts(log_dir: LogDirListing) -> list[NextStart]:
+    """Return what would stop the start and belongs to no partition."""
     mode = start_mode(log_dir.path)
     return [NextStart.of_log_dir(log_dir, mode, refusal) for refusal in log_dir_refusals(log_dir)]
 
 
 def with_strays(starts: Sequence[NextStart], log_dirs: Sequence[CheckedLogDir]) -> list[NextStart]:
-    """Return the predictions, now that it is known which partitions the brokers are to have."""
+    """Return the predictions, updated with the partitions that are assigned to the brokers."""
     strays = {partition.directory.path: (partition, why) for partition, why in strays_of(log_dirs)}
     found = [
         start if start.path not in strays else start.as_stray(strays.pop(start.path)[1])
@@ -126,9 +126,9 @@ def with_strays(starts: Sequence[NextStart], log_dirs: Sequence[CheckedLogDir]) 
 def unexplained(
     start: NextStart, directory_state: DirectoryState | None = None
 ) -> Iterator[Defect]:
-    """The defect of a start that goes wrong where nothing else has been found.
+    """Yield the defect of a start that would go wrong although nothing else was found.
 
-    Records of a directory that awaits its deletion are no loss.
+    Losing records of a directory that awaits deletion is no defect.
     """
     if start.verdict == Verdict.REFUSE:
         yield make_defect("start-refused", start.path, start.detail)

@@ -1,7 +1,7 @@
-"""The batches of producers as rows, stamped with the offsets missing between them.
+"""The batches of producers as rows, stamped with the gaps between their offsets.
 
-Only batches that can be believed count: a right checksum, offsets that rise within the bounds of
-the segment, and no unreadable marker. What is not believed is a blind spot.
+Only trustworthy batches count: with a right checksum, offsets that rise within the bounds of the
+segment, and no unreadable marker. Anything else is a blind spot.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _RANGES_MAX: Final = 1 << 20
 class RemovedOffsets:
     """Ranges of offsets without a batch, added in rising order.
 
-    Memory is bounded: of more than a million ranges the oldest half is forgotten, and every offset
-    up to its end counts as removed.
+    Memory is bounded: beyond a million ranges the older half is dropped, and every offset up to its
+    end counts as removed.
 
     Args:
         start: everything below it counts as removed.
@@ -57,7 +57,7 @@ class RemovedOffsets:
         self._count = 0
 
     def add(self, first: NDArray[np.int64], end: NDArray[np.int64]) -> None:
-        """Add ranges, `end` exclusive, after those already known."""
+        """Add ranges, with exclusive ends, after those already known."""
         needed = self._count + len(first)
         if needed > _RANGES_MAX:
             self._forget()
@@ -78,7 +78,7 @@ class RemovedOffsets:
         self._end = self._end[half : half + self._count].copy()
 
     def hold(self, offsets: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each offset has no batch, as far as the log has been read; not of negatives."""
+        """Return whether each offset is known to have no batch; false for negative offsets."""
         wanted = np.asarray(offsets, np.int64)
         at = np.searchsorted(self._first[: self._count], wanted, "right") - 1
         inside = at >= 0
@@ -100,13 +100,13 @@ MARKER: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Believed:
-    """The batches of a stretch that can be believed, in order.
+    """The trustworthy batches of a stretch, in order.
 
     Attributes:
         headers: their columns of the header table.
         markers: their columns of the marker table.
         numbers: their numbers in the stretch.
-        unknown: how much lay in front of each, in the partition, that says nothing.
+        unknown: number of unreadable places in the partition before each.
     """
 
     headers: Table
@@ -116,11 +116,11 @@ class Believed:
 
     @property
     def base_offsets(self) -> Column:
-        """First offsets; of a legacy message the last."""
+        """First offsets; the last offset for a legacy message."""
         return _base_offsets(self.headers)
 
     def part(self, start: int, end: int) -> Believed:
-        """Some neighbours of them."""
+        """Return a range of the batches."""
         return Believed(
             self.headers[:, start:end],
             self.markers[:, start:end],
@@ -133,7 +133,7 @@ class Timeline:
     """How far a partition has been read, and what was missing on the way.
 
     Args:
-        log_start_offset: what lies below it counts as removed.
+        log_start_offset: everything below it counts as removed.
 
     Attributes:
         removed: the offsets that have no batch.
@@ -156,12 +156,12 @@ class Timeline:
         self._position = 0
 
     def begin(self, previous_size_bytes: int) -> None:
-        """End a segment of the given size, 0 if there was none; another may follow."""
+        """End the previous segment, of this size (0 if there was none), and start the next."""
         self._unknown += previous_size_bytes != self._position
         self._position = 0
 
     def believed(self, stretch: Stretch, limit: int) -> Believed:
-        """Those batches of a stretch that can be believed; their offsets are below the limit."""
+        """Return the trustworthy batches of a stretch with offsets below `limit`."""
         headers = stretch.headers
         last, base = headers[h.LAST_OFFSET], _base_offsets(headers)
         good = stretch.crc_valid & (last >= base) & (last < limit)
@@ -179,7 +179,7 @@ class Timeline:
         return Believed(headers[:, good], stretch.markers[:, good], numbers, unknown[good])
 
     def advance_to(self, offset: int, ahead: Believed | None) -> None:
-        """Go on to an offset up to which there is no further batch; those ahead, if there are."""
+        """Advance to an offset that no batch precedes any more; `ahead` holds the next ones."""
         if offset > self.next_offset:
             self.removed.add(np.array([self.next_offset]), np.array([offset]))
             self.gap += 1
@@ -188,13 +188,13 @@ class Timeline:
             self.blind = unknown + self._sights_lost
 
     def lose_sight(self) -> None:
-        """Note that from here on a broker need not know what came before."""
+        """Note that a broker need not know anything before this point."""
         self._sights_lost += 1
         self.blind += 1
         self.gap += 1
 
     def rows(self, part: Believed) -> Table:
-        """Pass some batches by; those of producers among them as a table."""
+        """Advance over some batches, and return those of producers as a table."""
         base, end = part.base_offsets, part.headers[h.LAST_OFFSET] + 1
         expected = np.concatenate(([self.next_offset], end[:-1]))
         missing = base > expected
@@ -208,7 +208,7 @@ class Timeline:
 
 
 def is_malformed(headers: Table, markers: Table) -> NDArray[np.bool_]:
-    """Which batches are markers of transactions that cannot be read or belong to no producer."""
+    """Return which batches hold unreadable transaction markers, or markers without a producer."""
     types, has_producer = markers[MARKER_TYPE], headers[h.PRODUCER_ID] >= 0
     is_end = (types == ABORT) | (types == COMMIT)
     odd: NDArray[np.bool_] = (types == UNREADABLE) | ((types >= 0) & (is_end != has_producer))
@@ -236,9 +236,9 @@ def _rows(part: Believed, gap: Column, blind: Column) -> Table:
     is_transactional = headers[h.ATTRIBUTES] & c.TRANSACTIONAL_MASK != 0
     table[KIND] = np.where(markers[MARKER_TYPE] != NO_MARKER, MARKER, is_transactional)
     delta = headers[h.LAST_OFFSET] - headers[h.BASE_OFFSET]
-    table[LAST_SEQUENCE] = np.where(
-        headers[h.BASE_SEQUENCE] < 0, -1, (headers[h.BASE_SEQUENCE] + delta) & c.INT32_MAX
-    )
+    last_sequence = headers[h.BASE_SEQUENCE] + delta
+    last_sequence -= (last_sequence > c.INT32_MAX) * (c.INT32_MAX + 1)
+    table[LAST_SEQUENCE] = np.where(headers[h.BASE_SEQUENCE] == -1, -1, last_sequence)
     table[TYPE] = markers[MARKER_TYPE]
     table[COORDINATOR] = markers[COORDINATOR_EPOCH]
     table[IS_THINNED] = headers[h.COUNT] <= delta
@@ -258,16 +258,16 @@ _COPIED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Batches of one segment, none of whose offsets is that of a snapshot but the first.
+    """Batches of one segment between two snapshot offsets.
 
     Attributes:
         path: the log.
         headers: the header table of the stretch.
         part: the batches.
-        rows: those of producers.
+        rows: the batches of producers.
         history: the same by producer, with what came before; None without producers.
         timeline: how far the partition has been read, these batches included.
-        snapshots: the producer snapshots by number, for the origin of a state.
+        snapshots: the producer snapshots by number, to name the origin of a state.
     """
 
     path: str
@@ -279,7 +279,7 @@ class Passage:
     snapshots: Sequence[str]
 
     def found(self, name: str, row: int, detail: str, origin: int = -1) -> Found:
-        """A defect at a row; where a state from a snapshot contradicts it, of that snapshot."""
+        """Return the defect of a row, or of the snapshot whose state contradicts the row."""
         number = int(self.rows[NUMBER, row])
         if origin < 0:
             return self.at(name, number, detail)
@@ -289,6 +289,6 @@ class Passage:
         return number, make_defect("producer-snapshot-wrong", path, detail, offset=offset)
 
     def at(self, name: str, number: int, detail: str) -> Found:
-        """A defect at a batch of the stretch."""
+        """Return the defect of a batch of the stretch."""
         position, offset = self.headers[[h.POSITION, h.BASE_OFFSET], number].tolist()
         return number, make_defect(name, self.path, detail, position=position, offset=offset)

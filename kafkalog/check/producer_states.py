@@ -1,6 +1,6 @@
-"""The states of all producers of a partition as columns, brought forward by rows of batches.
+"""The states of all producers of a partition as columns, updated by rows of batches.
 
-Follows `ProducerStateEntry` and `ProducerAppendInfo` of Kafka 4.3 with origin REPLICATION.
+The rules are those of `kafkalog.producers`, batch by batch; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
  TXN_FIRST, EVENT_OFFSET, EVENT, GAP, BLIND, BATCH_GAP, EPOCH_GAP, MARKER_GAP, TXN_BLIND,
  IS_THINNED, ORIGIN, TXN_ORIGIN, MARKER_ORIGIN, ABSENT_GAP, HEARD_AT, FIELDS,
  ) = range(23)  # fmt: skip
-"""EVENT_OFFSET and EVENT: of the last thing that happened; GAP, BLIND: the stamps it had (see
-`producer_rows`). BATCH_GAP, MARKER_GAP, TXN_BLIND: those of the last batch, the last marker and the
-first batch of the transaction. EPOCH_GAP: that of the first batch of the epoch, -1 where that was
-not seen. ORIGIN: the snapshot that the state is from, -1: the log; TXN_ORIGIN, MARKER_ORIGIN: that
-of its transaction and of its last marker. ABSENT_GAP: the stamp of the last snapshot without the
-producer, -1 without such. HEARD_AT: the time by the clock of a broker when it was first looked at
-since the last event. Everything is -1 where it is not known."""
+"""EVENT_OFFSET and EVENT: the last event. GAP, BLIND: its stamps (see `producer_rows`). BATCH_GAP,
+MARKER_GAP, TXN_BLIND: those of the last batch, the last marker and the first batch of the
+transaction. EPOCH_GAP: that of the first batch of the epoch, -1 if that was not seen. ORIGIN:
+the snapshot that the state comes from, -1 for the log; TXN_ORIGIN, MARKER_ORIGIN: those of its
+transaction and of its last marker. ABSENT_GAP: the stamp of the last snapshot without the
+producer, or -1. HEARD_AT: the time on a broker's clock when it was first looked at since the
+last event. Unknown values are -1.
+"""
 
 SNAPSHOT_FIELDS: Final = 8
 
@@ -40,7 +41,7 @@ LONE_MARKER: Final = 2
 """EVENT: a marker without a transaction."""
 
 
-# Where a column of a history is from: the row of a table of rows, and that of a table of states.
+# Sources of a history's column: a row of the batch table and a row of the state table.
 Field = tuple[int, int]
 LAST_SEQUENCE_OF: Final[Field] = r.LAST_SEQUENCE, LAST_SEQUENCE
 GAP_OF_BATCH: Final[Field] = r.GAP, BATCH_GAP
@@ -49,22 +50,22 @@ FIRST_OF_TRANSACTION: Final[Field] = r.BASE_OFFSET, TXN_FIRST
 
 
 class History:
-    """Batches of producers with what came before them, by producer, then offset.
+    """Batches of producers with what came before them, by producer, then by offset.
 
-    The first column of a producer may be its state from before; `row` is negative there. Indexes
-    into these columns are -1 if missing.
+    The first column of a producer may be its state before the batches; `row` is negative there.
+    Indexes into these columns are -1 if missing.
 
     Args:
-        states: of the producers that are known, as far as they are among the rows.
+        states: the known states of producers that are among the rows.
         rows: the batches, at least one.
 
     Attributes:
         row: number of the column in the table of rows.
         producer_id, epoch, gap: as in `producer_rows`.
-        kind: as in `producer_rows`; of a state TRANSACTIONAL where a transaction is open, else
+        kind: as in `producer_rows`; for a state, TRANSACTIONAL if a transaction is open, else
             MARKER.
-        is_first: whether it is the first of its producer.
-        batch: index of the last batch; none in an epoch that has none yet.
+        is_first: whether it is the first column of its producer.
+        batch: index of the last batch, -1 in an epoch without batches so far.
         started: index of the batch that began the open transaction, or of the state that has it.
     """
 
@@ -98,13 +99,13 @@ class History:
         return column if self._order is None else column[self._order]
 
     def _latest(self, mask: NDArray[np.bool_]) -> Column:
-        """Index of the last such column of the producer up to each, itself included."""
+        """Return, per column, the index of the producer's last masked column up to it."""
         found = np.maximum.accumulate(np.where(mask, self._index, -1))
         found[found < self._group] = -1
         return found
 
     def before(self, index: Column) -> Column:
-        """Return the value of such an index before each column; -1 for the first of a producer."""
+        """Shift such an index by one column; -1 for the first column of a producer."""
         shifted = np.empty_like(index)
         shifted[0], shifted[1:] = -1, index[:-1]
         shifted[self.is_first] = -1
@@ -122,12 +123,12 @@ class History:
 
     @property
     def is_marker(self) -> NDArray[np.bool_]:
-        """Which are markers in the log."""
+        """Which columns are markers in the log."""
         found: NDArray[np.bool_] = (self.kind == r.MARKER) & (self.row >= 0)
         return found
 
     def get(self, field: Field, index: Column, default: int = -1) -> Column:
-        """A field of some columns, the default where the index is -1."""
+        """Return a field of the indexed columns, or `default` for index -1."""
         row = self.row[index]
         values = np.empty(len(index), np.int64)
         is_row = row >= 0
@@ -137,14 +138,14 @@ class History:
         return values
 
     def blind(self, index: Column) -> Column:
-        """The stamps of some columns; of a state with a transaction that of its beginning."""
+        """Return the blind stamps of columns; for an open transaction that of its beginning."""
         is_open = self.kind[index] == r.TRANSACTIONAL
         return np.where(
             is_open, self.get((r.BLIND, TXN_BLIND), index), self.get((r.BLIND, BLIND), index)
         )
 
     def origin(self, index: Column, field: int = ORIGIN) -> Column:
-        """Return the snapshots that columns, or what they know, come from; -1 for the log."""
+        """Return the snapshots from which columns have a field; -1 for the log."""
         row = self.row[index]
         is_state = (index >= 0) & (row < 0)
         found = np.full(len(index), -1)
@@ -152,7 +153,7 @@ class History:
         return found
 
     def markers(self) -> tuple[Column, Column]:
-        """The markers, and for each the last one before it, or the state that knows of one."""
+        """Return the markers, and for each the previous marker, or the state that knows of one."""
         which = np.flatnonzero(self.is_marker)
         return which, self.before(self._last_marker())[which]
 
@@ -162,7 +163,7 @@ class History:
         return self._latest(self.is_marker | is_known)
 
     def epoch_gap(self) -> Column:
-        """Return the stamp of the first batch of the epoch, -1 where that was not seen."""
+        """Return the gap stamp of the first batch of the epoch, -1 if that was not seen."""
         began = self.gap.copy()
         began[1:][self._changes[1:] & (self.gap[1:] != self.gap[:-1])] = -1
         is_state = self.row < 0
@@ -211,7 +212,7 @@ class ProducerStates:
         self.table: Table = np.empty((FIELDS, 0), np.int64)
 
     def find(self, producer_ids: Column) -> Column:
-        """Return where the producers are in the table, -1 where they are not."""
+        """Return the producers' positions in the table, -1 for unknown producers."""
         ids = self.table[PRODUCER_ID]
         if not len(ids):
             return np.full(len(producer_ids), -1)
@@ -219,7 +220,7 @@ class ProducerStates:
         return np.where(ids[at] == producer_ids, at, -1)
 
     def put(self, states: Table) -> None:
-        """Replace or add states, by rising producer ids."""
+        """Replace or add states, given by rising producer id."""
         at = self.find(states[PRODUCER_ID])
         is_new = at < 0
         self.table[:, at[~is_new]] = states[:, ~is_new]
@@ -228,7 +229,7 @@ class ProducerStates:
             self.table = table[:, np.argsort(table[PRODUCER_ID], kind="stable")]
 
     def replay(self, rows: Table) -> History:
-        """Bring the states forward by rows, at least one; what came before each of them."""
+        """Apply rows to the states; return the history of rows and the states before them."""
         at = self.find(_distinct(rows[r.PRODUCER_ID]))
         history = History(self.table[:, at[at >= 0]], rows)
         self.put(history.after())
@@ -236,9 +237,9 @@ class ProducerStates:
 
 
 def is_open(states: Table, timeline: r.Timeline) -> NDArray[np.bool_]:
-    """Which states have a transaction that is surely still open.
+    """Return which states have a transaction that is certainly still open.
 
-    Of one that only a snapshot knows, compaction may have removed the batches and the marker.
+    If only a snapshot knows the transaction, compaction may have removed its batches and marker.
     """
     first = states[TXN_FIRST]
     may_be_over = timeline.removed.hold(first) & (states[GAP] != timeline.gap)
@@ -247,5 +248,5 @@ def is_open(states: Table, timeline: r.Timeline) -> NDArray[np.bool_]:
 
 
 def _distinct(ids: Column) -> Column:
-    """Each once, rising."""
+    """Return each id once, rising."""
     return ids[:1] if (ids == ids[0]).all() else np.unique(ids)

@@ -1,12 +1,11 @@
 """Checks of producers: epochs, sequences, coordinators, and transactions without an end.
 
-Follows `ProducerAppendInfo` of Kafka 4.3: what a leader lets pass. It lets any sequence pass of a
-producer that it has forgotten, which clients do not make use of.
+All checks share one replay of the producers' batches. Follows `ProducerStateManager` and
+`ProducerAppendInfo` of Kafka 4.3, with the rules of a leader's append. A leader accepts any
+sequence from a producer that it has forgotten, but clients do not make use of that.
 
-Only brokers' clocks count as time: the timestamps of markers, and those of LogAppendTime. Those of
-producers may be of any year.
-
-One replay of all batches of producers serves them all. Follows `ProducerStateManager` of Kafka 4.3.
+Only brokers' clocks count as time: the timestamps of markers, and those of LogAppendTime.
+Producers' timestamps may be arbitrary.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def coordinator_epochs_never_go_back(passage: Passage, history: History) -> Iter
 
 
 def sequences_continue(passage: Passage, history: History) -> Iterator[Found]:
-    """The sequences of a producer go on where they ended, or from 0 in a new epoch.
+    """The sequences of a producer continue where they ended, or start from 0 in a new epoch.
 
     Where offsets are missing in between, batches may have been removed.
     """
@@ -101,9 +100,9 @@ def sequences_continue(passage: Passage, history: History) -> Iterator[Found]:
 
 
 def _expected_sequences(history: History, which: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the first sequence that some batches should have, -1 where any is legal."""
+    """Return the first sequence that some batches should have, -1 if any is legal."""
     gap, epoch, before = history.gap[which], history.epoch[which], history.epoch[which - 1]
-    # The batch up to which the state before goes, in the epoch that it has then.
+    # The last batch of the state before, in the epoch that the state has then.
     batch = history.batch[which - 1]
     is_same = epoch == before
     follows = is_same & (batch >= 0) & (history.get(p.GAP_OF_BATCH, batch) == gap)
@@ -115,7 +114,7 @@ def _expected_sequences(history: History, which: NDArray[np.int64]) -> NDArray[n
 
 
 def transactions_hold_only_their_own(passage: Passage, history: History) -> Iterator[Found]:
-    """A producer with an open transaction writes nothing outside it."""
+    """A producer with an open transaction writes nothing outside the transaction."""
     which = np.flatnonzero((history.kind == r.PLAIN) & (history.started >= 0))
     started = history.started[which]
     known = history.blind(which) == history.blind(started)
@@ -137,14 +136,14 @@ is raised to hours for applications with long transactions."""
 
 
 class OpenTransactions:
-    """Watches the clocks, and reports what is open at the end."""
+    """Follows the brokers' clocks, and reports the transactions that are open at the end."""
 
     def __init__(self, states: ProducerStates) -> None:
         self._states = states
         self._newest = -1
 
     def passage(self, passage: Passage) -> None:
-        """Read the clocks of some batches; the states are those after them."""
+        """Read the clocks of some batches, once the states are updated with them."""
         headers = passage.part.headers
         tells = (headers[h.ATTRIBUTES] & c.TIMESTAMP_TYPE_MASK != 0) & (headers[h.MAGIC] == 2)
         tells |= passage.part.markers[MARKER_TYPE] >= 0
@@ -160,7 +159,7 @@ class OpenTransactions:
         table[p.HEARD_AT, unheard[is_told]] = times[at[is_told]]
 
     def end(self, directory: PartitionDir, timeline: Timeline) -> Iterator[Defect]:
-        """The open transactions, by first offset."""
+        """Yield the open transactions, by first offset."""
         path = directory.segments[-1].log.path if directory.segments else directory.path
         table = self._states.table[:, p.is_open(self._states.table, timeline)]
         for i in np.argsort(table[p.TXN_FIRST], kind="stable").tolist():
@@ -198,9 +197,9 @@ _WITHOUT_SEQUENCES: Final = "__consumer_offsets"
 
 
 class ProducerHistory(PartitionCheck):
-    """Batches of producers follow each other; indexes of transactions and snapshots agree.
+    """Batches of producers follow each other, and agree with transaction indexes and snapshots.
 
-    Memory: the states of all producers, as in a broker, and up to a million gaps of offsets.
+    Memory: the states of all producers, as in a broker, and up to a million gaps between offsets.
     """
 
     def __init__(self, partition: CheckedPartition) -> None:
@@ -229,7 +228,7 @@ class ProducerHistory(PartitionCheck):
         self._late: list[Defect] = []
 
     def begin(self, log: CheckedLog) -> None:
-        """The batches of a segment follow."""
+        """Start a segment, whose batches follow."""
         super().begin(log)
         assert log.base_offset is not None, "a segment of a partition"
         segment = self._segments[log.base_offset]
@@ -241,7 +240,7 @@ class ProducerHistory(PartitionCheck):
         self._limit = INT64_MAX if segment.next_base_offset is None else segment.next_base_offset
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         found = [(0, defect) for defect in self._late]
         self._late, self._is_end_known = [], True
         believed = self._timeline.believed(stretch, self._limit)
@@ -260,7 +259,7 @@ class ProducerHistory(PartitionCheck):
         yield from sorted(found, key=itemgetter(0))
 
     def damage(self, defect: Defect) -> None:
-        """Something that is no batch comes between those of the segment, or after them."""
+        """Note damage between batches, or after the last one."""
         self._is_end_known = unread_range(defect) is None
 
     def _passage(self, stretch: Stretch, part: Believed) -> Iterator[Found]:
@@ -278,7 +277,7 @@ class ProducerHistory(PartitionCheck):
         self._open.passage(passage)
 
     def _next_stop(self) -> int | None:
-        """The next offset at which something is to be done before the batches from there on."""
+        """Return the next offset at which a snapshot or the log start must be handled, if any."""
         stops = [self._log_start, self._snapshots.next_offset]
         return min((stop for stop in stops if stop is not None), default=None)
 
@@ -307,7 +306,7 @@ class ProducerHistory(PartitionCheck):
         yield from self._open.end(directory, self._timeline)
 
     def _forgotten(self) -> Iterator[Defect]:
-        """A closed log with producers has a snapshot of them."""
+        """Yield a defect if a closed log with producers has no snapshot of them."""
         states = self._states.table
         if self.partition.log.was_closed and states.size and not self._snapshots.paths:
             detail = f"The log has batches of {states.shape[1]} producers, but no snapshot."

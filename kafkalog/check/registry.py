@@ -1,4 +1,4 @@
-"""The checks, in the order in which they report, each contained.
+"""The checks, in the order in which they report, each isolated from the others.
 
 A check that fails costs only itself: its subject is not judged, everything else is.
 """
@@ -39,13 +39,13 @@ from kafkalog.check.log_dir_files import (
     partitions_are_in_one_place,
     top_files_are_as_written,
 )
-from kafkalog.check.offset_order import OffsetsIncrease
 from kafkalog.check.producers import ProducerHistory
 from kafkalog.check.replicas import replicas_agree
 from kafkalog.check.segments import (
     IndexesAreThere,
     OffsetsAreComplete,
     OffsetsFitTheirSegment,
+    OffsetsIncrease,
     files_have_their_segment,
 )
 from kafkalog.defects import make_defect
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from kafkalog.check.batches import CheckedLog, CheckedPartition, Found, SegmentCheck
     from kafkalog.check.identity import CheckedLogDir
     from kafkalog.columns.headers import Stretch
-    from kafkalog.log_dir import LogDir
+    from kafkalog.log_dir import LogDirListing
     from kafkalog.model import Defect
 
 
@@ -66,22 +66,23 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 FAILED: Final = "check-failed"
-"""The reference of the finding."""
+"""Reference of the finding that a check failed."""
 
 
 def contained(
     checks: Generator[Defect, None, T], path: str, what: str, failed: T
 ) -> Generator[Defect, None, T]:
-    """Yield what checks find; when they fail, one finding instead of the rest.
+    """Yield what checks find; if they fail, yield a single finding about that instead of the rest.
 
     Args:
-        checks: they return a value at their end.
-        path: what they are about.
-        what: their subject, in words.
-        failed: the value where they fail.
+        checks: the checks, which may return a value at the end.
+        path: the path that they are about.
+        what: their subject, as a phrase.
+        failed: the value to return if they fail.
 
     Raises:
-        KafkaLogError: raised on purpose; and no memory is left for checks where none is left.
+        KafkaLogError: an error that was raised on purpose.
+        MemoryError: the other checks would run out of memory as well.
     """
     try:
         return (yield from checks)
@@ -95,7 +96,7 @@ def contained(
 def contained_all(
     path: str, what: str, checks: Callable[P, Iterator[Defect]], *args: P.args, **kwargs: P.kwargs
 ) -> Generator[Defect, None, None]:
-    """Call checks that return nothing at their end; as `contained`."""
+    """Run checks that return nothing, isolated as by `contained`."""
 
     def run() -> Generator[Defect, None, None]:
         yield from checks(*args, **kwargs)
@@ -104,7 +105,7 @@ def contained_all(
 
 
 def check_failed(path: str, what: str, error: Exception) -> Defect:
-    """The finding that a check could not be completed, with where in kafkalog it failed."""
+    """Return the finding that a check could not be completed, and where kafkalog failed."""
     for hear in on_failure:
         hear(error)
     frames = traceback.extract_tb(error.__traceback__)
@@ -117,7 +118,7 @@ def check_failed(path: str, what: str, error: Exception) -> Defect:
 
 
 class ContainedCheck(PartitionCheck):
-    """A check of batches that is given up when it fails."""
+    """A check of batches that is abandoned when it fails."""
 
     def __init__(self, check: BatchCheck, path: str) -> None:
         self._check: BatchCheck | None = check
@@ -126,7 +127,7 @@ class ContainedCheck(PartitionCheck):
         self._failure: Defect | None = None
 
     def begin(self, log: CheckedLog) -> None:
-        """The batches of a segment follow; of no use to a check of one segment."""
+        """Start a segment; only checks of partitions use it."""
         if isinstance(self._check, PartitionCheck):
             try:
                 self._check.begin(log)
@@ -136,7 +137,7 @@ class ContainedCheck(PartitionCheck):
                 self._give_up(error)
 
     def damage(self, defect: Defect) -> None:
-        """Something that is no batch comes between those of the log, or after them."""
+        """Note damage between batches, or after the last one."""
         if self._check is not None:
             try:
                 self._check.damage(defect)
@@ -146,7 +147,7 @@ class ContainedCheck(PartitionCheck):
                 self._give_up(error)
 
     def stretch(self, stretch: Stretch) -> Iterator[Found]:
-        """Yield the defects of these batches, given those before them, by rising number."""
+        """Yield the defects of the next batches, ordered by batch number."""
         if self._check is None:
             return
         try:
@@ -157,7 +158,7 @@ class ContainedCheck(PartitionCheck):
             self._give_up(error)
 
     def end(self) -> Iterator[Defect]:
-        """Yield the defects that show at the end, or the finding that this is not known."""
+        """Yield the defects that show at the end, or the finding that the check failed."""
         if self._check is not None:
             yield from contained_all(self._path, self._what, self._check.end)
         if self._failure is not None:
@@ -169,7 +170,7 @@ class ContainedCheck(PartitionCheck):
 
 
 SEGMENT_CHECKS: Final[tuple[type[SegmentCheck], ...]] = (
-    # These judge each batch when they have seen the next: first, for the order of the file.
+    # These judge each batch when they have seen the next one; they come first to keep file order.
     OffsetsIncrease,
     IndexesMatchLog,
     ChecksumsMatch,
@@ -182,7 +183,7 @@ SEGMENT_CHECKS: Final[tuple[type[SegmentCheck], ...]] = (
     RecordOffsetsFitBatches,
     MaxTimestampsAreRight,
 )
-"""Of the batches of one log file."""
+"""Checks of the batches of one log file."""
 
 PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = (
     OffsetsAreComplete,
@@ -191,24 +192,24 @@ PARTITION_CHECKS: Final[tuple[type[PartitionCheck], ...]] = (
     IndexesAreThere,
     CleanerGetsThrough,
 )
-"""Of all batches of a partition."""
+"""Checks of all batches of a partition."""
 
 DIRECTORY_CHECKS: Final[tuple[Callable[[CheckedPartition], Iterator[Defect]], ...]] = (
     files_have_their_segment,
     partition_files_are_as_written,
     partition_names_are_canonical,
 )
-"""Of the files of a partition, when its batches have been walked over."""
+"""Checks of the files of a partition, run once its batches have been walked over."""
 
 LOG_DIR_CHECKS: Final[
-    tuple[Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]], ...]
+    tuple[Callable[[LogDirListing, Sequence[CheckedPartition]], Iterator[Defect]], ...]
 ] = (
     log_dir_is_formatted,
     top_files_are_as_written,
     checkpoints_fit_logs,
     leftovers_of_partitions,
 )
-"""Of a log directory, when its partitions have been walked over."""
+"""Checks of a log directory, run once its partitions have been walked over."""
 
 TOGETHER_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]], ...]] = (
     log_dirs_fit_together,
@@ -218,16 +219,16 @@ TOGETHER_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect
     partitions_are_assigned,
     shutdown_fits_metadata,
 )
-"""Of all log directories of a run, when it ends."""
+"""Checks of all log directories of a run, run at its end."""
 
 COPY_CHECKS: Final[tuple[Callable[[Sequence[CheckedLogDir]], Iterator[Defect]], ...]] = (
     replicas_agree,
 )
-"""Of the same, and of the partitions that were given by themselves."""
+"""Checks of the same, and of the partitions that were given individually."""
 
 
 def segment_checks(log: CheckedLog, level: Level) -> list[BatchCheck]:
-    """Those that apply to a log, ready for its first batch."""
+    """Return the checks that apply to a log, ready for its first batch."""
     return [
         ContainedCheck(check(log), log.path)
         for check in SEGMENT_CHECKS
@@ -236,7 +237,7 @@ def segment_checks(log: CheckedLog, level: Level) -> list[BatchCheck]:
 
 
 def partition_checks(partition: CheckedPartition, level: Level) -> list[PartitionCheck]:
-    """Those that apply to a partition, ready for its first segment."""
+    """Return the checks that apply to a partition, ready for its first segment."""
     return [
         ContainedCheck(check(partition), partition.directory.path)
         for check in PARTITION_CHECKS

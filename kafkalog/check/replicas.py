@@ -1,9 +1,9 @@
 """The copies of a partition against each other, up to the offset that all of them have.
 
-Follows `Partition`, `ReplicaFetcherThread` and KIP-101 and KIP-279 as of Kafka 4.3: below the high
-watermark every replica has the leader's batches byte for byte, for followers append what they
-fetched. Above it a replica may have batches that no leader has any more. Compaction goes on in each
-replica by itself, and so does retention. A backup is a copy as the replica of another broker is.
+Follows `Partition`, `ReplicaFetcherThread`, KIP-101 and KIP-279 as of Kafka 4.3: below the high
+watermark every replica has the leader's batches byte for byte, because followers append what they
+fetched. Above it a replica may have batches that no leader has any more. Each replica compacts and
+deletes independently. A backup counts as another broker's replica.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Replica:
     """One copy of a partition.
 
     Attributes:
-        name: its node, or its path where several copies are of one node or of none.
+        name: its node, or its path if several copies are of one node or the node is unknown.
         partition: its directory, walked over.
     """
 
@@ -54,16 +54,16 @@ class Replica:
 
     @property
     def high_watermark(self) -> int | None:
-        """Up to where it knows all replicas to be, within its log; None if that is not said."""
+        """The offset up to which it knows all replicas to be, within its log; None if unknown."""
         offset = self.partition.log.checkpoint(file_names.HIGH_WATERMARKS)
         return None if offset is None else min(offset, self.partition.end_offset)
 
     @property
     def clean_up_to(self) -> int:
-        """Offset below which its batches may have been compacted, 0 where none was.
+        """The offset below which its batches may have been compacted, 0 if none was.
 
-        The cleaner's checkpoint is written after the segments are swapped in, so that a broker
-        that was killed may have cleaned more; but never the active segment.
+        The cleaner's checkpoint is written after the segments are swapped in, so a killed broker
+        may have cleaned more, but never the active segment.
         """
         segments = self.partition.directory.segments
         offset = self.partition.log.checkpoint(file_names.CLEANER_OFFSETS)
@@ -71,24 +71,24 @@ class Replica:
 
 
 def compare_replicas(replicas: Sequence[Replica]) -> Iterator[Defect]:
-    """Yield where copies of one partition do not have the same batches.
+    """Yield the places where copies of one partition do not have the same batches.
 
-    Compared are base offset, last offset, leader epoch and checksum of every batch, from the
-    largest log start offset to the smallest log end. Below the active segment of a partition that
-    the cleaner has been in, batches may lack anywhere and have other records: there, only batches
-    that two copies have must agree, in last offset and leader epoch. A copy is left out from its
-    first damage on, which its own checks report.
+    Compares base offset, last offset, leader epoch and checksum of every batch, from the largest
+    log start offset to the smallest log end. Below the active segment of a partition that the
+    cleaner has been in, batches may be missing or have other records: there, only batches that two
+    copies have must agree, in last offset and leader epoch. A copy is left out from its first
+    damage on, which its own checks report.
 
     Args:
-        replicas: of the same partition and topic id.
+        replicas: copies of the same partition and topic id.
 
     Yields:
-        `replicas-diverge` below the smallest high watermark that the checkpoints of the copies say,
-        `replicas-fork` above it or without one; once for each copy that is not with the majority,
-        or once for all without a majority.
+        `replicas-diverge` below the smallest high watermark in the copies' checkpoints,
+        `replicas-fork` above it or without one; once for each copy outside the majority, or once
+        for all without a majority.
 
     Cost:
-        Reads the headers of all batches, a stretch of each copy at a time.
+        Reads the headers of all batches, a few at a time from each copy.
     """
     if len(replicas) < 2:
         return
@@ -112,7 +112,7 @@ def compare_replicas(replicas: Sequence[Replica]) -> Iterator[Defect]:
 
 
 class _Cursor:
-    """The batches of a replica between two offsets, read as they are asked for."""
+    """The batches of a replica between two offsets, read on demand."""
 
     def __init__(self, replica: Replica, start: int, end: int) -> None:
         self.replica = replica
@@ -124,7 +124,7 @@ class _Cursor:
         self._blocks = self._read()
 
     def fill(self) -> None:
-        """Read on if nothing is left."""
+        """Read more batches if none are left."""
         while not self.rows.shape[1] and not self.has_ended:
             block = next(self._blocks, None)
             if block is None:
@@ -168,7 +168,7 @@ class _Cursor:
 
 
 def _next_rows(cursors: Sequence[_Cursor]) -> dict[int, NDArray[np.int64]]:
-    """Of each replica the batches up to an offset that all have been read to."""
+    """Return the batches of each replica up to an offset that all have reached."""
     for cursor in cursors:
         cursor.fill()
     edges = [int(cursor.rows[_BASE, -1]) for cursor in cursors if not cursor.has_ended]
@@ -177,7 +177,7 @@ def _next_rows(cursors: Sequence[_Cursor]) -> dict[int, NDArray[np.int64]]:
 
 
 def _divergence(rows: Sequence[NDArray[np.int64]], cleaned: int) -> int | None:
-    """Return the smallest base offset at which two replicas do not agree."""
+    """Return the smallest base offset at which two replicas disagree."""
     first = rows[0]
     if all(
         other.shape == first.shape and np.array_equal(other[_SAME_BYTES], first[_SAME_BYTES])
@@ -196,7 +196,7 @@ def _divergence(rows: Sequence[NDArray[np.int64]], cleaned: int) -> int | None:
 
 
 def _first_compacted(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: int) -> int | None:
-    """Return the first batch below an offset that both have, and that is not the same batch."""
+    """Return the first offset below a limit at which both have a batch, but not the same one."""
     _, mine, theirs = np.intersect1d(
         one[_BASE, one[_BASE] < cleaned],
         other[_BASE, other[_BASE] < cleaned],
@@ -211,7 +211,7 @@ def _first_compacted(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: 
 
 
 def _first(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: int) -> int | None:
-    """Return the first batch at or above an offset that only one has, or that is not the same."""
+    """Return the first offset from a limit on that only one has, or that differs."""
     one, other = one[:, one[_BASE] >= cleaned], other[:, other[_BASE] >= cleaned]
     count = min(one.shape[1], other.shape[1])
     differs = (one[_SAME_BYTES, :count] != other[_SAME_BYTES, :count]).any(axis=0)
@@ -224,14 +224,14 @@ def _first(one: NDArray[np.int64], other: NDArray[np.int64], cleaned: int) -> in
 
 @dataclass
 class _Camp:
-    """Replicas that agree about an offset: `batch` is None if they have none there."""
+    """Replicas that agree about an offset; `batch` is None if they have no batch there."""
 
     batch: tuple[int, ...] | None
     cursors: list[_Cursor] = field(default_factory=list)
     position: int | None = None
 
     def describe(self) -> str:
-        """Who says what."""
+        """Describe the batch, and the replicas that have it."""
         names = " and ".join(cursor.replica.name for cursor in self.cursors)
         if self.batch is None:
             return f"no batch of {names} starts there"
@@ -244,7 +244,7 @@ class _Camp:
 def _camps(
     cursors: Sequence[_Cursor], rows: Sequence[NDArray[np.int64]], offset: int, cleaned: int
 ) -> list[_Camp]:
-    """Return the replicas grouped by what they have at an offset, largest group first."""
+    """Return the replicas grouped by the batch they have at an offset, largest group first."""
     camps: dict[tuple[int, ...] | None, _Camp] = {}
     for cursor, found in zip(cursors, rows, strict=True):
         at = np.flatnonzero(found[_BASE] == offset)
@@ -287,7 +287,7 @@ def _tell(camps: Sequence[_Camp], offset: int, high_watermark: int | None) -> It
 
 
 def _truncation(leader: Replica, follower: Replica, offset: int) -> str:
-    """Describe what a follower does about it when it starts to fetch."""
+    """Describe how far a follower truncates when it starts to fetch."""
     to = truncation_offset(
         leader.partition.log.leader_epochs,
         leader.partition.end_offset,
@@ -308,7 +308,7 @@ def truncation_offset(
     follower: Sequence[EpochEntry],
     follower_end: int,
 ) -> int | None:
-    """Return the offset to which a follower truncates: the end of the largest epoch both know.
+    """Return the offset to which a follower truncates: the end of the latest epoch that both know.
 
     Args:
         leader: the leader's epochs, ascending.
@@ -317,7 +317,7 @@ def truncation_offset(
         follower_end: its log end offset.
 
     Returns:
-        The smaller of the two ends of that epoch, None if they have none in common.
+        The smaller of the two ends of that epoch, None if they have no epoch in common.
 
     Source: `AbstractFetcherThread.getOffsetTruncationState` and KIP-279.
     """
@@ -335,9 +335,9 @@ def _epoch_ends(epochs: Sequence[EpochEntry], end: int) -> dict[int, int]:
 
 
 def replicas_agree(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
-    """The copies of a partition, by several brokers of a cluster or of one, are the same.
+    """All copies of a partition, on one or several brokers of a cluster, are the same.
 
-    Copies are of one partition if neither their clusters nor their topic ids differ.
+    Copies belong to one partition if neither their clusters nor their topic ids differ.
     """
     named: dict[tuple[str, int | None], list[_Copy]] = defaultdict(list)
     for found in log_dirs:
@@ -353,7 +353,7 @@ def replicas_agree(log_dirs: Sequence[CheckedLogDir]) -> Iterator[Defect]:
 
 @dataclass(frozen=True)
 class _Copy:
-    """A directory of a partition, and whose it is as far as that is known."""
+    """A copy of a partition, with its cluster, node and topic id as far as they are known."""
 
     broker: tuple[str | None, int] | None
     cluster_id: str | None
@@ -362,7 +362,7 @@ class _Copy:
 
 
 def _groups(copies: Sequence[_Copy]) -> Iterator[list[_Copy]]:
-    """Group copies by partition; what a copy does not state is assumed to be as in the others."""
+    """Group copies by partition; ids that a copy does not state are assumed to match."""
     cluster = _only(copy.cluster_id for copy in copies)
     topic_id = _only(copy.topic_id for copy in copies)
     groups: dict[tuple[str | None, str | None], list[_Copy]] = defaultdict(list)
@@ -372,13 +372,13 @@ def _groups(copies: Sequence[_Copy]) -> Iterator[list[_Copy]]:
 
 
 def _only(ids: Iterable[str | None]) -> str | None:
-    """Return the id that all say who say one; None if there are several."""
+    """Return the id that all given ids agree on; None if they differ."""
     known = {identity for identity in ids if identity is not None}
     return known.pop() if len(known) == 1 else None
 
 
 def _replicas(copies: Sequence[_Copy]) -> list[Replica]:
-    """Return the copies under names that differ, each directory once."""
+    """Return the copies under distinct names, each directory once."""
     by_path = {file_system.absolute(copy.partition.directory.path): copy for copy in copies}
     nodes = Counter(copy.broker for copy in by_path.values())
     found = []

@@ -1,4 +1,4 @@
-"""How much of a large log one run reads: which segments, how deeply, and for how long."""
+"""How much of a large log one run reads: which segments, at which level, and for how long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from formats.constants import INT64_MAX
 from kafkalog.documents import Entries, Fields, Number, OneOf, Row, Text, parsed, read_document
 from kafkalog.errors import NotAKafkaFileError
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import Level
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog.log_dir import Segment
 
-    Target = LogDir | PartitionDir | FileEntry
+    Target = LogDirListing | PartitionDir | FileEntry
 
 
 _MARK: Final = "kafkalog_verify_state"
@@ -42,7 +42,7 @@ _STATE: Final = Fields(
 
 @dataclass(slots=True)
 class _Checked:
-    """A log file as it was when it was last checked, and when each level was: milliseconds."""
+    """A log file as it was at its last check, and the time (ms) of the last check per level."""
 
     size_bytes: int
     mtime_ms: int
@@ -50,9 +50,9 @@ class _Checked:
 
 
 class History:
-    """What earlier runs checked, by path; paths are absolute, so that it holds from anywhere.
+    """What earlier runs checked, by absolute path, so that it holds from any directory.
 
-    A check at one level counts for those below it, too. Memory and text grow with the number of
+    A check at one level counts for the lower levels, too. Memory and text grow with the number of
     segments: about 150 bytes each.
     """
 
@@ -61,9 +61,9 @@ class History:
         self._begun: dict[str, int] = {}
 
     def last_check(self, log: FileEntry, level: Level) -> int:
-        """When the log was last checked at the level or above it; 0 for never.
+        """Return when the log was last checked at this level or above; 0 for never.
 
-        It may have grown since: else the one that always grows would always be the oldest.
+        It may have grown since: otherwise a log that always grows would always be the oldest.
         """
         known = self._files.get(_key(log.path))
         if known is None:
@@ -80,7 +80,7 @@ class History:
         return self.last_check(log, level) >= since_ms
 
     def note(self, log: FileEntry, level: Level, now_ms: int) -> None:
-        """The file was checked at the level."""
+        """Record that the file was checked at the level."""
         known = self._files.get(_key(log.path))
         if known is None or (known.size_bytes, known.mtime_ms) != (log.size_bytes, log.mtime_ms):
             known = _Checked(log.size_bytes, log.mtime_ms)
@@ -88,15 +88,15 @@ class History:
         self._files[_key(log.path)] = known
 
     def begin(self, partition: PartitionDir, now_ms: int) -> int:
-        """When the walk over the partition began that now begins or goes on."""
+        """Return when the walk over the partition began that now begins or continues."""
         return self._begun.setdefault(_key(partition.path), now_ms)
 
     def finish(self, partition: PartitionDir) -> None:
-        """The walk over the partition came to its end."""
+        """Record that the walk over the partition has ended."""
         self._begun.pop(_key(partition.path), None)
 
     def forget_missing(self, partitions: Iterable[PartitionDir], roots: Iterable[str]) -> None:
-        """Forget what lay below the roots and is in none of the partitions any more."""
+        """Forget the logs below the roots that belong to none of the partitions any more."""
         below = tuple(os.path.join(_key(root), "") for root in roots)
         there = set()
         for partition in partitions:
@@ -107,7 +107,7 @@ class History:
                 del known[path]
 
     def to_json(self) -> str:
-        """As text, to be read by `from_json`."""
+        """Serialize the history for `from_json`."""
         files = {
             path: [checked.size_bytes, checked.mtime_ms, checked.when]
             for path, checked in sorted(self._files.items())
@@ -121,7 +121,7 @@ class History:
 
         Raises:
             NotAKafkaFileError: it is something else.
-            CorruptDataError: it begins like a state, but is not one.
+            CorruptDataError: it begins like a state file, but is malformed.
         """
         try:
             is_state = parsed(text).keys() >= {_MARK}
@@ -151,15 +151,15 @@ class Sample:
     """A share of segments, the same for the same seed.
 
     Attributes:
-        share: above 0 and up to 1.
-        seed: of the choice.
+        share: above 0 and at most 1.
+        seed: seed of the choice.
     """
 
     share: float
     seed: int
 
     def choose(self, paths: Iterable[str]) -> list[str]:
-        """Return the share of the log files, rounded up; by the names of directory and file alone.
+        """Return the share of the log files, rounded up, chosen only by directory and file name.
 
         So a copy elsewhere gives the same choice, and a new segment changes it little.
         """
@@ -176,9 +176,9 @@ class Reading:
     """A segment to be read.
 
     Attributes:
-        segment: which one.
-        level: how deeply.
-        is_due: false where it was checked already and is read for what comes after it.
+        segment: the segment.
+        level: the level at which it is read.
+        is_due: false if it was checked already, and is read only for the checks of what follows.
     """
 
     segment: Segment
@@ -187,17 +187,17 @@ class Reading:
 
 
 class Schedule:
-    """Which parts of its targets a run reads; without the options below, all, at one level.
+    """Which parts of its targets a run reads; by default all of them, at one level.
 
     Args:
-        targets: all that is checked in the run.
-        level: at which segments are read.
-        sample: segments outside it are read at the level quick.
-        left_out: absolute paths of logs that are outside a sample which was chosen before.
-        history: what earlier runs checked; what was checked longest ago comes first.
-        duration_s: seconds after which nothing more is begun.
-        clock: seconds, rising.
-        now_ms: the time for the history.
+        targets: everything that the run checks.
+        level: the level at which segments are read.
+        sample: segments outside it are read at level quick.
+        left_out: absolute paths of the logs outside a sample that was chosen earlier.
+        history: what earlier runs checked; segments checked longest ago come first.
+        duration_s: seconds after which nothing else is started.
+        clock: returns seconds, monotonic.
+        now_ms: returns the time for the history.
     """
 
     def __init__(
@@ -232,19 +232,19 @@ class Schedule:
         self.targets = sorted(targets, key=self._age) if history is not None else list(targets)
 
     def level_of(self, segment: Segment) -> Level:
-        """Return the level at which a segment is read, whatever earlier runs did."""
+        """Return the level at which a segment is read, regardless of earlier runs."""
         is_left_out = file_system.absolute(segment.log.path) in self._left_out
         return Level.QUICK if is_left_out else self.level
 
     def in_order(self, partitions: Sequence[PartitionDir]) -> list[PartitionDir]:
-        """The partitions; with a history those whose last check is longest ago come first."""
+        """Return the partitions; with a history, those checked longest ago come first."""
         return sorted(partitions, key=self._age) if self.history is not None else list(partitions)
 
     def _age(self, target: Target) -> int:
-        """When its oldest segment was last checked, 0 for never."""
+        """Return when its oldest segment was last checked, 0 for never."""
         history = self.history
         assert history is not None
-        if isinstance(target, LogDir):
+        if isinstance(target, LogDirListing):
             return min(map(self._age, target.partitions), default=0)
         if isinstance(target, FileEntry):
             return history.last_check(target, self.level)
@@ -254,9 +254,9 @@ class Schedule:
     def readings(self, partition: PartitionDir, *, afresh: bool = False) -> list[Reading]:
         """Return how to read each segment of a partition whose turn it is.
 
-        Where an earlier run stopped in it, the segments which that run read are read once more at
-        the level quick: what is checked of a whole partition needs to know of them. With `afresh`
-        nothing was read before.
+        If an earlier run stopped within the partition, the segments that it read are read again at
+        level quick, because checks of the whole partition need them. With `afresh`, nothing counts
+        as read.
         """
         wanted = [(segment, self.level_of(segment)) for segment in partition.segments]
         if self.history is None or afresh:
@@ -269,10 +269,15 @@ class Schedule:
             for segment, level in wanted
         ]
 
-    def has_time_for(self, size_bytes: int) -> bool:
-        """Whether a partition of that size may be begun: by the pace so far it can be finished.
+    @property
+    def is_limited(self) -> bool:
+        """Whether nothing more is begun after some time."""
+        return self._duration_s is not None
 
-        The first one always may: a run that is too short for anything would never get anywhere.
+    def has_time_for(self, size_bytes: int) -> bool:
+        """Return whether a partition of this size can be finished in time, at the speed so far.
+
+        The first partition is always started: otherwise a very short run would never get anywhere.
         """
         if self._duration_s is None or not self._has_read:
             return True
@@ -281,13 +286,13 @@ class Schedule:
         return elapsed < self._duration_s and elapsed + needed <= self._duration_s
 
     def is_over(self) -> bool:
-        """Return whether no further segment may be begun; one that is due is read in any run."""
+        """Return whether to start no further segment; each run reads at least one that is due."""
         if self._duration_s is None or not self._has_read:
             return False
         return self._clock() - self._started >= self._duration_s
 
     def segment_read(self, reading: Reading) -> None:
-        """A segment was read to its end."""
+        """Record that a segment was read to its end."""
         if reading.is_due:
             self._has_read = True
             self._read_bytes += reading.segment.log.size_bytes
@@ -295,14 +300,14 @@ class Schedule:
             self.history.note(reading.segment.log, reading.level, self._now_ms())
 
     def partition_read(self, partition: PartitionDir) -> None:
-        """A partition was read to its end."""
+        """Record that a partition was read to its end."""
         if self.history is not None:
             self.history.finish(partition)
 
 
 def _logs_of(target: Target) -> Iterator[str]:
     """Yield the paths of the live segments."""
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         for partition in target.partitions:
             yield from _logs_of(partition)
     elif isinstance(target, PartitionDir):
@@ -313,5 +318,5 @@ def _logs_of(target: Target) -> Iterator[str]:
 
 
 def lowest_level(readings: Sequence[Reading], asked: Level) -> Level:
-    """Return the level that all segments of a partition are read at, or above it."""
+    """Return the lowest level at which a segment is read, `asked` without segments."""
     return min((reading.level for reading in readings), key=list(Level).index, default=asked)

@@ -1,7 +1,7 @@
 """Producer snapshots against the producer states derived from the log.
 
 A snapshot may lack producers that had expired. It may know what the log has lost: batches that
-were removed by compaction or retention. Follows `ProducerStateManager` of Kafka 4.3.
+compaction or retention removed. Follows `ProducerStateManager` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NAMES: Final = {
 
 
 class SnapshotCheck:
-    """The snapshots of a partition, compared one by one as the log reaches their offsets.
+    """Compares the snapshots of a partition one by one, as the log reaches their offsets.
 
     Memory: one snapshot at a time.
     """
@@ -53,11 +53,11 @@ class SnapshotCheck:
 
     @property
     def next_offset(self) -> int | None:
-        """Return the offset of the next one, None after the last."""
+        """The offset of the next snapshot, None after the last."""
         return self.offsets[self._next] if self._next < len(self.offsets) else None
 
     def compare_next(self, ahead: Believed | None) -> Iterator[Defect]:
-        """The next one against the states at its offset, in front of the batches ahead."""
+        """Compare the next snapshot with the states before its offset, given the batches ahead."""
         number, offset, path = self._next, self.offsets[self._next], self.paths[self._next]
         self._next += 1
         if offset < self._timeline.next_offset:
@@ -79,13 +79,13 @@ class SnapshotCheck:
             yield make_defect("producer-snapshot-wrong", path, detail, offset=offset)
 
     def beyond(self, end_offset: int) -> Iterator[Defect]:
-        """Those that are left over, when the log has ended."""
+        """Yield the snapshots that are left when the log has ended."""
         for offset, path in zip(self.offsets[self._next :], self.paths[self._next :], strict=True):
             detail = f"The snapshot is of offset {offset}, the log ends at {end_offset}."
             yield make_defect("producer-snapshot-misplaced", path, detail, offset=offset)
 
     def _differences(self, found: Table, offset: int) -> list[tuple[int, str]]:
-        """Return producer ids and their defects."""
+        """Return the ids of the producers that differ, with how."""
         at = self._states.find(found[p.PRODUCER_ID])
         known = at >= 0
         if known.any():
@@ -97,7 +97,7 @@ class SnapshotCheck:
         return sorted(told.items())
 
     def _against_nothing(self, found: Table, offset: int) -> dict[int, str]:
-        """Producers whose batches the log has lost, if it ever had them."""
+        """Compare the producers that the log does not know, because it lost their batches."""
         told: dict[int, str] = {}
         if self._timeline.gap == 0:
             return dict.fromkeys(found[p.PRODUCER_ID].tolist(), "the log has no batch of it")
@@ -111,7 +111,7 @@ class SnapshotCheck:
         return told
 
     def _against_log(self, found: Table, states: Table, offset: int) -> dict[int, str]:
-        """Producers that the log knows, with the states it has for them."""
+        """Compare the producers that the log knows with the states it has for them."""
         wrong = _wrong_fields(found, states, self._timeline.gap, self._has_batch)
         is_sure = p.is_open(states, self._timeline)
         is_sure &= states[p.TXN_BLIND] == self._timeline.blind
@@ -133,7 +133,7 @@ class SnapshotCheck:
         return (offsets >= 0) & ~self._timeline.removed.hold(offsets)
 
     def _missing(self, found: Table) -> list[tuple[int, str]]:
-        """Producers with an open transaction never expire."""
+        """Return producers with an open transaction that the snapshot lacks; they never expire."""
         states = self._states.table
         is_open = p.is_open(states, self._timeline)
         is_open &= states[p.TXN_BLIND] == self._timeline.blind
@@ -143,7 +143,7 @@ class SnapshotCheck:
     def _adopt(
         self, found: Table, differences: list[tuple[int, str]], offset: int, number: int
     ) -> None:
-        """Adopt what the log does not know better."""
+        """Adopt the states of a snapshot, except where the log knows better."""
         at = self._states.find(found[p.PRODUCER_ID])
         table = self._states.table
         wrong = np.isin(found[p.PRODUCER_ID], [producer_id for producer_id, _ in differences])
@@ -153,13 +153,13 @@ class SnapshotCheck:
             compared = [p.PRODUCER_EPOCH, p.LAST_OFFSET, p.TXN_FIRST]
             is_same = (mine[compared] == found[compared]).all(axis=0)
             is_known = (at >= 0) & (mine[p.BLIND] == self._timeline.blind)
-            # Of two snapshots that contradict each other none is known to be the right one.
+            # If two snapshots contradict each other, neither is known to be right.
             is_mine = (is_same | wrong) & ~(wrong & (mine[p.ORIGIN] >= 0))
             left_out = np.where(is_known, is_mine, wrong)
         taken = found[:, ~left_out]
         states = np.full((p.FIELDS, taken.shape[1]), -1, np.int64)
         states[: p.SNAPSHOT_FIELDS] = taken
-        states[p.EVENT_OFFSET] = offset - 1  # the last it can have
+        states[p.EVENT_OFFSET] = offset - 1  # the latest possible offset
         states[p.EVENT] = p.LONE_MARKER
         states[[p.GAP, p.BATCH_GAP, p.MARKER_GAP]] = self._timeline.gap
         states[[p.BLIND, p.TXN_BLIND]] = self._timeline.blind
@@ -176,15 +176,15 @@ class SnapshotCheck:
 def _wrong_fields(
     found: Table, states: Table, gap: int, has_batch: Callable[[NDArray[np.int64]], Flags]
 ) -> dict[int, Flags]:
-    """Return the fields, by producer, that neither the log nor what it may have lost explains.
+    """Return, per field, the producers that neither the log nor its losses explain.
 
     Args:
         found: the producers in the snapshot.
-        states: the same producers by the log.
-        gap: the stamp of the snapshot's offset.
-        has_batch: whether the log has batches for some offsets.
+        states: the same producers according to the log.
+        gap: the gap stamp at the snapshot's offset.
+        has_batch: returns whether the log has a batch for each offset.
     """
-    # Batches, or markers, may have been removed since the last one.
+    # Batches or markers may have been removed since the last one.
     lossy = states[p.GAP] != gap
     last, mine = found[p.LAST_OFFSET], states[p.LAST_OFFSET]
     is_same, is_ahead, is_none = last == mine, last > mine, (last < 0) & (mine >= 0)
@@ -214,7 +214,7 @@ def _wrong_fields(
 
 
 def _wrong_coordinators(found: Table, states: Table, gap: int) -> Flags:
-    """A producer that was forgotten has none until its next marker."""
+    """Return wrong coordinator epochs; a forgotten producer has none until its next marker."""
     theirs, mine = found[p.COORDINATOR], states[p.COORDINATOR]
     is_lossy = (states[p.MARKER_GAP] != gap) & (gap > 0)
     is_forgotten = (theirs < 0) & (states[p.EVENT] == p.DATA)

@@ -1,4 +1,4 @@
-"""The counts of what a run of the checks read and found."""
+"""Counts of what a run of the checks read and found."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ T = TypeVar("T")
 class Summary:
     """Counts of what a run read and found; complete when the walk has ended.
 
-    `bytes_deferred` and `segments_deferred` were put off because the time was up: they are not
-    among `bytes_expected`. `bytes_unreadable` are those that the disk did not give: expected, and
-    not checked.
+    `bytes_deferred` and `segments_deferred` were deferred because time was up: they are not part of
+    `bytes_expected`. `bytes_unreadable` are bytes that the disk did not return: expected, but not
+    checked.
     """
 
     files: int = 0
@@ -38,20 +38,20 @@ class Summary:
 
     @property
     def grave(self) -> int:
-        """How many defects are more than notes."""
+        """Number of defects above a note."""
         return self.defects.total() - self.defects[Severity.NOTE]
 
     @property
     def is_complete(self) -> bool:
-        """Whether all bytes that were listed have been asked for."""
+        """Whether all listed bytes have been read or reported as unreadable."""
         return self.bytes_checked + self.bytes_unreadable >= self.bytes_expected
 
     def give_up(self) -> None:
-        """Expect nothing more: what was listed no longer exists."""
+        """Expect nothing more, because the listed files no longer exist."""
         self.bytes_expected = min(self.bytes_expected, self.bytes_checked + self.bytes_unreadable)
 
     def counting(self, defects: Generator[Defect, None, T]) -> Generator[Defect, None, T]:
-        """Count defects as they are passed on."""
+        """Count defects while passing them on."""
         while True:
             try:
                 defect = next(defects)

@@ -1,11 +1,11 @@
 """The walk over partitions as tasks of an engine, on this machine or on others.
 
-A task walks over some partitions with `Verification` itself. A partition larger than most has its
-logs read in pieces, which are tasks of their own; the one that walks over it takes
-their columns in place of a reading.
+A task walks over some partitions with `Verification` itself. The logs of a larger partition are
+read in pieces by tasks of their own; the task that walks over it then uses their columns instead of
+reading the logs.
 
-The tasks run the checks of partitions, which are most of the work; this process checks the files
-around them and the log directories against each other, and reports all in walk order.
+The tasks run the checks of partitions, which are most of the work. This process checks the files
+around them, compares the log directories with each other, and reports everything in walk order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkalog.check.schedule import Schedule
 from kafkalog.check.verify import Verification
 from kafkalog.check.walk import Walked
 from kafkalog.errors import KafkaLogError, UnreadableError
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition
 from kafkalog.model import Defect, Level
 from kafkalog.paths import file_system
 from kafkalog.paths.read_options import reading
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from kafkalog.check.walk import Stretches
     from kafkalog.log_dir import Segment
 
-    Target = LogDir | PartitionDir | FileEntry
+    Target = LogDirListing | PartitionDir | FileEntry
     from collections.abc import Generator
 
     from kafkalog.engine import Engine
 
 
 SPLIT_BYTES: Final = 128 << 20
-"""Up to this size a partition is read by one task; small ones share one."""
+"""Up to this size one task reads a whole partition; small partitions share a task."""
 
 _TASKS_PER_WORKER: Final = 4
-_COST_OF_A_PARTITION: Final = 4 << 20  # bytes that are read in the time which its small files take
+_COST_OF_A_PARTITION: Final = 4 << 20  # bytes read in the time that its small files take
 _DEFECTS_AT_ONCE: Final = 1000
 
 
@@ -55,9 +55,9 @@ class Manner:
     """How tasks read.
 
     Attributes:
-        threads: how many check in each task; as many as there are processors where None.
-        rate_limit: bytes a second of each task, None for no limit.
-        leaves_cache: as that of `source.reading`.
+        threads: number of checking threads per task; None for one per processor.
+        rate_limit: bytes per second per task, None for no limit.
+        leaves_cache: as in `source.reading`.
     """
 
     threads: int | None = 1
@@ -67,7 +67,7 @@ class Manner:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """A partition directory that a task does not find, or finds in another log directory.
+    """A partition directory that a task does not find, or finds with other files.
 
     Attributes:
         host: where the task ran.
@@ -79,7 +79,7 @@ class Unseen:
 
 
 Told = list[Defect] | Walked | Unseen
-"""What tasks report of a partition: its defects, and at the end one of the others."""
+"""What tasks report of a partition: its defects, then one `Walked` or `Unseen`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class Plan:
     """The tasks of a run.
 
     Attributes:
-        tasks: each with `partitions` and, where its partition is read in pieces, with `pieces`.
-        partitions: those of the targets, as they are numbered in what tasks report.
+        tasks: each has `partitions` and, if its partition is read in pieces, `pieces`.
+        partitions: the partitions of the targets, by the numbers that tasks report.
     """
 
     tasks: tuple[Mapping[str, Any], ...]
@@ -98,24 +98,24 @@ class Plan:
 def plan_tasks(
     schedule: Schedule, workers: int, manner: Manner, split_bytes: int = SPLIT_BYTES
 ) -> Plan:
-    """Return the tasks for the partitions of a schedule's targets, in walk order.
+    """Plan the tasks for the partitions of a schedule's targets, in walk order.
 
     Args:
         schedule: the level at which each part is read; without a history.
-        workers: how many tasks run at the same time.
-        manner: how they read.
-        split_bytes: how large a partition is at least that is read in pieces, and a piece; one
-            that is no larger than a quarter of what each worker has to do never is.
+        workers: number of tasks that run at the same time.
+        manner: how the tasks read.
+        split_bytes: minimum size of a piece, and of a partition that is read in pieces. Partitions
+            of at most a quarter of a worker's share are never divided.
 
     Cost:
-        A few reads for each piece. The plan holds the paths of all partitions, and of the segments
-        of those that are read in pieces.
+        A few reads per piece. The plan holds the paths of all partitions, and of the segments of
+        those that are read in pieces.
     """
     partitions: list[PartitionDir] = []
     for target in schedule.targets:
         if isinstance(target, PartitionDir):
             partitions.append(target)
-        elif isinstance(target, LogDir):
+        elif isinstance(target, LogDirListing):
             partitions += schedule.in_order(target.partitions)
     total = sum(map(_cost, partitions))
     share = total // (_TASKS_PER_WORKER * workers) + 1
@@ -148,7 +148,7 @@ def plan_tasks(
 
 
 def walk_partitions(task: Mapping[str, Any], made: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield what a task reports, as `told_of` reads it; `made`: results of its pieces, in order."""
+    """Yield a task's report, for `told_of`; `made` holds the results of its pieces in order."""
     with _reading(task):
         for described in task["partitions"]:
             for told in _walk(task, described, made if "pieces" in task else None):
@@ -167,7 +167,7 @@ def read_piece(piece: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def told_of(row: bytes) -> tuple[int, Told]:
-    """Return the number of a partition, and what a task reports of it."""
+    """Decode a task's report: the number of a partition, and what is said of it."""
     number, told = pickle.loads(row)  # noqa: S301 # made by `walk_partitions`
     return number, told
 
@@ -179,7 +179,7 @@ def _cost(partition: PartitionDir) -> int:
 def _described(number: int, partition: PartitionDir, schedule: Schedule) -> dict[str, Any]:
     path = file_system.absolute(partition.path)
     seen, at_ms = None, now_ms()
-    with suppress(KafkaLogError):  # it is gone, as tasks will find
+    with suppress(KafkaLogError):  # it is gone, as the tasks will find
         seen = Sighting.of(list_partition(path), at_ms)
     return {
         "number": number,
@@ -278,23 +278,23 @@ _HINT = (
 
 
 class WalkedByTasks:
-    """The partitions of a run, walked over by tasks; a context manager that ends what is under way.
+    """The partitions of a run, walked over by tasks; a context manager that stops running tasks.
 
     Args:
-        engine: runs the tasks; they begin when the first partition is asked for.
+        engine: runs the tasks, from the time the first partition is asked for.
         schedule: its targets hold the partitions; without a history or a duration.
         manner: how the tasks read.
-        split_bytes: as that of `plan_tasks`.
+        split_bytes: as in `plan_tasks`.
 
     Cost:
-        Memory for what one task reports, as the engine streams it; the defects are passed on.
+        Memory for one task's report, as the engine streams it; the defects are passed on.
     """
 
     def __init__(
         self, engine: Engine, schedule: Schedule, manner: Manner, split_bytes: int = SPLIT_BYTES
     ) -> None:
         plan = plan_tasks(schedule, engine.workers, manner, split_bytes)
-        self._partitions = plan.partitions  # alive, so that none takes the identity of another
+        self._partitions = plan.partitions  # kept alive: `id` identifies them
         self._numbers = {id(partition): n for n, partition in enumerate(plan.partitions)}
         self._rows = engine.stream(walk_partitions, plan.tasks, read_piece)
 
@@ -308,10 +308,10 @@ class WalkedByTasks:
         """Yield the defects of a partition; to be called in walk order.
 
         Returns:
-            None if the directory is gone, for the tasks as for this process.
+            None if the directory is gone, for the tasks and for this process.
 
         Raises:
-            UnreadableError: a worker does not see what this process sees.
+            UnreadableError: a worker does not see the files that this process sees.
         """
         number = self._numbers[id(directory)]
         path = file_system.absolute(directory.path)
@@ -336,7 +336,7 @@ class WalkedByTasks:
 
 
 def _require_gone(directory: PartitionDir, unseen: Unseen) -> None:
-    """It went away, or a broker moved it; unless only the worker does not see it."""
+    """Raise unless the directory is gone here as well: deleted, or moved by a broker."""
     try:
         list_partition(directory.path)
     except KafkaLogError:
@@ -349,7 +349,7 @@ def _require_gone(directory: PartitionDir, unseen: Unseen) -> None:
 
 
 def _require_unreadable(defect: Defect) -> None:
-    """Raise if what a worker cannot read can be read here: then it is no defect."""
+    """Raise if this process can read what a worker cannot: then it is no defect."""
     try:
         with Source(defect.path) as source:
             source.read(defect.position or 0, 1)

@@ -1,4 +1,4 @@
-"""The walk over files, partitions and log directories that runs every check.
+"""Runs every check over files, partitions and log directories.
 
 Levels: `quick` reads headers and indexes, `standard` also every byte for its checksum, `deep` also
 every record.
@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from formats import file_names
-from kafkalog.check.index_files import ENTRY_SIZES
 from kafkalog.check.schedule import Schedule
 from kafkalog.check.summary import Summary
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError
+from kafkalog.indexes import ENTRY_SIZES
 from kafkalog.lfs_pointers import pointer_defect, pointers_among
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
 from kafkalog.model import Defect, Level
 from kafkalog.names import FileKind, FileState
 from kafkalog.paths import file_system
@@ -43,19 +43,20 @@ class Verification:
     Args:
         level: how much is read.
         progress: called with the number of bytes checked since the last call.
-        schedule: what is read at which level, and what is put off; its level counts.
+        schedule: what is read at which level, and what is deferred; its level takes precedence.
         threads: number of checking threads; None for one per processor, up to 8.
-        watch: is shown the batches of the logs.
-        stretches: gives the batches and the damage of a log as `header_stretches` does, which it is
-            where None. Without `watch`.
-        elsewhere: walks over the partitions; without a history or a duration in `schedule`.
+        watch: observes the batches of the logs.
+        stretches: yields the batches and the damage of a log; None for `header_stretches`. Cannot
+            be combined with `watch`.
+        elsewhere: walks over the partitions instead; requires a schedule without a history or a
+            duration.
 
     Attributes:
-        summary: what was looked at and found so far.
-        next_starts: what the next start of a broker would do with the partitions and log
-            directories so far, where there is something to say.
-        put_off: paths of the partition directories (of the log, for a segment on its own) for which
-            time was up before all of it had been checked.
+        summary: what has been read and found so far.
+        next_starts: what the next start of a broker would do to the partitions and log directories
+            so far, if that is worth mentioning.
+        put_off: paths of the partition directories (or of the log, for a single segment) that were
+            not checked completely before time was up.
     """
 
     def __init__(
@@ -82,36 +83,40 @@ class Verification:
         self._pointers: list[FileEntry] = []  # of Git LFS, in the target that is checked
         self._log_dirs: list[CheckedLogDir] = []
         self._configs: dict[str, LogDirConfigs] = {}
-        self._partitions: list[CheckedLogDir] = []  # those that were given by themselves
+        self._partitions: list[CheckedLogDir] = []  # those that were given individually
 
-    def verify(self, *targets: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
-        """Yield every defect of the targets: of each one, and of all of them together.
+    def verify(
+        self, *targets: str | Path | LogDirListing | PartitionDir | FileEntry
+    ) -> Iterator[Defect]:
+        """Yield every defect of the targets: of each target, then of all of them together.
 
         Raises:
             NotFoundError, UnreadableError, NotAKafkaFileError: a target itself cannot be opened.
-                What cannot be read inside it is a defect.
+                Anything unreadable inside it is a defect.
         """
         for target in targets:
             yield from self.check(target)
         yield from self.check_together()
 
-    def check(self, target: str | Path | LogDir | PartitionDir | FileEntry) -> Iterator[Defect]:
-        """Yield the defects of one target; `check_together` after the last one yields the rest.
+    def check(
+        self, target: str | Path | LogDirListing | PartitionDir | FileEntry
+    ) -> Iterator[Defect]:
+        """Yield the defects of one target; `check_together` yields the rest after the last one.
 
         Raises:
-            NotFoundError, UnreadableError, NotAKafkaFileError: as `verify`.
+            NotFoundError, UnreadableError, NotAKafkaFileError: as in `verify`.
         """
-        if not isinstance(target, LogDir | PartitionDir | FileEntry):
+        if not isinstance(target, LogDirListing | PartitionDir | FileEntry):
             target = open_path(str(target))
         yield from self.summary.counting(self._checks(target))
 
     def verify_partition(self, directory: PartitionDir) -> Generator[Defect, None, int]:
-        """Yield as `verify` does; return the offset after the batches."""
+        """Yield a partition's defects, as `verify` does; return the offset after its batches."""
         partition = yield from self.summary.counting(self._contained_partition(directory))
         return partition.end_offset
 
     def check_together(self) -> Iterator[Defect]:
-        """Compare the targets with each other; report bytes that the run should have checked."""
+        """Compare the targets with each other; report bytes that should have been checked."""
         from kafkalog.check.moments import judged_together
         from kafkalog.check.next_start import with_strays
         from kafkalog.check.registry import COPY_CHECKS, TOGETHER_CHECKS
@@ -128,7 +133,9 @@ class Verification:
             self.summary.defects[defect.severity] += 1
             yield defect
 
-    def _checks(self, target: LogDir | PartitionDir | FileEntry) -> Generator[Defect, None, None]:
+    def _checks(
+        self, target: LogDirListing | PartitionDir | FileEntry
+    ) -> Generator[Defect, None, None]:
         from kafkalog.check.registry import contained_all
 
         if isinstance(target, FileEntry) and pointers_among([target]):
@@ -179,16 +186,16 @@ class Verification:
         look: Callable[[], Seen],
         judge: Callable[[Walk, Seen, int], Generator[Defect, None, T]],
     ) -> Generator[Defect, None, T]:
-        """Have something judged as `of_one_moment` does; only the last reading counts."""
+        """Judge something through `of_one_moment`; only the last reading counts."""
         from kafkalog.check.moments import of_one_moment
         from kafkalog.check.walk import Walk
 
         def read(seen: Seen, reading: int) -> Generator[Defect, None, tuple[Walk, T]]:
-            stretches = None if reading else self._stretches  # those are of the first moment
+            stretches = None if reading else self._stretches  # these belong to the first moment
             walk = Walk(self.schedule, self._progress, self._threads, self._watch, stretches)
             return walk, (yield from walk.summary.counting(judge(walk, seen, reading)))
 
-        if self._watch is not None:  # what it was shown cannot be taken back
+        if self._watch is not None:  # it cannot unsee batches
             walk, result = yield from read(seen, 0)
         else:
             (walk, result), is_settled = yield from of_one_moment(
@@ -202,7 +209,7 @@ class Verification:
         return result
 
     def _single_file(self, entry: FileEntry) -> Generator[Defect, None, None]:
-        """A file named on its own: its segment's log and indexes are checked together."""
+        """Check a file that was named by itself; a log or an index is checked with its segment."""
         from kafkalog.check.moments import look_at_partition
 
         parent = PartitionDir(os.path.dirname(file_system.absolute(entry.path)), None, ())
@@ -223,7 +230,7 @@ class Verification:
     def _contained_partition(
         self, directory: PartitionDir
     ) -> Generator[Defect, None, CheckedPartition]:
-        """As `_partition`; what fails in it costs nothing else.
+        """Check a partition as `_partition` does; a failure does not affect other partitions.
 
         An exception of the watch ends the run: it is passed on to the caller.
         """
@@ -251,7 +258,7 @@ class Verification:
             yield defect
 
     def _told_pointers(self, path: str) -> Iterator[Defect]:
-        """One finding about the Git LFS pointers that were met below a path."""
+        """Yield one finding about the Git LFS pointers that were met below a path."""
         if self._pointers:
             yield pointer_defect(path, self._pointers)
             self._pointers = []
@@ -281,7 +288,7 @@ class Verification:
         return partition
 
     def _configs_of(self, directory: PartitionDir) -> TopicConfigs | None:
-        """Return the configs of a topic; the metadata log of its log directory is read once."""
+        """Return the configs of a topic; each log directory's metadata log is read once."""
         from kafkalog.configs import ConfigSources
 
         around = os.path.dirname(file_system.absolute(directory.path))
@@ -292,7 +299,7 @@ class Verification:
             return None  # the metadata log's defects are reported by its own checks
 
     def _take(self, partition: CheckedPartition, walked: Walked) -> None:
-        """A partition was walked over elsewhere."""
+        """Take over the results of a partition that was walked over remotely."""
         partition.end_offset = walked.end_offset
         self.summary.add_looked_at(walked.summary)
         self.next_starts += walked.next_starts
@@ -301,16 +308,16 @@ class Verification:
 
 
 def _of_log_dir(
-    check: Callable[[LogDir, Sequence[CheckedPartition]], Iterator[Defect]],
+    check: Callable[[LogDirListing, Sequence[CheckedPartition]], Iterator[Defect]],
     log_dirs: Sequence[CheckedLogDir],
 ) -> Iterator[Defect]:
-    """Yield the findings of a check in the one log directory."""
+    """Yield the findings of a check of a single log directory."""
     [checked] = log_dirs
     return check(checked.log_dir, checked.partitions)
 
 
-def _top(walk: Walk, target: LogDir, _reading: int) -> Generator[Defect, None, None]:
-    """Yield the files of a log directory that belong to no partition."""
+def _top(walk: Walk, target: LogDirListing, _reading: int) -> Generator[Defect, None, None]:
+    """Check the files of a log directory that belong to no partition."""
     from kafkalog.check.registry import contained_all
 
     for path, error in target.errors.items():

@@ -1,9 +1,8 @@
 """One reading of a partition, a segment or a file by all checks.
 
-A reading continues after a sound batch regardless of what came before. So what a piece gives
-from its start to the first thing that is not sound is what a reading of the whole log gives, if
-that comes to the start of the piece. From there on, where it does not or where something is wrong,
-the log is read on in one go.
+After a sound batch, a reading continues regardless of what came before. So a piece yields, from its
+start to the first unsound thing, exactly what a reading of the whole log yields if it reaches the
+start of the piece. Otherwise, and after anything unsound, the log is read on sequentially.
 
 Levels: `quick` reads headers and indexes, `standard` also every byte for its checksum, `deep` also
 every record.
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import numpy as np
 
-from kafkalog.check.index_files import ENTRY_SIZES, index_alone, size_is_multiple
+from kafkalog.check.index_files import index_alone, size_is_multiple
 from kafkalog.check.log_dir_files import READERS
 from kafkalog.check.schedule import Reading, lowest_level
 from kafkalog.check.summary import Summary
@@ -27,6 +26,7 @@ from kafkalog.columns.header_table import POSITION
 from kafkalog.columns.headers import Stretch, header_stretches
 from kafkalog.defects import REFERENCES, make_defect
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
+from kafkalog.indexes import ENTRY_SIZES
 from kafkalog.model import Defect, Level
 from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.paths.source import Source
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What a run needs to know of a partition that another run walked, apart from its defects.
+    """What a run needs to know of a partition that another run walked over, besides its defects.
 
     Attributes:
         end_offset: the offset after its batches.
-        summary: of that run.
-        next_starts: as those of `Verification`.
+        summary: the summary of that run.
+        next_starts: as in `Verification`.
     """
 
     end_offset: int
@@ -67,25 +67,25 @@ class Walked:
 
 
 class Elsewhere(Protocol):
-    """Whoever walks over partitions instead of this run."""
+    """Walks over partitions in place of this run."""
 
     def walk(self, directory: PartitionDir) -> Generator[Defect, None, Walked | None]:
-        """Yield its defects; None if it must be walked here, as nothing was reported of it."""
+        """Yield its defects; return None if nothing was reported and it must be walked here."""
 
 
 class Watch(Protocol):
-    """Observer of the batches that are read anyway."""
+    """Observer of the batches that verification reads."""
 
     @property
     def look(self) -> Look | None:
-        """As that of `header_stretches`."""
+        """The `look` argument for `header_stretches`."""
 
     def take(self, path: str, stretch: Stretch) -> None:
-        """Take the next batches of a log, after their defects were reported."""
+        """Observe the next batches of a log, after their defects were reported."""
 
 
 def closed_cleanly(directory: PartitionDir) -> bool:
-    """Return whether the broker closed the log; one that is being deleted it does not."""
+    """Return whether the broker closed the log; logs that are being deleted are not closed."""
     is_hosted = directory.state in (DirectoryState.LIVE, DirectoryState.FUTURE)
     return is_hosted and UnifiedLog(directory).was_closed
 
@@ -99,7 +99,7 @@ def read_range(part: Mapping[str, Any], threads: int | None) -> Iterator[bytes]:
     Args:
         part: `path`, `base_offset`, `start` (the position of a batch), `end` (None for the end of
             the file) and `level`.
-        threads: as those of `header_stretches`.
+        threads: as in `header_stretches`.
     """
     key = (part["base_offset"], os.path.basename(part["path"]))
     try:
@@ -116,15 +116,15 @@ def read_range(part: Mapping[str, Any], threads: int | None) -> Iterator[bytes]:
                 if len(wrong):
                     return
     except KafkaLogError:
-        return  # the next reader of that part reports the same
+        return  # the next reader of this part reports it, too
 
 
 class MadeStretches:
-    """Gives what `read_range` made of the parts of a partition's logs, and reads what lacks.
+    """Returns the batches that `read_range` read from parts of a partition's logs; reads the rest.
 
     Args:
-        made: of all parts, by base offset, name and position.
-        threads: as those of `header_stretches`.
+        made: the results for all parts, by base offset, name and position.
+        threads: as in `header_stretches`.
 
     Cost:
         Holds one stretch at a time.
@@ -140,7 +140,7 @@ class MadeStretches:
     def stretches(
         self, log: CheckedLog, source: Source, level: Level
     ) -> Iterator[Stretch | Defect]:
-        """As `header_stretches`; to be asked for logs by rising base offsets, then names."""
+        """Yield as `header_stretches`; call it for logs by rising base offset, then by name."""
         position = 0
         if log.base_offset is not None:
             key = (log.base_offset, os.path.basename(log.path))
@@ -169,19 +169,19 @@ T = TypeVar("T")
 
 
 class Walk:
-    """One reading of all that is judged together.
+    """One reading of everything that is judged together.
 
     Args:
         schedule: what is read at which level.
         progress: called with the number of bytes checked since the last call.
-        threads: how many check.
-        watch: is shown the batches of the logs; may be None.
-        stretches: gives the batches and the damage of a log; if None, they are read here.
+        threads: number of checking threads.
+        watch: observes the batches of the logs, or None.
+        stretches: yields the batches and the damage of a log; None reads them here.
 
     Attributes:
-        summary: what was looked at and found so far.
-        next_starts: as those of `Verification`.
-        put_off: as that of `Verification`.
+        summary: what has been read and found so far.
+        next_starts: as in `Verification`.
+        put_off: as in `Verification`.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class Walk:
         self._stretches = stretches or self._read
 
     def lone_segment(self, directory: PartitionDir, segment: Segment) -> Iterator[Defect]:
-        """A segment on its own."""
+        """Check a segment by itself."""
         if not self.schedule.has_time_for(segment.log.size_bytes):
             self._put_off(segment.log.path, segment.files, 1)
             return
@@ -214,7 +214,7 @@ class Walk:
     def partition(
         self, directory: PartitionDir, configs: TopicConfigs | None, *, afresh: bool
     ) -> Generator[Defect, None, CheckedPartition]:
-        """All files of a partition, whose topic has configs; `afresh` is for the schedule."""
+        """Check all files of a partition, given its configs; `afresh` is for the schedule."""
         from kafkalog.check.batches import CheckedPartition
         from kafkalog.check.next_start import PartitionStart
         from kafkalog.check.registry import (
@@ -268,7 +268,7 @@ class Walk:
     def _next_start(
         self, start: NextStart, state: DirectoryState | None = None, *, is_explained: bool
     ) -> Iterator[Defect]:
-        """Note a prediction; a defect where it is bad and no other defect says why."""
+        """Record a prediction; yield a defect if it is bad and no other defect says why."""
         from kafkalog.check.next_start import unexplained
 
         if start.is_remarkable:
@@ -277,7 +277,7 @@ class Walk:
             yield from unexplained(start, state)
 
     def _put_off(self, path: str, entries: Iterable[FileEntry], segments: int) -> None:
-        """There is no time left for these files of a partition, or of a segment on its own."""
+        """Record that time is up for these files of a partition or of a single segment."""
         self.put_off.add(path)
         self.summary.bytes_deferred += sum(
             entry.size_bytes
@@ -287,7 +287,7 @@ class Walk:
         self.summary.segments_deferred += segments
 
     def file(self, entry: FileEntry) -> Iterator[Defect]:
-        """A file outside the live segments."""
+        """Check a file outside the live segments."""
         self.summary.files += 1
         if entry.error is not None:
             yield make_defect("file-unreadable", entry.path, entry.error)
@@ -322,7 +322,7 @@ class Walk:
         *,
         was_closed: bool,
     ) -> Generator[Defect, None, int]:
-        """One live segment: its files alone, then its indexes against its log; where it ends."""
+        """Check a live segment: each file, then indexes against log; return where the log ends."""
         from kafkalog.check.batches import CheckedLog
 
         entries = segment.files
@@ -351,7 +351,7 @@ class Walk:
     def _batches(
         self, log: CheckedLog, level: Level, checks_of_partition: Sequence[PartitionCheck] = ()
     ) -> Generator[Defect, None, int]:
-        """Yield all batches of a log file; return the offset after them."""
+        """Check all batches of a log file; return the offset after them."""
         from kafkalog.check.batches import defects_of_stretch
         from kafkalog.check.registry import segment_checks
         from kafkalog.columns.header_table import COUNT, FOUND, LAST_OFFSET

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from formats.constants import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from formats.constants import CODEC_MAX, GZIP, LEGACY_CODEC_MAX, LZ4, NONE, SNAPPY, ZSTD
 from kafkalog.codecs import gzip, lz4, snappy, zstd
 from kafkalog.codecs.output import Output
 from kafkalog.errors import CorruptDataError, KafkaLogError, UnsupportedError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # A producer's batch has 1 MiB by default, and no chunk of snappy-java can be larger than 512 MiB. A
-# legitimate batch is far below this, and a process with 1 GiB of memory survives it.
+# legitimate batch is far below this limit, and a process with 1 GiB of memory survives it.
 DECOMPRESSED_SIZE_MAX: Final = 512 * 1024 * 1024
 
 _DECOMPRESS: Final[dict[int, Callable[[memoryview, Output], None]]] = {
@@ -35,7 +35,7 @@ def decompress(
         data: the payload as stored.
         codec: codec id of the attributes, 0 to 7.
         magic: magic of the batch or message: magic 0 has a broken lz4 header, zstd needs magic 2.
-        limit: the most bytes the result may have.
+        limit: maximum size of the result, in bytes.
 
     Raises:
         CorruptDataError: Kafka would refuse the data ("decompression-failed") or does not know the
@@ -43,8 +43,8 @@ def decompress(
         LimitExceededError: the result would be larger than `limit`.
 
     Cost:
-        Memory for the result and a few MiB; zstd up to 128 MiB more, if the frame asks for it.
-        Of several threads one at a time makes a result of more than 64 MiB.
+        Memory for the result and a few MiB; up to 128 MiB more if a zstd frame requires it.
+        Only one thread at a time produces a result above 64 MiB.
     """
     if codec == NONE:
         Output(codec, limit).reserve(len(data))
@@ -55,7 +55,7 @@ def decompress(
 
 
 def decompress_to(output: Output, data: bytes | memoryview, *, magic: int) -> None:
-    """Decompress into an output, whose codec is that of the payload."""
+    """Decompress into an output, which names the codec."""
     codec = output.codec
     if not _is_known(codec, magic):
         raise CorruptDataError(
@@ -69,7 +69,8 @@ def decompress_to(output: Output, data: bytes | memoryview, *, magic: int) -> No
     except KafkaLogError as error:
         import traceback
 
-        # An error may be kept as long as a log is read: not with the output in its frames.
+        # An error may be kept as long as a log is read, so its frames must not keep the output
+        # alive.
         traceback.clear_frames(error.__traceback__)
         output.clear()
         raise
@@ -85,7 +86,7 @@ def compress(
     Args:
         data: the records, or the inner messages of magic 0 and 1.
         codec: codec id, 0 to 4.
-        level: gzip 0 to 9, lz4 0 to 16, zstd -131072 to 22; the codec's default where None.
+        level: gzip 0 to 9, lz4 0 to 16, zstd -131072 to 22; None for the codec's default.
         magic: magic of the batch or message that the result is for.
 
     Raises:
@@ -105,4 +106,4 @@ def compress(
 
 
 def _is_known(codec: int, magic: int) -> bool:
-    return 0 <= codec <= (LZ4 if magic < 2 else ZSTD)
+    return 0 <= codec <= (LEGACY_CODEC_MAX if magic < 2 else CODEC_MAX)

@@ -1,4 +1,4 @@
-"""gzip: members one after the other; what follows the last and is no header is ignored.
+"""gzip: consecutive members; anything after the last that is not a header is ignored.
 
 Follows `GzipCompression` of Kafka 4.3 and Java's `GZIPInputStream`.
 """
@@ -24,7 +24,7 @@ _TRAILER: Final = struct.Struct("<II")
 
 
 def decompress(view: memoryview, output: Output) -> None:
-    """Write what the members hold; raises as `kafkalog.codecs.decompress`."""
+    """Write the content of the members. Raises as `kafkalog.codecs.decompress`."""
     position = _end_of_header(view, 0)
     if position is None:
         raise damage(GZIP, "no valid header")
@@ -36,7 +36,7 @@ def decompress(view: memoryview, output: Output) -> None:
 
 
 def _end_of_header(view: memoryview, start: int) -> int | None:
-    """Return the position after the header at `start`, None where Java would not accept it."""
+    """Return the position after the header at `start`, None if Java would not accept it."""
     position = start + 10
     if position > len(view) or bytes(view[start : start + 3]) != _MAGIC:
         return None
@@ -59,10 +59,10 @@ def _end_of_header(view: memoryview, start: int) -> int | None:
 
 
 def _inflate_member(view: memoryview, start: int, output: Output) -> int:
-    """Decompress the member whose header ends at `start`; returns the position after its trailer.
+    """Decompress the member whose header ends at `start`; return the position after its trailer.
 
-    The input goes in by small pieces: whatever is left after the end comes back as a copy, and
-    a thousand tiny members must not copy the whole input a thousand times.
+    The input is fed in small pieces: zlib returns a copy of whatever follows the end, and a
+    thousand tiny members must not copy the whole input a thousand times.
     """
     from isal import isal_zlib
 
@@ -95,7 +95,7 @@ def _inflate_member(view: memoryview, start: int, output: Output) -> int:
 
 
 def compress(data: bytes | memoryview, level: int | None) -> bytes:
-    """Return one member, with the header that Java writes: no time, no flags, an unknown system."""
+    """Return one member, with the header that Java writes: no time, no flags, unknown system."""
     compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -15)
     body = compressor.compress(data) + compressor.flush()
     return _HEADER + body + _TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)

@@ -1,4 +1,4 @@
-"""lz4: one frame of independent blocks; what follows it is ignored.
+"""lz4: one frame of independent blocks; anything after it is ignored.
 
 Follows `Lz4BlockInputStream` and `Lz4BlockOutputStream` of Kafka 4.3.
 """
@@ -25,7 +25,7 @@ _XXH32_PRIMES: Final = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667
 
 
 def decompress(view: memoryview, output: Output, *, check_header: bool) -> None:
-    """Write what the blocks hold; raises as `kafkalog.codecs.decompress`."""
+    """Write the content of the blocks. Raises as `kafkalog.codecs.decompress`."""
     import lz4.frame
 
     if len(view) < 7:
@@ -36,8 +36,8 @@ def decompress(view: memoryview, output: Output, *, check_header: bool) -> None:
     header = _plain_header(bytes(view[:size]), check_header=check_header)
     try:
         for block in _blocks(view, size):
-            # One frame per block bounds the output. LZ4FrameDecompressor is no way to do it: it
-            # keeps back what did not fit into its first buffer.
+            # One frame per block bounds the output. LZ4FrameDecompressor cannot do that: it
+            # withholds what did not fit into its first buffer.
             if not _put(block, header, output):
                 output.write(lz4.frame.decompress(b"".join((header, block, _END_MARK))))
     except RuntimeError as error:
@@ -45,7 +45,7 @@ def decompress(view: memoryview, output: Output, *, check_header: bool) -> None:
 
 
 def _put(block: memoryview, header: bytes, output: Output) -> bool:
-    """Decompress a block into the room of the output; return false if impossible.
+    """Decompress a block into the output's room; return False if that is impossible.
 
     The frame decompressor reports damage.
     """
@@ -75,7 +75,7 @@ def _block_size_max(block_descriptor: int) -> int:
 def _plain_header(stored: bytes, *, check_header: bool) -> bytes:
     """Return the header without content size and checksums, which Kafka does not verify.
 
-    So that the wheel does not verify them either. Raises for a header that Kafka refuses.
+    So the lz4 package does not verify them either. Raises for a header that Kafka refuses.
     """
     flags, block_descriptor = stored[4], stored[5]
     if stored[:4] != _MAGIC:
@@ -91,7 +91,7 @@ def _plain_header(stored: bytes, *, check_header: bool) -> bytes:
 
 
 def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
-    """Yield each block up to the end mark: size word, bytes and checksum (where flagged)."""
+    """Yield each block up to the end mark: size word, bytes and checksum (if flagged)."""
     flags = view[4]
     size_max = _block_size_max(view[5])
     while True:
@@ -113,7 +113,7 @@ def _blocks(view: memoryview, position: int) -> Iterator[memoryview]:
 
 @lru_cache(maxsize=64)
 def _header_checksum(descriptor: bytes) -> int:
-    """Second byte of the xxh32 of a frame descriptor, which has less than 16 bytes."""
+    """Return the second byte of the xxh32 of a frame descriptor of less than 16 bytes."""
     mask = 0xFFFFFFFF
     value = _XXH32_PRIMES[4] + len(descriptor)
     words = len(descriptor) // 4 * 4
@@ -140,6 +140,7 @@ def compress(data: bytes | memoryview, level: int | None, magic: int) -> bytes:
         block_linked=False,
         store_size=False,
     )
-    # Magic 0 hashes the frame's magic, too: the mistake that made the checksum be ignored there.
+    # Magic 0 also hashes the frame's magic: the bug because of which Kafka ignores the checksum
+    # there.
     descriptor = stream[:6] if magic == 0 else stream[4:6]
     return bytes(stream[:6] + bytes((_header_checksum(descriptor),)) + stream[7:])

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 _LARGE_SIZE: Final = 64 * 1024 * 1024
 _IN_PLACE_MAX: Final = 4 * 1024 * 1024
 _large = threading.Lock()
-"""Held while more than that is produced: a log full of bombs takes the memory of one, not of one
-per thread."""
+"""Held while a large output is produced, so that a log full of compression bombs takes the memory
+of one, not of one per thread.
+"""
 
 
 class Output:
@@ -26,12 +27,12 @@ class Output:
         self.codec = codec
         self.limit = limit
         self.size = 0
-        self._only: bytes | None = None  # one piece need not be copied
+        self._only: bytes | None = None  # a single piece need not be copied
         self._buffer: BytesIO | None = None
         self._is_large = False
 
     def write(self, piece: bytes | bytearray | memoryview) -> None:
-        """Append a piece; raises as `reserve`."""
+        """Append a piece. Raises as `reserve`."""
         self.reserve(len(piece))
         if not self.size and isinstance(piece, bytes):
             self._only = piece
@@ -48,21 +49,21 @@ class Output:
         return None
 
     def filled(self, size: int) -> None:
-        """Confirm that `size` bytes were put into the room; raises as `reserve`."""
+        """Confirm that `size` bytes were put into the room. Raises as `reserve`."""
         self.reserve(size)
         self.size += size
 
     def value(self) -> bytes:
-        """Return all that was written."""
+        """Return everything that was written."""
         return self._buffer.getvalue() if self._buffer is not None else self._only or b""
 
     def clear(self) -> None:
-        """Begin again."""
+        """Start over."""
         self.size = 0
         self._only = self._buffer = None
 
     def reserve(self, size: int) -> None:
-        """Raise when `size` more bytes would be too many."""
+        """Raise if `size` more bytes would exceed the limit."""
         if self.size + size > self.limit:
             name = COMPRESSION_NAMES[self.codec]
             raise LimitExceededError(
@@ -73,22 +74,23 @@ class Output:
             self._is_large = True
 
     def end(self) -> None:
-        """End the output: nothing more will be written."""
+        """End the output: nothing else will be written."""
         if self._is_large:
             _large.release()
             self._is_large = False
 
 
 class OutputInPlace(Output):
-    """The same in the caller's memory, unless it is large: it must not be copied as it grows.
+    """An output in the caller's memory, unless it is large: it must not be copied as it grows.
 
     Args:
-        codec, limit: as above.
-        place: called with how many bytes are in place and how many more are wanted; where those
-            are.
+        codec, limit: as for `Output`.
+        place: called with the number of bytes in place and the number wanted; returns the memory
+            for
+            these.
 
     Attributes:
-        is_in_place: whether nothing had to go elsewhere; else `value` gives all.
+        is_in_place: whether everything is in the caller's memory; otherwise `value` returns all.
     """
 
     def __init__(self, codec: int, limit: int, place: Callable[[int, int], memoryview]) -> None:
@@ -97,7 +99,7 @@ class OutputInPlace(Output):
         self._place = place
 
     def write(self, piece: bytes | bytearray | memoryview) -> None:
-        """Append a piece; raises as `reserve`."""
+        """Append a piece. Raises as `reserve`."""
         room = self.room(len(piece))
         if room is None:
             super().write(piece)
@@ -120,7 +122,7 @@ class OutputInPlace(Output):
 
 
 def damage(codec: int, detail: str) -> CorruptDataError:
-    """Return the error that says why data cannot be decompressed."""
+    """Return the error for data that cannot be decompressed."""
     return CorruptDataError(
         f"The {COMPRESSION_NAMES[codec]} data cannot be decompressed: {detail}.",
         reference="decompression-failed",

@@ -1,4 +1,4 @@
-"""snappy: a xerial stream of chunks, or one raw block where the stream's magic is missing.
+"""snappy: a xerial stream of chunks, or one raw block if the stream's magic is missing.
 
 Follows `SnappyCompression` of Kafka 4.3 and snappy-java's `SnappyInputStream`.
 """
@@ -19,13 +19,13 @@ _MAGIC_HEAD: Final = 0x82534E41
 _HEADER_SIZE: Final = 16
 _CHUNK_SIZE_MAX: Final = 512 * 1024 * 1024
 _BLOCK_SIZE: Final = 32 * 1024
-_COPIED_MAX: Final = 1 << 20  # a copy of so many bytes is cheaper than a buffer around them
+_COPIED_MAX: Final = 1 << 20  # copying this many bytes is cheaper than a buffer around them
 # The densest element of a raw block, a copy, makes 64 bytes out of 3.
 _RATIO_MAX: Final = 22
 
 
 def decompress(view: memoryview, output: Output) -> None:
-    """Write what the chunks hold; raises as `kafkalog.codecs.decompress`."""
+    """Write the content of the chunks. Raises as `kafkalog.codecs.decompress`."""
     if not len(view):
         raise damage(SNAPPY, "it is empty")
     if len(view) < _HEADER_SIZE or bytes(view[:8]) != _MAGIC:

@@ -1,4 +1,4 @@
-"""zstd: frames and skippable frames one after the other; anything else is damage.
+"""zstd: consecutive frames and skippable frames; anything else is damage.
 
 Follows `ZstdCompression` of Kafka 4.3 and zstd-jni's `ZstdInputStreamNoFinalizer`.
 """
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 _MAGIC: Final = 0xFD2FB528
 _SKIPPABLE_MAGIC: Final = 0x184D2A50
 _HEADER_SIZE_MAX: Final = 18
-# How much zstd-jni reads at a time, ZSTD_DStreamInSize.
+# How much zstd-jni reads at a time: ZSTD_DStreamInSize.
 _FEED_SIZE: Final = 131075
-_KEPT_MAX: Final = 16 * 1024 * 1024  # a decompressor with a larger window is not used again
+_KEPT_MAX: Final = 16 * 1024 * 1024  # a decompressor with a larger window is not reused
 _DEFAULT_LEVEL: Final = 3
 _kept = threading.local()
 
 
 def decompress(view: memoryview, output: Output) -> None:
-    """Write what the frames hold; raises as `kafkalog.codecs.decompress`."""
+    """Write the content of the frames. Raises as `kafkalog.codecs.decompress`."""
     import zstandard
 
     decompressor = _decompressor()
     try:
         _decompress_frames(decompressor, view, output)
     except zstandard.ZstdError:
-        # What is wrong with a frame is put in other words by a decompressor with buffers of other
-        # frames: a fresh one says it, so that damage has one name whoever meets it, and when.
+        # A decompressor with buffers from other frames words its errors differently. A fresh one
+        # gives the message, so that damage has one name whoever meets it, and when.
         output.clear()
         try:
             _decompress_frames(zstandard.ZstdDecompressor(), view, output)
@@ -48,8 +48,8 @@ def _decompress_frames(decompressor: Any, view: memoryview, output: Output) -> N
     last_feed = (len(view) - 1) // _FEED_SIZE * _FEED_SIZE
     position = 0
     while position < len(view):
-        # The wheel ends silently where a frame is cut off. So does zstd-jni when it has read the
-        # last of its input together with the end of the frame before; else it is an error.
+        # The package ends silently if a frame is cut off. So does zstd-jni if it read the last of
+        # its input together with the end of the previous frame; otherwise it raises an error.
         end = _end_of_frame(view, position)
         if end is None and position <= last_feed:
             raise damage(ZSTD, f"the frame at position {position} is cut off")
@@ -59,7 +59,7 @@ def _decompress_frames(decompressor: Any, view: memoryview, output: Output) -> N
 
 
 def _decompressor() -> Any:
-    """Return the thread's decompressor: making one costs as much as a small batch."""
+    """Return the thread's decompressor, because creating one costs as much as a small batch."""
     import zstandard
 
     if getattr(_kept, "zstd", None) is None:
@@ -68,7 +68,7 @@ def _decompressor() -> Any:
 
 
 def _end_of_frame(view: memoryview, start: int) -> int | None:
-    """Return the position after the frame at `start`, None if it is cut off or no frame."""
+    """Return the position after the frame at `start`, None if it is cut off or not a frame."""
 
     head = bytes(view[start : start + _HEADER_SIZE_MAX])
     magic = int.from_bytes(head[:4], "little")
@@ -80,7 +80,7 @@ def _end_of_frame(view: memoryview, start: int) -> int | None:
         end = start + 6 - single_segment
         end += (0, 1, 2, 4)[flags & 3] + (single_segment, 2, 4, 8)[flags >> 6]
         block = 0
-        while not block & 1:  # the last one has this bit
+        while not block & 1:  # the last block has this bit
             if end + 3 > len(view):
                 return None
             block = int.from_bytes(view[end : end + 3], "little")
@@ -100,7 +100,7 @@ def compress(data: bytes | memoryview, level: int | None) -> bytes:
         import zstandard
 
         kept = level, zstandard.ZstdCompressor(level=level, write_content_size=False)
-        # Those of high levels take too much memory to be kept by each thread.
+        # Compressors of high levels take too much memory to be kept per thread.
         _kept.compressor = kept if level == _DEFAULT_LEVEL else None
     compressed: bytes = kept[1].compress(data)
     return compressed

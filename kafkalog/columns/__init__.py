@@ -1,6 +1,5 @@
-"""Logs as columns: kernels over log bytes, chunks, and Arrow record batches; twin of `batches`.
+"""Logs as columns: kernels over log bytes, chunks, and Arrow record batches; the twin of `batches`.
 
-The formats are known from `formats.constants` alone, and no code is shared with the reference
-decoder, so that each of the two can be tested against the other. Nothing here is imported unless
-it is used.
+Knows the formats from `formats.constants` alone, and shares no code with the reference decoder, so
+that each of the two can be tested against the other. Nothing here is imported before it is used.
 """

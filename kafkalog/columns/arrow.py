@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.columns.chunks import Rows
-    from kafkalog.columns.scan_steps import Judged
+    from kafkalog.columns.chunks import Chunk, Rows
     from kafkalog.model import Record
 
     Headers = NDArray[np.int64]
@@ -255,16 +254,16 @@ class Columns:
         """See `scan_steps.RecordFormat`."""
         return
 
-    def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
+    def of_rows(self, rows: Rows, chunk: Chunk) -> Iterator[Part]:
         """See `scan_steps.RecordFormat`."""
         for first, last in ranges_of(rows):
-            yield self._part(replace(rows, table=rows.table[:, first:last]), judged)
+            yield self._part(replace(rows, table=rows.table[:, first:last]), chunk)
 
-    def _part(self, rows: Rows, judged: Judged) -> Part:
-        headers = judged.chunk.headers
+    def _part(self, rows: Rows, chunk: Chunk) -> Part:
+        headers = chunk.headers
         count = rows.table.shape[1]
         arrays = [
-            self._paths.column(judged.chunk.path, count)
+            self._paths.column(chunk.path, count)
             if name == "path"
             else _column(name, rows, headers)
             for name in self._schema.names
@@ -276,19 +275,19 @@ class Columns:
         yield _part(table_of(records, self._schema, self._paths))
 
     def of_batches(
-        self, judged: Judged, first: int, last: int, chosen: NDArray[np.bool_]
+        self, chunk: Chunk, first: int, last: int, chosen: NDArray[np.bool_]
     ) -> Iterator[Part]:
         """See `scan_steps.BatchFormat`."""
         ordinals = np.flatnonzero(chosen[first:last]) + first
         for start in range(0, len(ordinals), self.rows_max):
             some = ordinals[start : start + self.rows_max]
-            headers = judged.chunk.headers[:, some]
+            headers = chunk.headers[:, some]
             arrays = []
             for name in self._schema.names:
                 if name == "path":
-                    arrays.append(self._paths.column(judged.chunk.path, len(some)))
+                    arrays.append(self._paths.column(chunk.path, len(some)))
                 elif name == "crc_valid":
-                    arrays.append(pa.array(judged.valid[some]))
+                    arrays.append(pa.array(chunk.crc_valid[some]))
                 else:
                     arrays.append(_batch_column(name, headers, slice(None)))
             yield _part(table_of_arrays(arrays, len(some), self._schema))

@@ -1,4 +1,4 @@
-"""Record batches into a file of Parquet or Arrow IPC, as they come, in one encoding."""
+"""Writes record batches to a file of Parquet or Arrow IPC as they come, in one encoding."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from kafkalog.columns.arrow import BATCH_SCHEMA, PATH, SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
-    from types import TracebackType
     from typing import BinaryIO
 
 
-# For 100-byte texts: a third larger than zstd, in two thirds of the time.
+# For 100-byte texts, a third larger than zstd in two thirds of the time.
 CODEC: Final = "snappy"
-# Columns whose values hardly repeat: a dictionary would not pay off.
+# Columns whose values hardly repeat, so that a dictionary would not pay off.
 _UNIQUE: Final = ("key", "value", "headers.list.element.value", "crc")
-# Numbers that rise, or nearly so: their differences are small.
+# Numbers that mostly rise, so that their differences are small.
 _RISING: Final = ("offset", "timestamp", "timestamp_ms")
 # Statistics of keys and values would be large, and nobody skips row groups by them.
 _STATISTICS: Final = (
@@ -39,9 +38,9 @@ def parquet_writer(
 
     Args:
         file: where to write.
-        schema: of the record batches.
+        schema: schema of the record batches.
         codec: `none`, `snappy`, `zstd`, `lz4` or `gzip`.
-        level: of the codec; None for its default.
+        level: level of the codec; None for its default.
     """
     import pyarrow.parquet as pq
 
@@ -58,7 +57,7 @@ def parquet_writer(
 
 
 def _leaves(schema: Any) -> Iterator[str]:
-    """Yield Parquet's names of the columns."""
+    """Yield the names that Parquet gives the columns."""
     for field in schema:
         yield from _leaves_of(field.name, field.type)
 
@@ -100,16 +99,16 @@ SCHEMAS: Final = {
 
 
 class Exporter:
-    """Writes record batches of one schema; use it as a context manager, so that the file ends.
+    """Writes record batches of one schema; a context manager, whose end completes the file.
 
     Args:
-        file: where it is written.
+        file: where to write.
         form: `parquet` or `arrow`.
         kind: what the rows are, one of `SCHEMAS`.
         facts: metadata about the rows to store in the file, besides the schema.
 
     Cost:
-        Two row groups of Parquet: some 12 MB each, and what one is compressed into.
+        Two Parquet row groups of some 12 MB each, plus the compressed bytes of one.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class Exporter:
         self._paths: list[str] = []
         self._waiting: list[Any] = []
         self._rows = self._size = 0
-        # A row group is encoded while the next one is read.
+        # One row group is encoded while the next is read.
         self._encoder = ThreadPoolExecutor(1, "kafkalog-export")
         self._encoding: Future[None] | None = None
         self._is_parquet = form == "parquet"
@@ -132,12 +131,7 @@ class Exporter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self._flush()

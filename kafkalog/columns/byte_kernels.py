@@ -1,10 +1,11 @@
 """Compiled primitives: bytes, words, numbers and varints of byte arrays, and a keyed hash.
 
-Follows `ByteUtils` of Kafka 4.3. Bounds are the caller's to check, but for those of varints. What
-`kafkalog.jit.compiler` has an instruction for is Python here all the same: its specification.
+Follows `ByteUtils` of Kafka 4.3. The caller checks bounds, except those of varints. Functions for
+which `kafkalog.jit.compiler` has an instruction are written in Python as well, as its
+specification.
 
 Follows J.-P. Aumasson and D. J. Bernstein, "SipHash: a fast short-input PRF". With a secret seed
-nobody can make keys that collide; of a thousand million keys two do with a chance of 2^-69.
+nobody can construct keys that collide; among a billion keys two collide with probability 2^-69.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ def copy_bytes(target, target_at, source, source_at, size):
 
 @inlined
 def byte(data, at):
-    """The byte at a position >= 0 that the caller has checked; compiled as one load."""
+    """Return the byte at a position >= 0 that the caller has checked; compiled as one load."""
     return np.int64(data[at])
 
 
 @inlined
 def eight_bytes(data, at):
-    """Eight bytes, little-endian and unsigned; compiled as one load."""
+    """Return eight bytes, little-endian and unsigned; compiled as one load."""
     return data[at : at + 8].view(np.uint64)[0]
 
 
@@ -44,13 +45,13 @@ def put_eight_bytes(data, at, word):
 
 @inlined
 def trailing_zeros(word):
-    """How many of the lowest bits are 0, of a word that is not; compiled as one instruction."""
+    """Count the trailing zero bits of a nonzero word; compiled as one instruction."""
     return int(word & -word).bit_length() - 1
 
 
 @inlined
 def int32(data, at):
-    """A signed number of 32 bits."""
+    """Read a signed number of 32 bits."""
     value = (
         byte(data, at) << 24 | byte(data, at + 1) << 16
         | byte(data, at + 2) << 8 | byte(data, at + 3)
@@ -60,20 +61,20 @@ def int32(data, at):
 
 @inlined
 def int64(data, at):
-    """A signed number of 64 bits."""
+    """Read a signed number of 64 bits."""
     return int32(data, at) << 32 | (int32(data, at + 4) & 0xFFFFFFFF)
 
 
 @inlined
 def int16(data, at):
-    """A signed number of 16 bits."""
+    """Read a signed number of 16 bits."""
     value = byte(data, at) << 8 | byte(data, at + 1)
     return value - ((value & 0x8000) << 1)
 
 
 @inlined
 def varint(data, at, end):
-    """A zigzag varint of 32 bits and the position after it, -1 where there is none."""
+    """Read a zigzag varint of 32 bits; return it and the position after it, or -1 if malformed."""
     value = np.int64(0)
     shift = np.int64(0)
     while shift < 35:
@@ -91,7 +92,7 @@ def varint(data, at, end):
 
 @inlined
 def varlong(data, at, end):
-    """A zigzag varint of 64 bits and the position after it, -1 where there is none."""
+    """Read a zigzag varint of 64 bits; return it and the position after it, or -1 if malformed."""
     value = np.uint64(0)
     shift = np.uint64(0)
     while shift < np.uint64(70):
@@ -109,9 +110,9 @@ def varlong(data, at, end):
 
 @inlined
 def lead_byte(lead):
-    """How many bytes follow the first one of a character in UTF-8, 0 where none begins so.
+    """Return the number of continuation bytes after a lead byte of UTF-8, 0 if it is none.
 
-    And the lowest and the highest value of the next byte: Unicode 15, table 3-7.
+    Also return the lowest and the highest value of the next byte: Unicode 15, table 3-7.
     """
     low, up, more = 0x80, 0xBF, 0
     if 0xC2 <= lead <= 0xDF:
@@ -165,14 +166,14 @@ def _round(a, b, c, d):
 
 @kernel("bytes ints ints int int ints ints")
 def hash_keys(data, positions, sizes, seed_low, seed_high, low, high):
-    """The hash of each key `data[position:position + size]`.
+    """Hash each key `data[position:position + size]`.
 
     Args:
         data: the bytes; all keys are in bounds.
-        positions: where each key is.
-        sizes: in bytes; below 0: null, whose hash is set to 0 and means nothing.
+        positions: position of each key.
+        sizes: sizes in bytes; below 0 for null, whose hash is set to 0 and means nothing.
         seed_low, seed_high: the seed, 64 bits each.
-        low, high: int64, become the bits of the hash.
+        low, high: int64, filled with the bits of the hashes.
     """
     seeds = (np.uint64(seed_low), np.uint64(seed_high))
     for i in range(len(sizes)):

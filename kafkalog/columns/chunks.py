@@ -131,7 +131,8 @@ class Rows:
 class Chunk:
     """`count` whole batches of magic 0 to 2 from `position` on.
 
-    If it `waits`, other chunks are being decoded too, so large batches are put off.
+    If it `waits`, other chunks are being decoded too, so large batches are put off. `shown` is for
+    use by a format of text: the last batch that has its line.
     """
 
     path: str
@@ -140,6 +141,8 @@ class Chunk:
     count: int
     workspace: Workspace
     waits: bool = False
+    shown: int = -1
+    _crc_valid: NDArray[np.bool_] | None = None
 
     @property
     def headers(self) -> NDArray[np.int64]:
@@ -151,18 +154,27 @@ class Chunk:
         if count < self.count:
             self.size_bytes = int(self.headers[k.POSITION, count]) - self.position
             self.count = count
+            if self._crc_valid is not None:
+                self._crc_valid = self._crc_valid[:count]
 
     def read(self, position: int, size: int) -> bytes:
         """Read bytes of the chunk, as `Source.read` does."""
         at = position - self.position
         return self.workspace.arena[at : min(at + size, self.size_bytes)].tobytes()
 
-    def batch(self, ordinal: int, crc_valid: bool | None = None) -> Batch:
-        """Return one batch as the reference decoder has it."""
-        return batch_at(self.headers, ordinal, self.path, crc_valid)
+    def batch(self, ordinal: int) -> Batch:
+        """Return one batch as the reference decoder has it; its checksum as far as it is known."""
+        valid = None if self._crc_valid is None else bool(self._crc_valid[ordinal])
+        return batch_at(self.headers, ordinal, self.path, valid)
 
-    def bad_checksums(self) -> list[int]:
-        """Return the ordinals of the batches whose checksum does not match."""
+    @property
+    def crc_valid(self) -> NDArray[np.bool_]:
+        """Whether the checksum of each batch matches; computed when it is first asked for."""
+        if self._crc_valid is None:
+            self._crc_valid = self._compare_checksums()
+        return self._crc_valid
+
+    def _compare_checksums(self) -> NDArray[np.bool_]:
         headers = self.headers
         legacy = headers[k.MAGIC] < 2
         starts = headers[k.POSITION] - self.position
@@ -170,7 +182,8 @@ class Chunk:
         starts += np.where(legacy, c.MAGIC_POSITION, c.ATTRIBUTES_POSITION)
         sums = np.zeros(self.count, np.int64)
         k.crc_ranges(self.workspace.arena, starts, ends, legacy, sums)
-        return np.flatnonzero(sums != headers[k.CRC]).tolist()
+        valid: NDArray[np.bool_] = sums == headers[k.CRC]
+        return valid
 
     def unpack(self, start: int, end: int, codec: int, at: int, *, magic: int) -> int | None:
         """Decompress as `Workspace.unpack`; None if the batch is large and has to wait."""
@@ -295,6 +308,12 @@ class ChunkReader:
         """Continue at another position, with small steps at first."""
         self.position = position
         self._size = CHUNK_SIZE_MIN
+
+    def chunks(self, workspace: Workspace) -> Iterator[Chunk]:
+        """Yield chunks up to what is not a plain batch, each valid until the next."""
+        while self.position < self.end and (chunk := self.read(workspace)) is not None:
+            yield chunk
+            workspace.release()
 
     def read(self, workspace: Workspace) -> Chunk | None:
         """Return the next chunk; None if the reference scanner has to judge `position`."""

@@ -1,4 +1,4 @@
-"""Compiled loops that make one column per batch of what is in its records.
+"""Compiled loops that summarize the records of batches, as one column per batch.
 
 Follows `DefaultRecordBatch` and `EndTransactionMarker` of Kafka 4.3.
 """
@@ -31,11 +31,11 @@ _NO_TIMESTAMP = c.NO_TIMESTAMP
 
 @kernel("table int table")
 def gather_facts(rows, count, facts):
-    """Take `count` rows into account, which go on where the rows before them ended.
+    """Update the facts with `count` rows, which continue where the previous rows ended.
 
     Args:
         rows: table of `kernels.ROW_FIELDS` rows.
-        count: how many of them.
+        count: number of records in it.
         facts: table of FACT_FIELDS rows, one column per batch; updated.
     """
     for row in range(count):
@@ -67,15 +67,15 @@ def gather_facts(rows, count, facts):
 
 @kernel("bytes ints ints ints ints ints")
 def read_markers(data, starts, ends, types, epochs, deltas):
-    """Types, coordinator epochs and timestamps of transaction markers.
+    """Read types, coordinator epochs and timestamps of transaction markers.
 
     Args:
         data: the bytes that `starts` and `ends` point into.
         starts, ends: where the uncompressed records of some control batches are.
-        types: becomes the type; UNREADABLE where the first record is no ABORT and no COMMIT, for
-            the reference decoder to look at.
-        epochs: becomes the coordinator epoch.
-        deltas: becomes the timestamp, as a difference to the base timestamp of the batch.
+        types: filled with the types; UNREADABLE if the first record is neither ABORT nor COMMIT, so
+            that the reference decoder examines it.
+        epochs: filled with the coordinator epochs.
+        deltas: filled with the timestamps, relative to the base timestamp of the batch.
     """
     for i in range(len(starts)):
         types[i] = _UNREADABLE

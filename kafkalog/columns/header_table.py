@@ -24,17 +24,19 @@ if TYPE_CHECKING:
 
 (FOUND, FIRST, LAST, DISORDER, TIME_MAX, OFFSET_OF_MAX, INVALID_TIME, TOMBSTONE,
  FACT_FIELDS) = range(9)  # fmt: skip
-"""Rows of a table of facts: how many records were decoded (-1: not decoded), the smallest and
-the largest offset, ordinal of the first record that does not follow the one before it (-1: all do),
-the largest timestamp and the first offset that has it, the first offset from 0 on with a timestamp
-below -1 (-1: none has) and the first from 0 on without a value (-1: all have one)."""
+"""Rows of a table of facts: number of records decoded (-1: not decoded), the smallest and the
+largest offset, ordinal of the first record that does not follow the one before it (-1: all do),
+the largest timestamp and the first offset that has it, the first offset >= 0 with a timestamp
+below -1 (-1: none) and the first offset >= 0 without a value (-1: none).
+"""
 
 (MARKER_TYPE, COORDINATOR_EPOCH, MARKER_TIMESTAMP, MARKER_FIELDS) = range(4)
-"""Rows of a table of markers: the type of a control batch's first record, the epoch that a
-transaction marker carries and its timestamp in milliseconds (both -1 in other batches)."""
+"""Rows of a table of markers: the type of a control batch's first record, the coordinator epoch in
+a transaction marker and its timestamp in milliseconds (both -1 in other batches).
+"""
 
 NO_MARKER: Final = -1
-"""In the row MARKER_TYPE: this is not a control batch."""
+"""In the row MARKER_TYPE: not a control batch."""
 EMPTIED: Final = -2
 """In the row MARKER_TYPE: a control batch without records, as the cleaner leaves it."""
 UNREADABLE: Final = -3

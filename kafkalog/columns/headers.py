@@ -7,8 +7,7 @@ reference scanner judges it, so that both give the same batches and the same def
 
 from __future__ import annotations
 
-from collections import deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -18,8 +17,7 @@ import numpy as np
 from kafkalog.batches.framing import Frames, read_batch, scan_batches
 from kafkalog.columns import header_table as h
 from kafkalog.columns import record_facts
-from kafkalog.columns.budget import IN_FLIGHT_MAX
-from kafkalog.columns.claims import size_to_decode
+from kafkalog.columns.budget import size_to_decode
 from kafkalog.crew import Crew
 from kafkalog.errors import BytesUnreadableError, KafkaLogError
 from kafkalog.jit import fast_path
@@ -27,11 +25,11 @@ from kafkalog.model import Batch, Defect, Level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
-    from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
-    from kafkalog.columns.chunks import Chunk, Rows, Workspace
+    from kafkalog.columns.chunks import Chunk, Rows, Turn
+    from kafkalog.columns.walk import Task, Walk
     from kafkalog.paths.source import Source
 
     Look = Callable[[Chunk, Rows], Any]
@@ -143,9 +141,8 @@ def header_stretches(
         size_to_decode(source, position, end) if level == Level.DEEP else size
     )
     if is_worth_it and (level != Level.QUICK or _is_dense(source, position, end)):
-        return _by_chunks(
-            source, level, threads or fast_path.default_threads(), position, end, look
-        )
+        threads = threads or fast_path.default_threads()
+        return _by_chunks(source, level, threads, position, end, look)
     return _by_reference(source, level, position, end)
 
 
@@ -166,12 +163,10 @@ def plain_stretches(
         threads: as those of `header_stretches`.
     """
     threads = threads or fast_path.default_threads()
-    with Crew(threads, "kafkalog-headers") as pool:
-        walk = _Walk(source, level, pool, threads + 1, position, end)
-        try:
-            yield from walk.plain()
-        finally:
-            walk.stop()
+    with _walk(source, level, threads, position, end) as walk:
+        for found in _up_to_failure(walk):
+            assert not isinstance(found, Batch | Defect), "nobody judges"
+            yield from walk.results(found)
 
 
 def _is_dense(source: Source, position: int, end: int) -> bool:
@@ -213,19 +208,74 @@ def _stretch_of(source: Source, batches: Sequence[Batch], level: Level) -> Stret
 
 
 def _by_chunks(
+    source: Source, level: Level, threads: int, position: int, end: int, look: Look | None
+) -> Iterator[Stretch | Defect]:
+    frames = Frames(source, end, check_crc=level != Level.QUICK)
+    with _walk(source, level, threads, position, frames.end, frames.at, look) as walk:
+        yield from _gathered(_stretches(source, level, walk))
+
+
+def _stretches(source: Source, level: Level, walk: Walk) -> Iterator[Stretch | Defect]:
+    for found in _up_to_failure(walk):
+        if isinstance(found, Defect):
+            yield found
+        elif isinstance(found, Batch):
+            yield _stretch_of(source, [found], level)
+        else:
+            yield from walk.results(found)
+    if walk.reader.position < walk.reader.end:
+        # The reference scanner reads in smaller steps, which locates the failure.
+        yield from _by_reference(source, level, walk.reader.position, walk.reader.end)
+
+
+def _up_to_failure(walk: Walk) -> Iterator[Task | Batch | Defect]:
+    with suppress(KafkaLogError):
+        yield from walk.found()
+
+
+@contextmanager
+def _walk(
     source: Source,
     level: Level,
     threads: int,
     position: int,
     end: int,
-    look: Look | None,
-) -> Iterator[Stretch | Defect]:
+    judge: Callable[[int], Batch | Defect] | None = None,
+    look: Look | None = None,
+) -> Iterator[Walk]:
+    from kafkalog.columns.chunks import ChunkReader
+    from kafkalog.columns.walk import Lanes, Walk
+
     with Crew(threads, "kafkalog-headers") as pool:
-        walk = _Walk(source, level, pool, threads + 1, position, end, look)
+        walk = Walk(
+            ChunkReader(source, position, end),
+            Lanes(pool, threads + 1, _ROWS_AT_ONCE if level == Level.DEEP else 0, []),
+            lambda chunk: _steps(chunk, level, look),
+            judge,
+            check_crc=level != Level.QUICK,
+        )
         try:
-            yield from _gathered(walk.stretches())
+            yield walk
         finally:
             walk.stop()
+
+
+def _steps(chunk: Chunk, level: Level, look: Look | None) -> Iterator[Stretch | Turn]:
+    """Yield the batches of a chunk; large batches wait for their turn."""
+    valid = np.ones(chunk.count, np.bool_) if level == Level.QUICK else chunk.crc_valid
+    found = Stretch(chunk.headers, valid, record_facts.markers_of_chunk(chunk))
+    if level == Level.DEEP:
+        seen: list[Any] = []
+        facts, refusals = yield from record_facts.facts_of_chunk(
+            chunk, look and (lambda chunk, rows: seen.append(look(chunk, rows)))
+        )
+        found = replace(
+            found,
+            facts=facts,
+            refusals=tuple(sorted(refusals, key=itemgetter(0))),
+            seen=tuple((0, what) for what in seen) if look else None,
+        )
+    yield found
 
 
 def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
@@ -252,165 +302,3 @@ def _gathered(found: Iterator[Stretch | Defect]) -> Iterator[Stretch | Defect]:
         raise
     if held:
         yield joined(held)
-
-
-def _judge(chunk: Chunk, level: Level, look: Look | None) -> Stretch:
-    """Return the batches of a chunk; a false one has a wrong checksum."""
-    valid = np.ones(chunk.count, np.bool_)
-    bad = [] if level == Level.QUICK else chunk.bad_checksums()
-    valid[bad] = False
-    found = Stretch(chunk.headers, valid, record_facts.markers_of_chunk(chunk))
-    if level == Level.DEEP:
-        seen: list[Any] = []
-        facts, refusals = record_facts.facts_of_chunk(
-            chunk, bad, look and (lambda chunk, rows: seen.append(look(chunk, rows)))
-        )
-        found = replace(
-            found,
-            facts=facts,
-            refusals=tuple(sorted(refusals, key=itemgetter(0))),
-            seen=tuple((0, what) for what in seen) if look else None,
-        )
-    return found
-
-
-class _Walk:
-    """One log: chunks whose checksums are on their way through the pool, in order."""
-
-    def __init__(
-        self,
-        source: Source,
-        level: Level,
-        pool: Crew,
-        depth: int,
-        position: int,
-        end: int,
-        look: Look | None = None,
-    ) -> None:
-        from kafkalog.columns.chunks import ChunkReader
-
-        self._source = source
-        self._level = level
-        self._look = look
-        self._rows = _ROWS_AT_ONCE if level == Level.DEEP else 0
-        self._pool = pool
-        self._depth = depth
-        self._frames = Frames(source, end, check_crc=level != Level.QUICK)
-        self._reader = ChunkReader(source, position, self._frames.end)
-        self._spaces: list[Workspace] = []
-        self._tasks: deque[tuple[Chunk, Future[Stretch]]] = deque()
-        self._is_odd = False  # the reference scanner judges what is at the reader's position
-        self._is_failing = False
-
-    def stretches(self) -> Iterator[Stretch | Defect]:
-        """Yield batches and defects."""
-        while True:
-            self._fill()
-            if self._tasks:
-                yield from self._finish(*self._tasks.popleft())
-            elif self._is_failing:
-                # The reference scanner reads in smaller steps, which locates the failure.
-                yield from _by_reference(
-                    self._source, self._level, self._reader.position, self._frames.end
-                )
-                return
-            elif self._is_odd:
-                self._is_odd = False
-                found = self._frames.at(self._reader.position)
-                self._reader.resume((found.position or 0) + (found.size_bytes or 0))
-                yield found if isinstance(found, Defect) else self._odd(found)
-            else:
-                return
-
-    def plain(self) -> Iterator[Stretch]:
-        """Yield batches, up to the first irregularity."""
-        while True:
-            self._fill()
-            if not self._tasks:
-                return
-            chunk, future = self._tasks.popleft()
-            found = self._judged(chunk, future)
-            bad = np.flatnonzero(~found.crc_valid)
-            if len(bad):
-                if bad[0]:
-                    yield found.part(0, int(bad[0]))
-                return
-            yield found
-            self._free(chunk)
-
-    def _judged(self, chunk: Chunk, future: Future[Stretch]) -> Stretch:
-        """Return the batches of the chunk that is the first in line."""
-        try:
-            return future.result()
-        except record_facts.OutOfTurnError:
-            chunk.waits = False
-            return _judge(chunk, self._level, self._look)
-
-    def _free(self, chunk: Chunk) -> None:
-        chunk.workspace.release()
-        self._spaces.append(chunk.workspace)
-
-    def _odd(self, batch: Batch) -> Stretch:
-        return _stretch_of(self._source, [batch], self._level)
-
-    def stop(self) -> None:
-        """Wait for what is in progress, and drop it."""
-        self._pool.forget(future for _, future in self._tasks)
-        for chunk, _ in self._tasks:
-            self._free(chunk)
-        self._tasks.clear()
-
-    def _fill(self) -> None:
-        from kafkalog.columns.chunks import Workspace
-
-        reader = self._reader
-        while (
-            len(self._tasks) < self._depth
-            and not (self._is_odd or self._is_failing)
-            and reader.position < reader.end
-            and sum(chunk.size_bytes for chunk, _ in self._tasks) < IN_FLIGHT_MAX
-        ):
-            space = (
-                self._spaces.pop()
-                if self._spaces
-                else Workspace(_ROWS_AT_ONCE if self._level == Level.DEEP else 0)
-            )
-            try:
-                chunk = reader.read(space)
-            except KafkaLogError:
-                self._is_failing = True
-                return
-            if chunk is None:
-                self._spaces.append(space)
-                self._is_odd = True
-                return
-            chunk.waits = True
-            self._tasks.append((chunk, self._pool.submit(_judge, chunk, self._level, self._look)))
-
-    def _finish(self, chunk: Chunk, future: Future[Stretch]) -> Iterator[Stretch | Defect]:
-        """Yield the batches of a chunk, up to the first false one."""
-        found = self._judged(chunk, future)
-        wrong: Defect | KafkaLogError | None = None
-        for ordinal in np.flatnonzero(~found.crc_valid).tolist():
-            again = self._look_again(int(chunk.headers[h.POSITION, ordinal]))
-            if not isinstance(again, Batch):
-                wrong = again
-                self.stop()
-                found = found.part(0, ordinal)
-                break
-        if found.count:
-            yield found
-        self._free(chunk)
-        if isinstance(wrong, KafkaLogError):
-            raise wrong
-        if wrong is not None:
-            self._reader.resume((wrong.position or 0) + (wrong.size_bytes or 0))
-            self._is_odd = self._is_failing = False
-            yield wrong
-
-    def _look_again(self, position: int) -> Batch | Defect | KafkaLogError:
-        """Have the reference scanner judge a batch with a wrong checksum."""
-        try:
-            return self._frames.at(position)
-        except KafkaLogError as error:
-            return error

@@ -1,9 +1,9 @@
 """Compiled loops over log bytes: batch headers, checksums, records of magic 2, byte columns.
 
-Follows `DefaultRecordBatch`, `DefaultRecord` and `ByteUtils` of Kafka 4.3; accepts and rejects what
-`kafkalog.batches.records` does. numba checks no bounds: every read below is checked by
-hand, against the end of the batch or of the record, before it is made. All buffers are contiguous
-uint8 arrays, all tables int64 arrays with one row per field.
+Follows `DefaultRecordBatch`, `DefaultRecord` and `ByteUtils` of Kafka 4.3; accepts and rejects the
+same bytes as `kafkalog.batches.records`. numba checks no bounds: every read below is first checked
+by hand against the end of the batch or of the record. All buffers are contiguous uint8 arrays, all
+tables int64 arrays with one row per field.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kafkalog.jit.native import kernel
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg"
 
 
-# Fields of a header table, for the kernels and for those who call them.
+# Fields of a header table, for the kernels and their callers.
 POSITION, SIZE, CRC, MAGIC, ATTRIBUTES = h.POSITION, h.SIZE, h.CRC, h.MAGIC, h.ATTRIBUTES
 BASE_OFFSET, LAST_OFFSET, COUNT, EPOCH = h.BASE_OFFSET, h.LAST_OFFSET, h.COUNT, h.EPOCH
 BASE_TIMESTAMP, MAX_TIMESTAMP, BASE_SEQUENCE = h.BASE_TIMESTAMP, h.MAX_TIMESTAMP, h.BASE_SEQUENCE
@@ -39,10 +39,10 @@ PRODUCER_ID, PRODUCER_EPOCH, HEADER_FIELDS = h.PRODUCER_ID, h.PRODUCER_EPOCH, h.
  HEADERS_COUNT, ROW_FIELDS) = range(10)  # fmt: skip
 # Why a header scan stopped.
 SCAN_END, SCAN_NEEDS_MORE, SCAN_FULL, SCAN_ODD = range(4)
-# What became of a batch; references of the reference decoder in CODES.
+# Outcome of decoding a batch; CODES holds the reference decoder's references.
 OK, COUNT_INVALID, MALFORMED, LEFT_OVER, PENDING = range(5)
 CODES = ("", "records-count-invalid", "record-malformed", "records-left-over")
-# Fields of the state a decoding goes on from.
+# Fields of the state from which decoding continues.
 STATE_BATCH, STATE_POSITION, STATE_ORDINAL, STATE_SIZE = range(4)
 
 _LEGACY_MIN = c.MESSAGE_V0_LENGTH_MIN
@@ -57,7 +57,7 @@ _APPEND_TIME = c.TIMESTAMP_TYPE_MASK
 
 
 def _crc_table(polynomial):
-    """Eight tables of a checksum for slicing-by-8."""
+    """Compute the eight tables of a checksum for slicing-by-8."""
     table = np.zeros((8, 256), np.uint32)
     for i in range(256):
         value = i
@@ -76,7 +76,7 @@ _BYTE = np.uint64(0xFF)
 
 @kernel("bytes int int int int table", results=3)
 def scan_headers(data, start, size, file_position, left, headers):
-    """Batch headers of `data[start:size]` into columns, as far as batches are whole.
+    """Scan batch headers of `data[start:size]` into columns, as long as batches are whole.
 
     Args:
         data: log bytes, `size` of them.
@@ -86,8 +86,8 @@ def scan_headers(data, start, size, file_position, left, headers):
         headers: table that is filled.
 
     Returns:
-        Number of batches, position in `data` after them, and why it stopped: at the end of the log,
-        for want of bytes, for a full table, or at something that is no batch of magic 0 to 2.
+        Number of batches, position in `data` after them, and why the scan stopped: end of the log,
+        missing bytes, a full table, or something that is not a batch of magic 0 to 2.
     """
     found = 0
     at = start
@@ -149,7 +149,7 @@ def scan_headers(data, start, size, file_position, left, headers):
 
 @inlined
 def _crc_word(crc, word, first):
-    """A CRC after eight more bytes, by the eight tables from `first` on."""
+    """Update a CRC with eight more bytes, by the eight tables from `first` on."""
     word ^= np.uint64(crc)
     return (
         _TABLE[first + 7, word & _BYTE]
@@ -165,15 +165,15 @@ def _crc_word(crc, word, first):
 
 @inlined
 def crc32c_word(crc, word):
-    """CRC-32C after eight more bytes; compiled as the processor's instruction where it has one."""
+    """Update a CRC-32C with eight more bytes; compiled as an instruction of the processor."""
     return _crc_word(crc, word, 0)
 
 
 @kernel("bytes ints ints flags ints")
 def crc_ranges(data, starts, ends, legacy, sums):
-    """CRC-32C, of legacy ones CRC-32, of `data[starts[i]:ends[i]]` into `sums`.
+    """Compute CRC-32C, or CRC-32 for legacy ranges, of `data[starts[i]:ends[i]]` into `sums`.
 
-    Ranges are in bounds.
+    The ranges must be in bounds.
     """
     for i in range(len(starts)):
         first = 8 if legacy[i] else 0
@@ -193,7 +193,7 @@ def crc_ranges(data, starts, ends, legacy, sums):
 
 @inlined
 def _record(data, at, body_end, rows, row):
-    """One record into `rows[:, row]`, offsets and times as deltas; the position after it or -1."""
+    """Decode a record into `rows[:, row]`, with deltas; return the position after it or -1."""
     length, at = varint(data, at, body_end)
     if at < 0 or length < 1 or length > body_end - at:
         return np.int64(-1)
@@ -232,20 +232,20 @@ def _record(data, at, body_end, rows, row):
 
 @kernel("bytes table ints ints int ints ints table", results=1)
 def decode_records(data, headers, starts, ends, last, state, codes, rows):
-    """Records of the batches from `state` up to `last` into `rows`, as many as there is room for.
+    """Decode records of the batches from `state` up to `last` into `rows`, as many as fit.
 
     Args:
         data: the bytes that `starts` and `ends` point into.
         headers: the batches' header table.
-        starts, ends: where the uncompressed records of each batch are; both -1: skip the batch.
+        starts, ends: where the uncompressed records of each batch are; both -1 to skip the batch.
         last: number of batches.
-        state: where to go on (STATE_...); updated.
-        codes: becomes OK or the reason why a batch was given up, per batch. Rows before the damage
+        state: where to continue (STATE_...); updated.
+        codes: filled, per batch, with OK or the reason why it was given up. Rows before the damage
             are good, as in the reference decoder.
         rows: table of ROW_FIELDS rows.
 
     Returns:
-        Number of rows; `state[STATE_BATCH] == last` when all is done.
+        Number of rows; `state[STATE_BATCH] == last` when everything is done.
     """
     row = 0
     capacity = rows.shape[1]
@@ -300,10 +300,10 @@ def decode_records(data, headers, starts, ends, last, state, codes, rows):
 
 @kernel("ints ints32 bytes", results=2)
 def binary_offsets(sizes, offsets, valid):
-    """Arrow's offsets and validity bits of byte strings of these sizes (below 0: null).
+    """Fill Arrow's offsets and validity bits for byte strings of these sizes (below 0: null).
 
     Returns:
-        Number of bytes of all, number of nulls.
+        Total number of bytes, number of nulls.
     """
     total = np.int64(0)
     nulls = 0
@@ -323,7 +323,7 @@ def binary_offsets(sizes, offsets, valid):
 
 @kernel("bytes ints ints32 bytes")
 def gather(data, positions, offsets, out):
-    """The byte strings at `positions`, whose sizes `offsets` tell, one after the other."""
+    """Copy the byte strings at `positions`, with sizes given by `offsets`, one after the other."""
     for i in range(len(positions)):
         size = offsets[i + 1] - offsets[i]
         if size > 0:
@@ -332,7 +332,7 @@ def gather(data, positions, offsets, out):
 
 @kernel("ints ints32", results=1)
 def list_offsets(counts, offsets):
-    """Arrow's offsets of lists of these lengths; the sum is returned."""
+    """Fill Arrow's offsets of lists of these lengths; return the sum."""
     total = np.int64(0)
     offsets[0] = 0
     for i in range(len(counts)):
@@ -343,7 +343,7 @@ def list_offsets(counts, offsets):
 
 @kernel("bytes ints ints table")
 def expand_headers(data, positions, counts, fields):
-    """Key and value of each record header, of records that `decode_records` accepted.
+    """Find key and value of each record header, in records that `decode_records` accepted.
 
     `fields` has four rows: key position, key size, value position, value size (below 0: null).
     """
@@ -362,7 +362,7 @@ def expand_headers(data, positions, counts, fields):
 
 @kernel("bytes ints ints bytes flags")
 def equal_bytes(data, positions, sizes, wanted, equal):
-    """Whether the byte strings at these positions are the wanted one."""
+    """Compare the byte strings at these positions with the wanted one."""
     size = np.int64(len(wanted))
     for i in range(len(positions)):
         same = sizes[i] == size

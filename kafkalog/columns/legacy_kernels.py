@@ -1,7 +1,8 @@
 """Compiled loops over messages of magic 0 and 1, bare or wrapped in a compressed message.
 
-Follows `AbstractLegacyRecordBatch` and `LegacyRecord` of Kafka 4.3; accepts and rejects what
-`kafkalog.batches.records` does. As in `kafkalog.columns.kernels`, every read is checked by hand.
+Follows `AbstractLegacyRecordBatch` and `LegacyRecord` of Kafka 4.3; accepts and rejects the same
+bytes as `kafkalog.batches.records`. As in `kafkalog.columns.kernels`, every read is checked by
+hand.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from kafkalog.jit.native import kernel
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg"
 
 
-STATE_BASE = 2  # of the state a decoding goes on from: what is added to inner offsets
+STATE_BASE = 2  # in the state from which decoding continues: what is added to inner offsets
 
 _LENGTH = c.LENGTH_POSITION
 _MAGIC = c.MAGIC_POSITION
@@ -50,10 +51,10 @@ _APPEND_TIME = c.TIMESTAMP_TYPE_MASK
 
 @inlined
 def _fields(data, at, end):
-    """Key position and size, value position and size of the message in `data[at:end]`.
+    """Return key position and size, value position and size of the message in `data[at:end]`.
 
-    The message has at least the length of the smallest one of magic 0. Sizes below 0: null. The
-    value's position is -1 where key and value do not fit.
+    The message must have at least the minimum length of magic 0. Sizes below 0 stand for null. The
+    value's position is -1 if key and value do not fit.
     """
     place = at + _TIMESTAMP
     if byte(data, at + _MAGIC) != 0:
@@ -76,7 +77,7 @@ def _fields(data, at, end):
 
 @kernel("bytes flags ints ints")
 def find_values(data, chosen, starts, ends):
-    """The value of each chosen message, its range in place of the message's own.
+    """Replace the range of each chosen message by that of its value.
 
     Args:
         data: log bytes.
@@ -95,7 +96,7 @@ def find_values(data, chosen, starts, ends):
 
 @inlined
 def _end_of_message(data, at, end):
-    """Position after the message at `at` of a set; 0 where the set ends, -1 for a bad size."""
+    """Return the position after the message at `at`; 0 at the end of the set, -1 for a bad size."""
     if end - at < _LOG_OVERHEAD:
         return np.int64(0)
     size = int32(data, at + _LENGTH)
@@ -108,7 +109,7 @@ def _end_of_message(data, at, end):
 
 @inlined
 def _last_of_set(data, start, end):
-    """Position of a set's last message, -1 where Kafka refuses any of them or there are none."""
+    """Return the position of a set's last message, -1 if Kafka refuses one or there are none."""
     last = np.int64(-1)
     at = start
     while True:
@@ -126,22 +127,22 @@ def _last_of_set(data, start, end):
 
 @kernel("bytes table ints ints int ints ints table", results=1)
 def decode_messages(data, headers, starts, ends, last, state, codes, rows):
-    """Messages of magic 0 and 1 into `rows`, as many as there is room for.
+    """Decode messages of magic 0 and 1 into `rows`, as many as fit.
 
-    A compressed set is looked through before its first row: one bad message spoils all of it.
+    A compressed set is checked completely before its first row: one bad message spoils all of it.
 
     Args:
         data: the bytes that `starts` and `ends` point into.
         headers: the messages' header table.
-        starts, ends: where each message is or, of a compressed one, what was its value; a start of
-            -1: skip it.
+        starts, ends: where each message is, or the decompressed value of a compressed message; a
+            start of -1 skips it.
         last: number of messages.
-        state: where to go on; updated.
-        codes: becomes OK or MALFORMED, per message of the log.
+        state: where to continue; updated.
+        codes: filled, per message of the log, with OK or MALFORMED.
         rows: table of ROW_FIELDS rows.
 
     Returns:
-        Number of rows; `state[STATE_BATCH] == last` when all is done.
+        Number of rows; `state[STATE_BATCH] == last` when everything is done.
     """
     row = 0
     capacity = rows.shape[1]

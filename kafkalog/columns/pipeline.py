@@ -7,26 +7,24 @@ that damage has the same names and reading resumes at the same place as in the r
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.batches.framing import Frames
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.batches.selection import start_position
 from kafkalog.columns.chunks import ChunkReader
-from kafkalog.columns.ordered_executor import Conveyor, Lanes
 from kafkalog.columns.scan_steps import BatchWork, Event, Part, RecordWork, first_behind
+from kafkalog.columns.walk import Lanes, Task, Walk
 from kafkalog.crew import Crew
 from kafkalog.jit.fast_path import default_threads
 from kafkalog.living import CHANGES, LivingWalk
-from kafkalog.model import Defect
+from kafkalog.model import Batch, Defect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.batches.selection import ReadPlan
     from kafkalog.columns.budget import Turnstile
-    from kafkalog.columns.ordered_executor import Task
     from kafkalog.columns.scan_steps import Format, Work
 
 
@@ -134,23 +132,26 @@ class _SegmentScan:
         lanes: Lanes,
     ) -> None:
         plan = walk.plan
-        self._is_done = False
-        self._walk = walk
+        self._living = walk
         self._plan = plan
         self._work = work
         self._progress = progress
         self._source = opened.source
         walk.require_unchanged(opened.source)
         start = start_position(opened, plan.selection)
-        self._frames = Frames(opened.source, plan.selection.max_bytes, check_crc=True)
-        self._reader = ChunkReader(opened.source, start, self._frames.end)
-        self._conveyor = Conveyor(
-            self._reader, lanes, work.steps, lambda chunk: first_behind(chunk.headers, plan)
+        frames = Frames(opened.source, plan.selection.max_bytes, check_crc=True)
+        self._walk = Walk(
+            ChunkReader(opened.source, start, frames.end),
+            lanes,
+            work.steps,
+            frames.at,
+            check_crc=True,
+            cut=lambda chunk: first_behind(chunk.headers, plan),
         )
 
     def stop(self) -> None:
         """Wait for what is in progress."""
-        self._conveyor.stop()
+        self._walk.stop()
 
     def parts(self) -> Iterator[Part]:
         """Yield all parts, in order."""
@@ -160,55 +161,22 @@ class _SegmentScan:
             release(part.content)
 
     def _parts(self) -> Iterator[Part]:
-        while not self._is_done:
-            task = self._conveyor.take()
-            if task is not None:
-                yield from self._finish(task)
-            elif self._reader.position < self._reader.end:
-                yield from self._odd()
-            else:
-                return
-
-    def _finish(self, task: Task) -> Iterator[Part]:
-        """What a chunk held, up to the first false batch."""
-        chunk = task.chunk
-        for ordinal in task.future.result().steps[0]:
-            wrong = self._frames.at(chunk.batch(ordinal).position)
-            if isinstance(wrong, Defect):
-                self._conveyor.stop()
-                chunk.cut(ordinal)
-                self._conveyor.resume(wrong.position or 0)
-                if chunk.count:
-                    chunk.waits = False
-                    yield from islice(self._work.steps(chunk), 1, None)
-                    self._walk.check(chunk.batch(chunk.count - 1).next_offset)
+        for found in self._walk.found():
+            if isinstance(found, Task):
+                chunk = found.chunk
+                next_offset = chunk.batch(chunk.count - 1).next_offset
+                yield from self._walk.results(found)
+                self._living.check(next_offset)
                 self._progress(chunk.size_bytes)
-                self._conveyor.free(task)
-                yield from self._resume_after(wrong)
+                continue
+            if isinstance(found, Batch) and self._plan.is_behind(found):
+                self._living.stop()
                 return
-        yield from islice(self._conveyor.results(task), 1, None)
-        self._walk.check(chunk.batch(chunk.count - 1).next_offset)
-        self._progress(chunk.size_bytes)
-
-    def _odd(self) -> Iterator[Part]:
-        """Yield one step by the reference scanner."""
-        found = self._frames.at(self._reader.position)
-        if isinstance(found, Defect):
-            yield from self._resume_after(found)
-            return
-        if self._plan.is_behind(found):
-            self._is_done = True
-            self._walk.stop()
-            return
-        self._progress(found.size_bytes)
-        self._conveyor.resume(found.end_position)
-        if self._plan.wants(found):
-            yield from self._work.of_batch(self._source, found)
-        self._walk.check(found.next_offset)
-
-    def _resume_after(self, defect: Defect) -> Iterator[Part]:
-        size = defect.size_bytes or 0
-        self._progress(size)
-        self._conveyor.resume((defect.position or 0) + size)
-        if self._plan.counts(defect, self._source):
-            yield Part(None, 0, 0, (Event(0, defect),))
+            self._progress(found.size_bytes or 0)
+            if isinstance(found, Defect):
+                if self._plan.counts(found, self._source):
+                    yield Part(None, 0, 0, (Event(0, found),))
+                continue
+            if self._plan.wants(found):
+                yield from self._work.of_batch(self._source, found)
+            self._living.check(found.next_offset)

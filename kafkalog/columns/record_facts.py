@@ -34,20 +34,16 @@ from kafkalog.errors import KafkaLogError
 from kafkalog.payloads.control_records import control_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from numpy.typing import NDArray
 
-    from kafkalog.columns.chunks import Chunk, Rows
+    from kafkalog.columns.chunks import Chunk, Rows, Turn
     from kafkalog.model import Batch
     from kafkalog.paths.source import Readable
 
     Table = NDArray[np.int64]
     Refusals = list[tuple[int, KafkaLogError]]
-
-
-class OutOfTurnError(Exception):
-    """A large batch has to wait until its chunk is the first in line."""
 
 
 def markers_of(source: Readable, batches: Sequence[Batch]) -> Table:
@@ -118,26 +114,23 @@ def markers_of_chunk(chunk: Chunk) -> Table:
 
 
 def facts_of_chunk(
-    chunk: Chunk, bad: Sequence[int], look: Callable[[Chunk, Rows], object] | None = None
-) -> tuple[Table, Refusals]:
-    """Do what `facts_of` does, by the kernels; `bad` are the ordinals of wrong checksums.
+    chunk: Chunk, look: Callable[[Chunk, Rows], object] | None = None
+) -> Generator[Turn, None, tuple[Table, Refusals]]:
+    """Do what `facts_of` does, by the kernels; large batches wait for their turn.
 
     `look` is called with the records as they are decoded.
-
-    Raises:
-        OutOfTurnError: the chunk waits, and has a large batch: call again in its turn.
     """
     from kafkalog.columns import fact_kernels as fk
     from kafkalog.columns.chunks import Rows, Turn
 
     table = _no_facts(chunk.count)
-    wanted = np.ones(chunk.count, np.bool_)
-    wanted[bad] = False
+    wanted = chunk.crc_valid.copy()
     table[FOUND, wanted] = 0
     refusals: Refusals = []
     for rows in chunk.decode(wanted):
         if isinstance(rows, Turn):
-            raise OutOfTurnError
+            yield rows
+            continue
         assert isinstance(rows, Rows), "no batch is left to the reference decoder"
         fk.gather_facts(rows.table, rows.table.shape[1], table)
         if look is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.batches.reader import plan_reading, read_batches, read_records, untold_differences
 from kafkalog.batches.selection import EVERYTHING
-from kafkalog.columns.budget import SIZE_AT_ONCE, record_size
-from kafkalog.columns.claims import logs_to_decode
+from kafkalog.columns.budget import SIZE_AT_ONCE, logs_to_decode, record_size
+from kafkalog.defects import raise_defect
 from kafkalog.errors import UsageError
 from kafkalog.jit import fast_path
 from kafkalog.model import Defect, Record
@@ -39,7 +40,7 @@ def scan(
 
     Args:
         path: what to read; a plan of `plan_reading` already says which records.
-        columns: names of the columns to build, of `kafkalog.scan_schema()`; all of them if None.
+        columns: names of the columns to build, in their order; all of them if None.
         selection: which records, in which view; offsets, times, producers and epochs are looked up
             in the indexes and the batch headers first.
         batches: the batches of the log, as `read_batches` gives them, rather than its records.
@@ -121,35 +122,77 @@ def _paths(plan: ReadPlan) -> list[str]:
     return [segment.log.path for segment in plan.segments]
 
 
-def to_table(path: Readable, **options: Any) -> Any:
-    """Return all that `scan` gives, with the same options, as one `pyarrow.Table` in memory."""
-    fast_path.require_arrow()
-    import pyarrow as pa
+class Scan:
+    """Rows of one log as columns of Arrow: read when they are asked for, again each time.
 
-    return pa.Table.from_batches(list(scan(path, **options)), _schema(options))
+    DuckDB, Polars, pandas and whatever else speaks Arrow's C stream protocol read from it directly.
 
+    Args:
+        path: what to read.
+        columns: names of the columns to build, in their order; all of them if None.
+        selection: which rows.
+        batches: the batches of the log rather than its records.
+        batch_rows: how many rows a record batch has at most.
+        threads: how many threads decode; if None, as many as there are processors, up to 8.
+        on_defect: called with each defect, in order; by default the first grave one is raised.
 
-def to_reader(path: Readable, **options: Any) -> Any:
-    """What `scan` gives, with the same options, as a `pyarrow.RecordBatchReader`.
+    Attributes:
+        schema: the `pyarrow.Schema` of the columns.
 
-    DuckDB, Polars and whatever else speaks Arrow's C stream protocol read from it as it goes, in
-    bounded memory; it can be read once.
+    Raises:
+        UnsupportedError: pyarrow is missing.
+        UsageError: a column is unknown.
     """
-    fast_path.require_arrow()
-    import pyarrow as pa
 
-    return pa.RecordBatchReader.from_batches(_schema(options), scan(path, **options))
+    def __init__(
+        self,
+        path: Readable,
+        *,
+        columns: Sequence[str] | None = None,
+        selection: Selection = EVERYTHING,
+        batches: bool = False,
+        batch_rows: int = 65536,
+        threads: int | None = None,
+        on_defect: Callable[[Defect], object] = raise_defect,
+    ) -> None:
+        fast_path.require_arrow()
+        from kafkalog.columns.arrow import BATCH_SCHEMA, SCHEMA, schema_of
 
+        self.schema: Any = schema_of(columns, BATCH_SCHEMA if batches else SCHEMA)
+        self._scan = partial(
+            scan,
+            path,
+            selection=selection,
+            batches=batches,
+            batch_rows=batch_rows,
+            threads=threads,
+            defects=on_defect,
+        )
+        self._offset = "base_offset" if batches else "offset"
 
-def scan_schema(*, batches: bool = False) -> Any:
-    """Return the `pyarrow.Schema` of all columns that `scan` knows."""
-    fast_path.require_arrow()
-    from kafkalog.columns.arrow import BATCH_SCHEMA, SCHEMA
+    def to_batches(self) -> Iterator[Any]:
+        """Yield the rows as `pyarrow.RecordBatch`es, in bounded memory. Raises as `Log.records`."""
+        return self._scan(columns=self.schema.names)
 
-    return BATCH_SCHEMA if batches else SCHEMA
+    def to_table(self) -> Any:
+        """Return all rows as one `pyarrow.Table` in memory. Raises as `Log.records`."""
+        import pyarrow as pa
 
+        return pa.Table.from_batches(self.to_batches(), self.schema)
 
-def _schema(options: dict[str, Any]) -> Any:
-    from kafkalog.columns.arrow import schema_of
+    def to_reader(self) -> Any:
+        """Return the rows as a `pyarrow.RecordBatchReader`, in bounded memory.
 
-    return schema_of(options.get("columns"), scan_schema(batches=options.get("batches", False)))
+        It can be read once. An error that is met while another program reads from it reaches that
+        program as an error of the stream.
+        """
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def count_rows(self) -> int:
+        """Return the number of rows. Raises as `Log.records`."""
+        return sum(batch.num_rows for batch in self._scan(columns=[self._offset]))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)

@@ -9,7 +9,7 @@ Work comes in two kinds, records and batches; the format decides what is made of
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -168,19 +168,6 @@ class Part:
     events: tuple[Event, ...] = ()
 
 
-@dataclass(slots=True)
-class Judged:
-    """A chunk, and which of its batches have a right checksum; `shown` is for use by the format."""
-
-    chunk: Chunk
-    valid: Mask
-    shown: int = field(default=-1)
-
-    def batch(self, ordinal: int) -> Batch:
-        """Return one batch as the reference reader has it."""
-        return self.chunk.batch(ordinal, bool(self.valid[ordinal]))
-
-
 class Format(Protocol):
     """Makes something of rows; several threads use it at once."""
 
@@ -200,7 +187,7 @@ class RecordFormat(Format, Protocol):
     def left_over(self, headers: NDArray[np.int64]) -> Mask | None:
         """Return which batches it wants from the reference decoder."""
 
-    def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
+    def of_rows(self, rows: Rows, chunk: Chunk) -> Iterator[Part]:
         """Yield parts of decoded rows, without events."""
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:
@@ -210,7 +197,7 @@ class RecordFormat(Format, Protocol):
 class BatchFormat(Format, Protocol):
     """Makes something of batches."""
 
-    def of_batches(self, judged: Judged, first: int, last: int, chosen: Mask) -> Iterator[Part]:
+    def of_batches(self, chunk: Chunk, first: int, last: int, chosen: Mask) -> Iterator[Part]:
         """Yield parts of the chosen batches from `first` up to `last`, without events."""
 
     def of_batch(self, batch: Batch) -> Part:
@@ -224,11 +211,8 @@ class Work(Protocol):
     def format(self) -> Format:
         """The output format."""
 
-    def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
-        """Yield first the ordinals of batches with wrong checksums, then the parts of a chunk.
-
-        Large batches wait for their turn, if the chunk does.
-        """
+    def steps(self, chunk: Chunk) -> Iterator[Part | Turn]:
+        """Yield the parts of a chunk; large batches wait for their turn, if the chunk does."""
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
         """Yield the parts of a batch that the reference scanner read and judged."""
@@ -248,15 +232,13 @@ class RecordWork:
         """See `Work`."""
         return replace(self, plan=plan)
 
-    def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
+    def steps(self, chunk: Chunk) -> Iterator[Part | Turn]:
         """See `Work`."""
-        bad = chunk.bad_checksums()
-        yield bad
-        judged = judge(chunk, bad)
+        valid = chunk.crc_valid
         wanted = wanted_batches(chunk.headers, self.plan)
-        reported = [i for i in bad if wanted[i]]
+        reported = wanted & ~valid
         if self.plan.selection.sound:
-            wanted[bad] = False
+            wanted &= valid
         for rows in chunk.decode(wanted, self.format.left_over(chunk.headers)):
             if isinstance(rows, Turn):
                 yield rows
@@ -264,11 +246,11 @@ class RecordWork:
             if isinstance(rows, int):
                 if chunk.waits:
                     yield Turn.WAIT  # the reference decoder holds all of a batch
-                yield from self.of_batch(chunk, judged.batch(rows))
+                yield from self.of_batch(chunk, chunk.batch(rows))
                 continue
             chosen = wanted_rows(rows, self.plan.selection)
             events = defects_of(chosen, chunk, reported)
-            yield from _with_events(self.format.of_rows(chosen, judged), events)
+            yield from _with_events(self.format.of_rows(chosen, chunk), events)
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
         """See `Work`."""
@@ -313,19 +295,16 @@ class BatchWork:
         """See `Work`."""
         return replace(self, plan=plan)
 
-    def steps(self, chunk: Chunk) -> Iterator[list[int] | Part | Turn]:
+    def steps(self, chunk: Chunk) -> Iterator[Part | Turn]:
         """See `Work`."""
-        bad = chunk.bad_checksums()
-        yield bad
-        judged = judge(chunk, bad)
-        headers = chunk.headers
+        valid, headers = chunk.crc_valid, chunk.headers
         wanted = wanted_batches(headers, self.plan)
         odd = np.abs(headers[k.BASE_OFFSET]) > OFFSET_LIMIT
         odd |= (headers[k.MAGIC] < 2) & (headers[k.ATTRIBUTES] & c.COMPRESSION_MASK != 0)
         first = 0
         for i in (*np.flatnonzero(odd & wanted).tolist(), chunk.count):
             if first < i:
-                yield from self._of_range(judged, first, i, wanted)
+                yield from self._of_range(chunk, first, i, wanted)
             if i < chunk.count:
                 found = read_batch(
                     chunk, int(headers[k.POSITION, i]), chunk.position + chunk.size_bytes
@@ -333,17 +312,17 @@ class BatchWork:
                 assert isinstance(found, Batch), "the chunk holds whole batches"
                 if chunk.waits:
                     yield Turn.WAIT
-                yield from self.of_batch(chunk, replace(found, crc_valid=bool(judged.valid[i])))
+                yield from self.of_batch(chunk, replace(found, crc_valid=bool(valid[i])))
             first = i + 1
 
-    def _of_range(self, judged: Judged, first: int, last: int, wanted: Mask) -> Iterator[Part]:
+    def _of_range(self, chunk: Chunk, first: int, last: int, wanted: Mask) -> Iterator[Part]:
         before = np.concatenate(([0], np.cumsum(wanted[first:last]))).tolist()
-        bad = np.flatnonzero(wanted[first:last] & ~judged.valid[first:last]).tolist()
+        bad = np.flatnonzero(wanted[first:last] & ~chunk.crc_valid[first:last]).tolist()
         events = [
-            Event(before[i + 1], next(crc_defects(judged.batch(first + i))), trails=True)
+            Event(before[i + 1], next(crc_defects(chunk.batch(first + i))), trails=True)
             for i in bad
         ]
-        yield from _with_events(self.format.of_batches(judged, first, last, wanted), events)
+        yield from _with_events(self.format.of_batches(chunk, first, last, wanted), events)
 
     def of_batch(self, source: Readable, batch: Batch) -> Iterator[Part]:
         """See `Work`."""
@@ -355,21 +334,14 @@ class BatchWork:
         yield part
 
 
-def judge(chunk: Chunk, bad: list[int]) -> Judged:
-    """Return the chunk with its checksums judged; `bad` are the ordinals of wrong ones."""
-    valid = np.ones(chunk.count, np.bool_)
-    valid[bad] = False
-    return Judged(chunk, valid)
-
-
-def defects_of(rows: Rows, chunk: Chunk, bad: list[int]) -> list[Event]:
+def defects_of(rows: Rows, chunk: Chunk, bad: Mask) -> list[Event]:
     """Return the defects of the batches of these rows, in order.
 
-    A wrong checksum (`bad`: ordinals of such batches) is reported before defects in its records.
+    A wrong checksum (`bad`: which batches have one) is reported before defects in its records.
     """
     told = [
-        (rows.row_of(i), i, 0, next(crc_defects(chunk.batch(i, crc_valid=False))))
-        for i in bad
+        (rows.row_of(i), i, 0, next(crc_defects(chunk.batch(i))))
+        for i in np.flatnonzero(bad).tolist()
         if i in rows.started
     ]
     told += [

@@ -39,7 +39,7 @@ _ENTRIES_AT_ONCE: Final = 1 << 16
 
 
 def offset_columns(index: OffsetIndex) -> Iterator[tuple[int, Column, Column]]:
-    """Yield the number of the first of some entries, and their offsets and positions.
+    """Yield blocks of entries: the number of the first, their offsets and positions.
 
     Offsets beyond the largest possible one are clipped to it.
     """
@@ -51,7 +51,7 @@ def offset_columns(index: OffsetIndex) -> Iterator[tuple[int, Column, Column]]:
 def time_columns(
     index: TimeIndex, *, padding: bool = False
 ) -> Iterator[tuple[int, Column, Column]]:
-    """Timestamps and offsets, as `offset_columns`; with `padding` every slot of the file."""
+    """Yield blocks of entries: the number of the first, timestamps, offsets."""
     for first, block in index.blocks(padding=padding, at_once=_ENTRIES_AT_ONCE):
         slots = np.frombuffer(block, _TIME_ENTRY)
         yield first, slots["timestamp"].astype(np.int64), _absolute(slots["relative_offset"], index)
@@ -63,7 +63,7 @@ def _absolute(relative: NDArray[np.int32], index: OffsetIndex | TimeIndex) -> Co
 
 
 def aborted_columns(source: Source) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Yield the number of the first of some entries, and their fields as in `AbortedTransaction`.
+    """Yield blocks of entries: the number of the first, and fields as in `AbortedTransaction`.
 
     A partial last entry is left out.
     """
@@ -81,7 +81,7 @@ _ENTRY: Final = np.dtype(PRODUCER_SNAPSHOT_ENTRY.dtype())
 
 
 def snapshot_columns(path: str) -> NDArray[np.int64] | None:
-    """Return one row per field in the order of the file, one column per producer, by producer id.
+    """Return one row per field in file order, one column per producer, by producer id.
 
     If a producer occurs twice, the last entry counts. None if the file cannot be read or is not
     sound: `read_producer_snapshot` reports why.

@@ -1,6 +1,6 @@
-"""The entries of a time index against a large log, in one pass over it.
+"""Compares the entries of a time index with a large log, in one pass over it.
 
-The twin of the plain loop of `batches.index_matches`, which still judges each irregular entry.
+The twin of the plain loop in `batches.index_matches`, which still judges each irregular entry.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Column = NDArray[np.int64]
 
 
-_OFFSET_ENTRIES_MAX: Final = 1 << 23  # of a larger index the entries are looked up one by one
+_OFFSET_ENTRIES_MAX: Final = 1 << 23  # the entries of a larger index are looked up one by one
 _ROWS: Final = 1 << 14
 _OFFSET_LIMIT: Final = 1 << 62  # beyond this, sums of offsets could overflow
 _JUMP: Final = 1 << 22
@@ -69,9 +69,9 @@ class _Places:
                 self._positions = np.concatenate([positions for _, _, positions in blocks])
 
     def of(self, targets: Column) -> Column:
-        """Return a position for each: the steps of `OffsetIndex.lookup`, of all at the same time.
+        """Return a position for each target, by the steps of `OffsetIndex.lookup` on all at once.
 
-        In an index out of order they lead where that binary search leads.
+        In an unordered index they lead where that binary search leads.
         """
         index, count = self._index, len(self._offsets)
         if index is None:
@@ -91,11 +91,11 @@ class _Places:
 
 
 class _Block:
-    """Some entries of a time index that are being judged.
+    """A block of entries of a time index that are being judged.
 
-    They are taken by rising offsets, so that the log is read in one direction; each is judged for
-    itself, so that one wrong entry spoils no other. An entry is `_FOUND` or `_NONE` only where
-    sound batches lie from its position on: the reference would have read these, too.
+    They are processed by rising offset, so that the log is read in one direction; each is judged
+    individually, so that a wrong entry spoils no other. An entry is `_FOUND` or `_NONE` only if
+    sound batches follow from its position on, which the reference would have read, too.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class _Block:
         self._largest = np.full(len(order), -1)
         self._reader = ChunkReader(log, 0, log.size_bytes)
         self._space = Workspace(_ROWS)
-        # Of the stream that is being read: the first entry that is not judged yet, and the highest
+        # For the stream that is being read: the first entry that is not judged yet, and the highest
         # offset so far.
         self._cursor = 0
         self._highest = 0
@@ -128,7 +128,7 @@ class _Block:
         while self._cursor < len(self._order):
             try:
                 self._stream()
-            except KafkaLogError:  # the reference reports where it fails
+            except KafkaLogError:  # the reference reports the place of the failure
                 self._judged(len(self._order), _ODD)
         back = np.empty_like(self._order)
         back[self._order] = np.arange(len(back))
@@ -161,7 +161,7 @@ class _Block:
         )
 
     def _stream(self) -> None:
-        """Read on from the position of the next entry, as long as no damage and no gap comes."""
+        """Read on from the position of the next entry, up to damage or a gap."""
         reader = self._reader
         reader.resume(int(self._starts[self._cursor]))
         self._highest = -c.INT64_MAX - 1
@@ -181,7 +181,7 @@ class _Block:
         self._cursor = max(self._cursor, end)
 
     def _pass_by(self) -> bool:
-        """Return whether what is not a plain batch is a batch all the same, and skip it."""
+        """Skip an irregular batch; return False if the reader's position holds no batch at all."""
         reader = self._reader
         position = reader.position
         self._on_batch |= self._starts == position
@@ -196,13 +196,13 @@ class _Block:
             stop = self._cursor + int(beyond.argmax()) if beyond.any() else len(self._order)
         else:
             stop = len(self._order)
-        # None of these entries has been reached: the batches up to here are all below.
+        # None of these entries has been reached: all batches so far are below.
         stop = max(stop, self._cursor + 1)
         self._judged(stop, np.where(self._on_batch[self._cursor : stop], _NONE, _ODD))
         return False
 
     def _chunk(self, chunk: Chunk) -> bool:
-        """Judge the entries whose batch is in the chunk; whether the next one may follow."""
+        """Judge the entries whose batch is in the chunk; return whether the next may follow."""
         headers, cursor = chunk.headers, self._cursor
         positions = headers[k.POSITION]
         starts = self._starts[cursor:]
@@ -232,7 +232,7 @@ class _Block:
 def _largest_timestamps(
     chunk: Chunk, wanted: NDArray[np.bool_]
 ) -> tuple[Column, NDArray[np.bool_]]:
-    """Return the largest record timestamp of each wanted batch, and which are for the reference."""
+    """Return each wanted batch's largest timestamp, and which ones the reference must judge."""
     largest = np.full(chunk.count, -c.INT64_MAX - 1)
     filled, odd = np.zeros(chunk.count, np.bool_), np.zeros(chunk.count, np.bool_)
     if wanted.any():

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.columns.chunks import Rows
-    from kafkalog.columns.scan_steps import Judged
+    from kafkalog.columns.chunks import Chunk, Rows
     from kafkalog.model import Batch
 
 
@@ -35,19 +34,19 @@ class Restored:
         mask: NDArray[np.bool_] = headers[k.MAGIC] < 2
         return mask
 
-    def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
+    def of_rows(self, rows: Rows, chunk: Chunk) -> Iterator[Part]:
         """See `scan_steps.RecordFormat`."""
-        yield _part(records_of(rows, judged))
+        yield _part(records_of(rows, chunk))
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:  # noqa: ARG002
         """See `scan_steps.RecordFormat`."""
         yield _part(records)
 
     def of_batches(
-        self, judged: Judged, first: int, last: int, chosen: NDArray[np.bool_]
+        self, chunk: Chunk, first: int, last: int, chosen: NDArray[np.bool_]
     ) -> Iterator[Part]:
         """See `scan_steps.BatchFormat`."""
-        yield _part([judged.batch(i) for i in range(first, last) if chosen[i]])
+        yield _part([chunk.batch(i) for i in range(first, last) if chosen[i]])
 
     def of_batch(self, batch: Batch) -> Part:
         """See `scan_steps.BatchFormat`."""
@@ -65,7 +64,7 @@ def _part(values: list[Any]) -> Part:
     return Part(values, len(values), _OBJECT_SIZE * len(values))
 
 
-def records_of(rows: Rows, judged: Judged) -> list[Record]:
+def records_of(rows: Rows, chunk: Chunk) -> list[Record]:
     """Return rows as the reference decoder's records."""
     table, arena = rows.table, rows.arena
     counts = table[k.HEADERS_COUNT]
@@ -77,7 +76,7 @@ def records_of(rows: Rows, judged: Judged) -> list[Record]:
     for ordinal, offset, timestamp, key, key_size, value, value_size, _, count in table.T.tolist():
         batch = batches.get(ordinal)
         if batch is None:
-            batch = batches[ordinal] = judged.batch(ordinal)
+            batch = batches[ordinal] = chunk.batch(ordinal)
         sequence = -1
         if batch.base_sequence >= 0:
             delta = wrap_int64(offset - batch.base_offset)  # the offset itself may have wrapped
@@ -97,11 +96,11 @@ def records_of(rows: Rows, judged: Judged) -> list[Record]:
     return found
 
 
-def record_of(rows: Rows, judged: Judged, row: int) -> Record:
+def record_of(rows: Rows, chunk: Chunk, row: int) -> Record:
     """Return one row as the reference decoder has it."""
     from dataclasses import replace
 
-    [record] = records_of(replace(rows, table=rows.table[:, row : row + 1]), judged)
+    [record] = records_of(replace(rows, table=rows.table[:, row : row + 1]), chunk)
     return record
 
 

@@ -1,8 +1,8 @@
-"""The steps of a pass: new segments all at once, or by way of buckets of keys, group by group.
+"""The steps of a pass: new segments all at once, or, by way of buckets of keys, group by group.
 
-With buckets the log is judged and its keys are written into buckets; of each bucket the numbers of
-superseded records are found; then each group is cleaned by itself, by these numbers and the
-transactions that are open where it begins. The result of a step is a directory with `result.json`.
+With buckets, one task judges the log and writes its keys into buckets; others find the superseded
+records of each bucket; then each group is cleaned on its own, given these records and the
+transactions that are open where it begins. Each step's result is a directory with `result.json`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog.compaction.candidates import segments_between
 from kafkalog.compaction.cleaning import group_segments
 from kafkalog.compaction.compact import LocalPasses
-from kafkalog.compaction.plan import sound_from_json, sound_to_json
-from kafkalog.compaction.soundness import require_sound
+from kafkalog.compaction.plan import require_sound, sound_from_json, sound_to_json
 from kafkalog.compaction.staged import (
     read_result,
     segment_to_json,
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 
     from kafkalog.compaction.compact import CleaningPass
     from kafkalog.compaction.model import Candidate
-    from kafkalog.compaction.plan import PassPlan
-    from kafkalog.compaction.soundness import SoundLog
+    from kafkalog.compaction.plan import PassPlan, SoundLog
     from kafkalog.log_dir import Segment
 
 _NUMBERS: Final = "numbers"
@@ -44,7 +42,7 @@ def keys_name(plan: PassPlan) -> str:
 
 def numbers_name(plan: PassPlan, number: int) -> str:
     """Return the name of a bucket's result."""
-    return f"{plan.digest}-bucket{number}"  # what ends in -0 is a partition to a broker
+    return f"{plan.digest}-bucket{number}"  # to a broker, a name in -0 is a partition
 
 
 def group_name(plan: PassPlan, number: int) -> str:
@@ -53,7 +51,7 @@ def group_name(plan: PassPlan, number: int) -> str:
 
 
 def planned_groups(plan: PassPlan, candidate: Candidate) -> list[list[Segment]]:
-    """Return the segments as a pass without a limit of keys puts them together."""
+    """Return the groups of segments of a pass without a limit on keys."""
     upper = plan.cleanable.first_uncleanable_offset
     segments = segments_between(candidate.partition.segments, 0, upper)
     return group_segments(segments, plan.config, upper)
@@ -73,7 +71,7 @@ def write_new_segments(
     groups: Sequence[Sequence[Segment]],
     changes: Changes,
 ) -> None:
-    """Write the new segments of some groups, each read back, and the result.
+    """Write the new segments of some groups, verify each by reading it back, and write the result.
 
     Raises:
         RefusedError: the partition has changed meanwhile.
@@ -92,11 +90,10 @@ def write_new_segments(
 
 
 def write_keys(plan: PassPlan, candidate: Candidate, changes: Changes, memory: int) -> None:
-    """Judge a partition, and write the keys of all that is cleaned into buckets.
+    """Judge a partition, and write the keys of everything that is cleaned into buckets.
 
     Raises:
-        What `require_sound` raises.
-        RefusedError: the partition has changed meanwhile.
+        RefusedError: the partition has changed meanwhile; or any error of `require_sound`.
     """
     from kafkalog.compaction.buckets import SpilledLog, spilling
 
@@ -119,7 +116,7 @@ def write_keys(plan: PassPlan, candidate: Candidate, changes: Changes, memory: i
 
 
 def write_numbers(plan: PassPlan, source: str, number: int, changes: Changes) -> None:
-    """Write the numbers of the superseded records of a bucket in the directory `source`."""
+    """Write the numbers of a bucket's superseded records; the bucket is in directory `source`."""
     from kafkalog.compaction.buckets import NUMBER, bucket_name, superseded_in
 
     keys, columns = superseded_in(os.path.join(source, bucket_name(number)))
@@ -130,7 +127,7 @@ def write_numbers(plan: PassPlan, source: str, number: int, changes: Changes) ->
 
 
 def passes_from(plan: PassPlan, candidate: Candidate, staging: str, first: Segment) -> LocalPasses:
-    """Passes over a partition whose buckets were gone through, from the group of a segment on."""
+    """Return passes over a partition with processed buckets, from a segment's group on."""
     from kafkalog.compaction.buckets import SupersededByNumbers
 
     said = read_result(os.path.join(staging, keys_name(plan)))
@@ -147,10 +144,10 @@ def passes_from(plan: PassPlan, candidate: Candidate, staging: str, first: Segme
 
 
 def bucketed_passes(plan: PassPlan, candidate: Candidate, place: str, memory: int) -> LocalPasses:
-    """Return all steps up to the groups in this process, one bucket after the other.
+    """Run all steps before the groups in this process, one bucket after the other.
 
     Args:
-        plan: of the pass.
+        plan: the plan of the pass.
         candidate: the partition.
         place: an empty directory.
         memory: bytes that the map of a bucket may take.

@@ -1,11 +1,11 @@
-"""Which records a later one of their key supersedes: by a map, or by buckets of keys on disk.
+"""Which records are superseded by a later one with their key: by a map, or by buckets on disk.
 
-A row is three numbers of 64 bits, little-endian: the hash of the key, LOW and HIGH, and the number
-of the record, counted from the first of the log. Of a record whose key does not count (it is clean,
-aborted or a marker's) it is the complement of the number: whether it is superseded is asked as
-well. Rows of a bucket come in the order of the log; all rows of a key are in one bucket.
+A row is three 64-bit numbers, little-endian: the hash of the key, LOW and HIGH, and the number of
+the record, counted from the first of the log. If the key does not count, because the record is in
+the clean part, aborted or a marker, the row holds the number's complement: it supersedes nothing,
+but can be superseded. Rows of a bucket are in log order; all rows of a key are in one bucket.
 
-Follows `Cleaner.shouldRetainRecord` of Kafka 4.3, as far as it asks the offset map.
+Follows `Cleaner.shouldRetainRecord` of Kafka 4.3, as far as it uses the offset map.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ NUMBER: Final = np.dtype("<i8")
 _FIELDS: Final = 3
 _ROWS_WAITING: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 1 << 18
-_KEY_SIZE: Final = 64  # memory that a key takes in a map, with its number
+_KEY_SIZE: Final = 64  # memory per key in a map, including its number
 _BUCKETS_MIN: Final = 4
 _BUCKETS_MAX: Final = 256
 _MEMORY_MIN: Final = 1 << 20
 
 
 def bucket_count(offsets: int, memory: int) -> int:
-    """Return the number of buckets with which a task can hold the keys of one, by count of offsets.
+    """Return the number of buckets with which each bucket's keys fit into a task's memory.
 
-    There are never more keys than offsets, and at most 256 buckets: beyond that a task takes
-    the memory that it needs.
+    Assumes a key per offset, the worst case. There are at most 256 buckets: beyond that a task
+    takes the memory that it needs.
     """
     wanted = -(-offsets * _KEY_SIZE // max(memory, _MEMORY_MIN))
     return min(max(wanted, _BUCKETS_MIN), _BUCKETS_MAX)
@@ -77,7 +77,7 @@ class SpilledKeys(Keys):
         self.counts = np.ones(len(self), np.bool_) if wanted is None else wanted.copy()
 
     def leave_out(self, rows: Mask) -> None:
-        """Rows whose keys do not count after all."""
+        """Do not count the keys of these rows after all."""
         self.counts[rows] = False
 
 
@@ -85,14 +85,14 @@ class KeySpill:
     """Writes keys into buckets: a `KeySink`.
 
     Args:
-        files: one for each bucket, open for writing.
+        files: one per bucket, open for writing.
 
     Attributes:
-        rows: how many records were put, those without a key as well.
-        failure: what kept it from writing, however the judge of the log handled that.
+        rows: number of records put, including those without a key.
+        failure: the error of a failed write, even if the judge of the log suppressed it.
 
     Cost:
-        Some 100 MB of memory; 24 bytes on the disk for each record with a key.
+        Some 100 MB of memory; 24 bytes of disk per record with a key.
     """
 
     def __init__(self, files: Sequence[BinaryIO]) -> None:
@@ -104,7 +104,7 @@ class KeySpill:
         self._waiting_rows = 0
 
     def keys(self, rows: Rows, wanted: Mask | None = None) -> SpilledKeys:
-        """Return the keys of some rows, of which those wanted count."""
+        """Return the keys of some rows; only the wanted ones count."""
         return SpilledKeys(rows, wanted, self._seed)
 
     def put(self, keys: Keys) -> None:
@@ -120,12 +120,12 @@ class KeySpill:
             self.write()
 
     def write(self) -> None:
-        """Give each bucket its rows of those that are waiting."""
+        """Write the waiting rows to their buckets."""
         if not self._waiting:
             return
         rows = np.concatenate(self._waiting).astype(NUMBER, copy=False)
         self._waiting, self._waiting_rows = [], 0
-        buckets = (rows[:, 1] >> 20 & 0x7FFFFFFF) % len(self._files)  # the map goes by other bits
+        buckets = (rows[:, 1] >> 20 & 0x7FFFFFFF) % len(self._files)  # the map uses other bits
         order = np.argsort(buckets, kind="stable")
         ends = np.cumsum(np.bincount(buckets, minlength=len(self._files)))
         rows, first = rows[order], 0
@@ -140,7 +140,7 @@ class KeySpill:
 
 @contextmanager
 def spilling(changes: Changes, count: int) -> Iterator[KeySpill]:
-    """Spill into COUNT new files of a directory, which are synced when the block ends."""
+    """Spill into COUNT new files of a directory, and sync them when the block ends."""
     with ExitStack() as held:
         names = map(bucket_name, range(count))
         spill = KeySpill([held.enter_context(changes.create(name)) for name in names])
@@ -151,7 +151,7 @@ def spilling(changes: Changes, count: int) -> Iterator[KeySpill]:
 
 
 class SpilledLog(DirtyKeys):
-    """Gives the keys of all that is cleaned to a spill, while the log is judged.
+    """Passes the keys of everything that is cleaned to a spill, while the log is judged.
 
     Args:
         log: the partition.
@@ -159,8 +159,9 @@ class SpilledLog(DirtyKeys):
         sink: the spill.
 
     Attributes:
-        firsts: path of each log that is cleaned to the number of its first record.
-        states: path of each to the open transactions where it begins, as a cleaner knows them.
+        firsts: path of each cleaned log to the number of its first record.
+        states: path of each cleaned log to the transactions that are open where it begins, as a
+            cleaner knows them.
     """
 
     def __init__(self, log: UnifiedLog, cleanable: Cleanable, sink: KeySpill) -> None:
@@ -175,7 +176,7 @@ class SpilledLog(DirtyKeys):
         self._open = TransactionState()
 
     def take(self, path: str, stretch: Stretch) -> None:
-        """Note where the log begins, and put the records of some batches into the spill."""
+        """Record where the log begins, and put the records of some batches into the spill."""
         if path not in self.firsts:
             self._begin(path)
         with Source(path) as source:
@@ -183,11 +184,11 @@ class SpilledLog(DirtyKeys):
         super().take(path, stretch)
 
     def close(self) -> None:
-        """Begin the logs that are left, which are empty, now that all was given."""
+        """Begin the remaining logs, which are empty, after the last batch."""
         self._begin(None)
 
     def _begin(self, path: str | None) -> None:
-        """Begin the next log, after those that are empty."""
+        """Begin a log, and the empty logs before it."""
         while self._coming and path not in self.firsts:
             segment = self._coming.pop(0)
             here = segment.log.path
@@ -199,13 +200,13 @@ class SpilledLog(DirtyKeys):
 
 
 def superseded_in(path: str) -> tuple[int, Iterator[Table]]:
-    """How many keys a bucket has, and the numbers of its records that another follows, rising.
+    """Return the number of keys in a bucket, and the rising numbers of its superseded records.
 
     Args:
-        path: of the bucket.
+        path: path of the bucket.
 
     Cost:
-        A map of its keys, 8 bytes for each of its records that count, and 6 MB at a time.
+        A map of its keys, 8 bytes per record that counts, and 6 MB at a time.
     """
     keys = KeyMap()
     numbers = [np.zeros(0, np.int64)]
@@ -236,7 +237,7 @@ def _rows_of(path: str) -> Iterator[Table]:
 
 
 def numbers_between(path: str, first: int, end: int) -> Table:
-    """Those of a file of rising numbers that lie in a range; no more than they are read."""
+    """Return the numbers within a range from a file of rising numbers, reading no others."""
     size = NUMBER.itemsize
     with Source(path) as source:
 
@@ -250,26 +251,26 @@ def numbers_between(path: str, first: int, end: int) -> Table:
 
 
 class Superseded(Protocol):
-    """Reports which records are not the last of their keys."""
+    """Reports which records are superseded by a later one with their key."""
 
     @property
     def keys(self) -> int:
-        """How many keys the dirty part has."""
+        """Number of keys in the dirty part."""
 
     def begin(self, path: str) -> int:
         """Begin the records of this log; return the number of the first."""
 
     def among(self, part: Opened, starts: Table) -> Mask:
-        """Of each record of some batches whether one with its key follows; in any thread.
+        """Return whether each record of some batches is superseded; may be called in any thread.
 
         Args:
             part: the batches, with their records.
-            starts: numbers of the first record of each batch.
+            starts: number of the first record of each batch.
         """
 
 
 class SupersededByMap:
-    """By the map of the dirty part, which is in memory.
+    """Uses the map of the dirty part in memory.
 
     Args:
         building: has seen all of the dirty part.
@@ -284,22 +285,22 @@ class SupersededByMap:
 
     @property
     def keys(self) -> int:
-        """How many keys are in the map."""
+        """Number of keys in the map."""
         return len(self._map)
 
     def begin(self, path: str) -> int:
-        """The number of the first record of a log; 0 in the clean part, where they have none."""
+        """Return the number of a log's first record; 0 in the clean part, which has no numbers."""
         return self._starts.get(path, 0)
 
     def among(self, part: Opened, starts: Table) -> Mask:
-        """By the map's bits where all records of the part are in it, else by their keys."""
+        """Use the map's bits if all records of the part are in it, else their keys."""
         rows = part.rows
         count = rows.table.shape[1]
         counts = part.headers[k.COUNT]
         total = int(counts.sum())
         is_dirty = part.chunk.path in self._starts
         is_early = int(part.headers[k.BASE_OFFSET, 0]) < self._first
-        # A record that the map took for aborted may still be kept: then it has no bit of its own.
+        # A record that the map took for aborted may still be kept; such a record has no bit.
         is_plain = not (part.headers[k.ATTRIBUTES] & c.TRANSACTIONAL_MASK).any()
         if is_dirty and is_plain and not is_early:
             bits = self._map.superseded(int(starts[0]), total)
@@ -311,15 +312,15 @@ class SupersededByMap:
 
 
 class SupersededByNumbers:
-    """By the numbers of superseded records, which lie on disk.
+    """Uses the numbers of superseded records on disk.
 
-    A segment's bits are in memory while that is cleaned, a byte a record.
+    The bits of one segment are in memory while it is cleaned, a byte per record.
 
     Args:
-        paths: of files of rising numbers, which together have all.
-        starts: path of each log to the number of its first record, in the order of the log.
-        rows: how many records there are.
-        keys: how many keys the dirty part has.
+        paths: files of rising numbers that together hold all of them.
+        starts: path of each log to the number of its first record, in log order.
+        rows: number of records.
+        keys: number of keys in the dirty part.
     """
 
     def __init__(
@@ -333,7 +334,7 @@ class SupersededByNumbers:
         self._bits = np.zeros(0, np.bool_)
 
     def begin(self, path: str) -> int:
-        """Read the bits of a log; the number of its first record."""
+        """Read the bits of a log; return the number of its first record."""
         self._first, end = self._starts[path], self._ends[path]
         self._bits = np.zeros(end - self._first, np.bool_)
         for column in self._paths:
@@ -349,5 +350,5 @@ class SupersededByNumbers:
 
 
 def _opened(part: Opened) -> Mask:
-    """Of each record of the batches whether it was read."""
+    """Return, per record of the batches, whether its batch was read."""
     return np.repeat(part.bodies[0] >= 0, part.headers[k.COUNT])

@@ -1,8 +1,7 @@
-"""Which part of a log can be cleaned, by its configs and offsets, and which partition comes first.
+"""Which part of a log can be cleaned, by its configs and offsets, and in which order.
 
-Follows `LogCleanerManager.cleanableOffsets` and `LogToClean` of Kafka 4.3.
-
-Follows `LogCleanerManager.grabFilthiestCompactedLog` of Kafka 4.3. Nothing is written.
+Follows `LogToClean` and, in `LogCleanerManager`, `cleanableOffsets` and `grabFilthiestCompactedLog`
+of Kafka 4.3. Nothing is written.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kafkalog.errors import UsageError
 from kafkalog.log_dir import CLUSTER_METADATA_TOPIC
 from kafkalog.model import Batch
 from kafkalog.names import DirectoryState
-from kafkalog.unified_log import Mark, Marks, UnifiedLog
+from kafkalog.unified_log import LogOffset, LogOffsets, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,11 +37,11 @@ def find_cleanable(
     """Return the dirty part of a log below its last stable offset.
 
     Args:
-        log: with the high watermark that counts; nothing above it is cleaned.
-        config: min_compaction_lag_ms.
+        log: with the high watermark to use; nothing above it is cleaned.
+        config: supplies min_compaction_lag_ms.
         now_ms: the clock.
         checkpoint: where the last cleaning ended, None without one.
-        up_to_offset: nothing from the segment that holds it on is cleaned; None without a limit.
+        up_to_offset: the segment that holds it and later ones are not cleaned; None for no limit.
     """
     start, end = log.log_start_offset, log.log_end_offset
     first_dirty = start if checkpoint is None else checkpoint
@@ -78,9 +77,9 @@ def find_cleanable(
 def compaction_delay_ms(
     log: UnifiedLog, cleanable: Cleanable, max_compaction_lag_ms: int, now_ms: int
 ) -> int:
-    """For how long the log should have been cleaned: `LogCleanerManager.maxCompactionDelay`.
+    """Return how long cleaning has been overdue: `LogCleanerManager.maxCompactionDelay`.
 
-    Above 0 it is cleaned however little of it is dirty.
+    Above 0 the log is cleaned, however small its dirty part is.
     """
     dirty = segments_between(
         log.segments,
@@ -102,7 +101,7 @@ def _first_timestamp(log: UnifiedLog, segment: Segment) -> int:
 
 
 def segments_between(segments: Sequence[Segment], start: int, end: int) -> list[Segment]:
-    """Segments from the one that holds `start` up to base offset `end`: `LogSegments.values`."""
+    """Return the segments from that of `start` up to base offset `end`: `LogSegments.values`."""
     if start == end:
         return []
     floor = max((s.base_offset for s in segments if s.base_offset <= start), default=start)
@@ -110,7 +109,7 @@ def segments_between(segments: Sequence[Segment], start: int, end: int) -> list[
 
 
 def largest_timestamp(log: UnifiedLog, segment: Segment) -> int:
-    """Return the last one of the time index, the file's time of modification without one, in ms."""
+    """Return the time index's last timestamp (ms), or without one the file's modification time."""
     with log.open_segment(segment) as opened:
         if log.was_closed:
             timestamp = -1 if opened.time_index is None else opened.time_index.last_slot_timestamp()
@@ -120,7 +119,7 @@ def largest_timestamp(log: UnifiedLog, segment: Segment) -> int:
 
 
 def _aligned_down(segments: Sequence[Segment], offset: int) -> int:
-    """Base offset of the segment that holds the offset; of the active one where none else does."""
+    """Return the base offset of the segment that holds the offset, or of the active segment."""
     below = [s.base_offset for s in segments[:-1] if s.base_offset <= offset]
     following = next((s.base_offset for s in segments if s.base_offset > offset), None)
     if below and following is not None:
@@ -145,18 +144,18 @@ _ASKED: Final = (
 def find_candidate(
     partition: PartitionDir, configs: TopicConfigs, request: CompactionRequest
 ) -> Candidate:
-    """Return which part of a partition can be cleaned, or why none is.
+    """Return which part of a partition can be cleaned, or why none can.
 
-    Without a noted high watermark nothing is: a record that is not replicated may be lost again,
-    and must not have taken the place of one that is.
+    Without a known high watermark none can: a record that is not replicated may yet be lost, and
+    must not supersede one that is.
 
     Args:
         partition: the directory.
-        configs: of its topic, from `ConfigSources`.
-        request: what is asked for.
+        configs: the configs of its topic, from `ConfigSources`.
+        request: what was requested.
 
     Raises:
-        UsageError: the offset map holds no key.
+        UsageError: the offset map is too small for a single key.
         UnreadableError: a file cannot be read.
         CorruptDataError: a config is not valid.
 
@@ -170,7 +169,7 @@ def find_candidate(
         return replace(found, skip=skip)
     if not partition.segments:
         return replace(found, skip=Skip.NOTHING)
-    marks = Marks(partition, high_watermark=request.high_watermark)
+    marks = LogOffsets(partition, high_watermark=request.high_watermark)
     start, end, cleaned = marks.log_start_offset, marks.high_watermark, _cleaner_offset(
         marks, request
     )  # fmt: skip
@@ -184,7 +183,7 @@ def find_candidate(
     delay = compaction_delay_ms(
         log, cleanable, configs.number("max.compaction.lag.ms"), request.now_ms
     )
-    stable = Mark("last stable offset", log.last_stable_offset, "open transactions in the log")
+    stable = LogOffset("last stable offset", log.last_stable_offset, "open transactions in the log")
     return replace(
         found,
         marks=(start, end, stable, cleaned),
@@ -196,14 +195,15 @@ def find_candidate(
 
 
 def filthiest_first(candidates: Iterable[Candidate], *, take_all: bool) -> list[Candidate]:
-    """Return the partitions of a log directory in the order a cleaner takes them.
+    """Return the partitions of a log directory in the order in which a cleaner takes them.
 
     Args:
-        candidates: of all partitions.
-        take_all: also those that a cleaner would leave for now, because too little is dirty.
+        candidates: all partitions.
+        take_all: whether to include those that a cleaner would postpone, because too little of
+            them is dirty.
 
     Returns:
-        First those to compact, by falling dirty ratio, then those to skip.
+        First the partitions to compact, by falling dirty ratio, then those to skip.
     """
     taken, skipped = [], []
     for one in candidates:
@@ -255,7 +255,7 @@ def _skip_by_configs(configs: TopicConfigs) -> Skip | None:
     return Skip.REMOTE if configs["remote.storage.enable"].value else None
 
 
-def _cleaner_offset(marks: Marks, request: CompactionRequest) -> Mark:
+def _cleaner_offset(marks: LogOffsets, request: CompactionRequest) -> LogOffset:
     if request.first_dirty_offset is None:
         return marks.cleaner_offset
-    return Mark("cleaner offset", request.first_dirty_offset, "--first-dirty-offset")
+    return LogOffset("cleaner offset", request.first_dirty_offset, "--first-dirty-offset")

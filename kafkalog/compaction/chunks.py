@@ -1,4 +1,4 @@
-"""Chunks of a log as the cleaner's two passes need them: records with keys, then rewritten batches.
+"""Chunks of a log for the cleaner's two passes: records with keys, then rewritten batches.
 
 Follows `Cleaner.buildOffsetMapForSegment` and `cleanInto` of Kafka 4.3 for batches of magic 2.
 """
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 _BUFFER_KEPT_MAX: Final = 1 << 23
 _UNPACKED_AT_ONCE: Final = 1 << 22
-_GROWTH_MAX: Final = 18  # bytes that a record can grow by: its length and its timestamp delta
+_GROWTH_MAX: Final = 18  # bytes by which a record can grow: its length and its timestamp delta
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Neighbouring batches of a chunk with all their records.
+    """Consecutive batches of a chunk with all their records.
 
     Attributes:
-        chunk: where they are.
-        first, last: which ones.
+        chunk: the chunk.
+        first, last: the range of batches in it.
         rows: their records.
-        bodies: int64 (2, batches): where the uncompressed records of each begin and end.
+        bodies: int64 (2, batches): start and end of each batch's uncompressed records.
     """
 
     chunk: Chunk
@@ -62,9 +62,9 @@ class Fate(NamedTuple):
     """Flags of batches, known before their records are examined.
 
     Attributes:
-        discardable: it was aborted, or is a marker of which no data are left.
-        drop_all: it loses all its records.
-        stays: it stays even without records.
+        discardable: the batch was aborted, or is a marker of a transaction without data.
+        drop_all: the batch loses all its records.
+        stays: the batch stays even without records.
     """
 
     discardable: Mask
@@ -72,19 +72,19 @@ class Fate(NamedTuple):
     stays: Mask
 
     def part(self, first: int, last: int) -> Fate:
-        """Of some of the batches."""
+        """Return the flags of a range of batches."""
         some = slice(first, last)
         return Fate(self.discardable[some], self.drop_all[some], self.stays[some])
 
 
 class Buffers:
-    """Memory for new batches that is used again; several threads take and give."""
+    """A pool of buffers for new batches, shared by threads."""
 
     def __init__(self) -> None:
         self._free: list[NDArray[np.uint8]] = []
 
     def take(self, size: int) -> NDArray[np.uint8]:
-        """A buffer of this size at least."""
+        """Return a buffer of at least this size."""
         with suppress(IndexError):
             buffer = self._free.pop()
             if len(buffer) >= size:
@@ -92,7 +92,7 @@ class Buffers:
         return np.empty(size + size // 8, np.uint8)
 
     def give(self, buffer: NDArray[np.uint8]) -> None:
-        """A buffer, or the first bytes of one, is not used any more."""
+        """Return a buffer, or the first bytes of one, to the pool."""
         whole = buffer if buffer.base is None else buffer.base
         assert isinstance(whole, np.ndarray), "it was taken here"
         if len(whole) <= _BUFFER_KEPT_MAX:
@@ -100,11 +100,11 @@ class Buffers:
 
 
 class Rewritten(NamedTuple):
-    """Batches as they are rewritten.
+    """Rewritten batches.
 
     Attributes:
         data: their bytes.
-        refusal: why a broker's cleaner would not write the first that it refuses; None if none.
+        refusal: why a broker's cleaner would fail to write one, the first such reason, or None.
     """
 
     data: NDArray[np.uint8]
@@ -126,7 +126,7 @@ class Rule(NamedTuple):
 
 
 def opened(chunk: Chunk, wanted: Mask) -> Iterator[Opened | Turn]:
-    """Yield the batches of a chunk in pieces of bounded size; those not wanted have no records.
+    """Yield the batches of a chunk in pieces of bounded size; unwanted batches have no records.
 
     Raises:
         CorruptDataError, LimitExceededError: a wanted batch cannot be decoded.
@@ -177,15 +177,15 @@ def _rows(chunk: Chunk, first: int, last: int, starts: Table, ends: Table) -> Op
 def rewrite(
     part: Opened, superseded: Mask, fate: Fate, rule: Rule, counters: Table, buffers: Buffers
 ) -> Rewritten:
-    """Return the batches as they are rewritten.
+    """Rewrite batches with the records that are kept.
 
     Args:
-        part: what they were.
-        superseded: which records are not the last of their keys.
-        fate: what is known of the batches of the part.
-        rule: what holds for all batches.
-        counters: COUNTERS numbers of `rewrite_kernels` that are added to.
-        buffers: where they are made; they are given back by whoever has used them.
+        part: the old batches.
+        superseded: which records a later one with their key supersedes.
+        fate: the flags of the part's batches.
+        rule: the settings for all batches.
+        counters: COUNTERS numbers of `rewrite_kernels`, which are incremented.
+        buffers: the pool for the new batches; whoever has used them returns them to it.
     """
     headers = np.ascontiguousarray(part.headers)
     count = headers.shape[1]
@@ -218,7 +218,7 @@ def rewrite(
 
 
 def _refusal(part: Opened, rebuilt: Mask, keep: Mask) -> str | None:
-    """Why a broker's cleaner would not write the first of these batches that it would not."""
+    """Return why a broker's cleaner would fail on one of these batches, or None."""
     headers, rows = part.headers, part.rows.table
     is_data = headers[k.ATTRIBUTES] & c.CONTROL_MASK == 0
     odd = (headers[k.PRODUCER_EPOCH] < 0) | (is_data & (headers[k.BASE_SEQUENCE] < 0))
@@ -234,7 +234,7 @@ def _refusal(part: Opened, rebuilt: Mask, keep: Mask) -> str | None:
 
 
 def _packed(out: NDArray[np.uint8], plan: Table, headers: Table, packed: Mask) -> bytes:
-    """Return the same with these batches compressed."""
+    """Return the bytes with these batches compressed."""
     pieces: list[bytes | memoryview] = []
     view = out.data
     starts, sizes = plan[r.NEW_START].tolist(), plan[r.NEW_SIZE].tolist()

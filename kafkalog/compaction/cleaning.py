@@ -7,7 +7,6 @@ Follows `Cleaner.doClean`, `cleanInto` and `groupSegmentsBySize` of Kafka 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formats import constants as c
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.compaction.model import Cleanable, CompactionConfig
     from kafkalog.log_dir import Segment
     from kafkalog.model import AbortedTransaction, Record
+    from kafkalog.producers import LastRecord
     from kafkalog.unified_log import UnifiedLog
 
 
@@ -124,14 +124,6 @@ def _built(
     data: bytes = RecordBatch.build(fields)
     checksum = crc32c(data[c.ATTRIBUTES_POSITION :])
     return data[: c.CRC_POSITION] + checksum.to_bytes(4, "big") + data[c.ATTRIBUTES_POSITION :]
-
-
-@dataclass(frozen=True, slots=True)
-class LastRecord:
-    """The last batch of an active producer: its offset where it held data, and the epoch."""
-
-    last_data_offset: int | None
-    producer_epoch: int
 
 
 class Pass:
@@ -274,11 +266,7 @@ class Pass:
 
     def _is_last_of_producer(self, batch: Batch) -> bool:
         last = self._producers.get(batch.producer_id) if batch.producer_id >= 0 else None
-        if last is None:
-            return False
-        if last.last_data_offset is not None:
-            return batch.last_offset == last.last_data_offset
-        return batch.is_control and batch.producer_epoch == last.producer_epoch
+        return last is not None and last.is_held_by(batch)
 
     def _why_dropped(
         self, batch: Batch, record: Record, *, drop_all: bool, keep_legacy: bool

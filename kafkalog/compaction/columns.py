@@ -1,7 +1,7 @@
-"""The same pass on columns, by the kernels.
+"""The cleaner's pass on columns, by the kernels.
 
-It gives the results of `cleaning.Pass`; messages of magic 0 and 1, and batches above 64 MB, are
-left to that.
+Gives the same results as `cleaning.Pass`, which handles messages of magic 0 and 1, and batches
+above 64 MB.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from formats import constants as c
 from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import ChunkReader, Turn
-from kafkalog.columns.ordered_executor import Conveyor, Lanes
+from kafkalog.columns.walk import Lanes, Task, Walk
 from kafkalog.compaction import kernels as r
 from kafkalog.compaction.buckets import SupersededByMap
 from kafkalog.compaction.candidates import segments_between
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from kafkalog.columns.chunks import Chunk
     from kafkalog.compaction.buckets import Superseded
-    from kafkalog.compaction.cleaning import LastRecord
     from kafkalog.compaction.model import Cleanable, CompactionConfig
     from kafkalog.log_dir import Segment
     from kafkalog.model import AbortedTransaction
+    from kafkalog.producers import LastRecord
     from kafkalog.unified_log import UnifiedLog
 
     Mask = NDArray[np.bool_]
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """New batches; headers of the old ones, which of them lost all records, what was counted.
+    """New batches, with the old headers, which batches lost all records, counts, and any refusal.
 
     And why a broker's cleaner would not have written one of them.
     """
@@ -59,18 +59,18 @@ class _Piece:
 
     @property
     def size_bytes(self) -> int:
-        """Of the new batches."""
+        """Size of the new batches."""
         return len(self.data)
 
 
 class ColumnPass:
-    """A pass without a limit of keys, where the kernels suit the log; arguments as `cleaning.Pass`.
+    """A pass without a limit on keys over a log that suits the kernels; see `cleaning.Pass`.
 
-    One thread reads chunks and gives the new batches back in order; others decode and rewrite.
+    One thread reads chunks and returns the new batches in order; others decode and rewrite.
 
     Args:
-        superseded: reports which records are not the last of their keys; if None, the dirty part
-            is read now to find out.
+        superseded: reports which records are superseded; if None, the dirty part is read now to
+            find out.
         transactions: those open where the first cleaned group begins; if None, at the log's
             beginning.
     """
@@ -101,15 +101,15 @@ class ColumnPass:
         self._rule = Rule(now_ms, self._upper - 1, now_ms + config.delete_retention_ms)
         self._transactions = transactions or TransactionState()
         self._buffers = Buffers()
-        self._passed = 0  # records of this segment in front of the chunk that comes
+        self._passed = 0  # records of this segment before the next chunk
 
     def groups(self) -> list[list[Segment]]:
-        """Return the segments from the first one on, as they are put together."""
+        """Return the groups of segments, from the first one on."""
         segments = segments_between(self._log.segments, 0, self.end_offset)
         return group_segments(segments, self.config, self._upper)
 
     def clean(self, group: Sequence[Segment]) -> Iterator[memoryview]:
-        """Yield the bytes of the new segment of a group, piece by piece; groups come in order."""
+        """Yield the bytes of a group's new segment, piece by piece; groups must come in order."""
         self._transactions.kept = []
         threads = default_threads()
         with Crew(threads, "kafkalog-cleaner") as pool:
@@ -126,23 +126,24 @@ class ColumnPass:
         )
         self._passed = self._superseded.begin(segment.log.path)
         with Source(segment.log.path) as source:
-            conveyor = Conveyor(ChunkReader(source, 0, source.size_bytes), lanes, self._work)
+            walk = Walk(ChunkReader(source, 0, source.size_bytes), lanes, self._work)
             try:
-                while (task := conveyor.take()) is not None:
+                for task in walk.found():
+                    assert isinstance(task, Task), "nothing else is asked for"
                     size = task.chunk.size_bytes
-                    for piece in conveyor.results(task):
+                    for piece in walk.results(task):
                         yield self._told(piece)
                         self._buffers.give(piece.data)
                     self.tally.bytes_read += size
                     if self._progress is not None:
                         self._progress(size)
-                if conveyor.reader.position != source.size_bytes:
+                if walk.reader.position != source.size_bytes:
                     raise read_otherwise(source.path)
             finally:
-                conveyor.stop()
+                walk.stop()
 
     def _work(self, chunk: Chunk) -> Iterator[_Piece | Turn]:
-        """Return the work on a chunk; chunks come in order, the work need not be done in order."""
+        """Return the work on a chunk; chunks come in order, but the work may run in any order."""
         headers = chunk.headers
         discardable = discardable_among(self._transactions, chunk, headers, chunk.path)
         fate = self._fate_of_batches(headers, discardable)
@@ -150,7 +151,7 @@ class ColumnPass:
         return self._pieces(chunk, fate, start)
 
     def _pieces(self, chunk: Chunk, fate: Fate, start: int) -> Iterator[_Piece | Turn]:
-        """Yield the new batches of a chunk, whose first record has this number; in any thread."""
+        """Yield the new batches of a chunk, given the number of its first record; in any thread."""
         starts = np.cumsum(chunk.headers[k.COUNT]) - chunk.headers[k.COUNT] + start
         for part in opened(chunk, ~fate.drop_all | fate.stays):
             if isinstance(part, Turn):
@@ -169,7 +170,7 @@ class ColumnPass:
             yield _Piece(made.data, part.headers.copy(), dropped, counters, made.refusal)
 
     def _told(self, piece: _Piece) -> memoryview:
-        """Return the bytes of a piece that is counted."""
+        """Count a piece, and return its bytes."""
         tally, counters, headers = self.tally, piece.counters, piece.headers
         is_control = headers[k.ATTRIBUTES] & c.CONTROL_MASK != 0
         for why, count in (
@@ -188,12 +189,12 @@ class ColumnPass:
 
     @property
     def keys(self) -> int:
-        """How many keys are in the map."""
+        """Number of keys in the map."""
         return self._superseded.keys
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
-        """The entries of the transaction index of the group that was cleaned last."""
+        """The entries of the transaction index of the last cleaned group."""
         return self._transactions.kept
 
     def _fate_of_batches(self, headers: Table, discardable: Mask) -> Fate:

@@ -1,6 +1,4 @@
-"""The compaction of one partition in this process: pass after pass, planned or done.
-
-Follows `LogCleaner.cleanLog` of Kafka 4.3.
+"""The compaction of one partition in this process: pass after pass, planned or performed.
 
 Follows `Cleaner.clean` and `LogCleaner.cleanLog` of Kafka 4.3.
 """
@@ -15,7 +13,7 @@ from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.model import Compaction, Group, Skip, Tally
 from kafkalog.compaction.new_files import check_new_files, clean_group, discard
-from kafkalog.compaction.soundness import require_known_layout, require_sound
+from kafkalog.compaction.plan import require_known_layout, require_sound
 from kafkalog.compaction.swap import swap_in, touched_names
 from kafkalog.errors import RefusedError
 from kafkalog.jit.fast_path import kernels_work
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalog.compaction.buckets import Superseded
     from kafkalog.compaction.model import Candidate, Cleanable, CompactionConfig, CompactionRequest
     from kafkalog.compaction.new_files import Cleaning, NewFiles
-    from kafkalog.compaction.soundness import SoundLog
+    from kafkalog.compaction.plan import SoundLog
     from kafkalog.compaction.transactions import TransactionState
     from kafkalog.journal.run import PartitionRun, Run
     from kafkalog.log_dir import PartitionDir, Segment
@@ -37,17 +35,17 @@ if TYPE_CHECKING:
 
 
 class WrittenPass:
-    """A pass whose new segments are made when they are asked for."""
+    """A pass whose new segments are written on demand."""
 
     def __init__(self, cleaning: Cleaning) -> None:
         self._cleaning = cleaning
 
     def groups(self) -> list[list[Segment]]:
-        """Return the segments as they are put together."""
+        """Return the groups of segments."""
         return self._cleaning.groups()
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:
-        """Raise `UnwritableError` where the largest group may not fit; few records grow."""
+        """Raise `UnwritableError` if the largest group may not fit; few records grow."""
         largest = max(sizes, default=0)
         require_space(os.path.join(directory, "new"), largest + largest // 8)
 
@@ -65,7 +63,7 @@ class WrittenPass:
             return files
         try:
             check_new_files(files, changes, self._cleaning.config)
-        except BaseException:  # raised again: Ctrl-C leaves no half of a group either
+        except BaseException:  # raised again, so that even Ctrl-C leaves no half-written group
             discard(files, changes)
             raise
         return files
@@ -77,12 +75,12 @@ class WrittenPass:
 
     @property
     def keys(self) -> int:
-        """How many keys are in the map."""
+        """Number of keys in the map."""
         return self._cleaning.keys
 
     @property
     def end_offset(self) -> int:
-        """Where the pass ends."""
+        """The offset at which the pass ends."""
         return self._cleaning.end_offset
 
 
@@ -91,10 +89,10 @@ class LocalPasses:
 
     Args:
         candidate: the partition.
-        request: the clock.
-        sound: what is known of it.
+        request: supplies the clock.
+        sound: what was found out about the log.
         progress: called with the number of bytes read since the last call.
-        superseded: what is superseded in the first pass, if known.
+        superseded: reports the superseded records in the first pass, if known.
         transactions: those open where its first group begins; if None, at the log's beginning.
     """
 
@@ -116,7 +114,7 @@ class LocalPasses:
         self._transactions = transactions
 
     def begin(self, partition: PartitionDir, cleanable: Cleanable) -> WrittenPass:
-        """Return the next pass; `partition` is listed after the one before."""
+        """Return the next pass; `partition` was listed after the previous one."""
         log = UnifiedLog(partition, high_watermark=self._high_watermark)
         producers = self.sound.producers
         common = (log, self._config, self._now_ms, cleanable, producers, self._progress)
@@ -135,7 +133,7 @@ def judged_passes(
     progress: Callable[[int], None] | None = None,
     map_size_max: int | None = None,
 ) -> LocalPasses:
-    """Read and judge a partition, and build the map of its first pass; as `require_sound`.
+    """Read and judge a partition as `require_sound` does, and build the map of its first pass.
 
     Raises:
         MapOutgrownError: the map takes more memory than allowed.
@@ -156,35 +154,35 @@ def judged_passes(
 
 
 class CleaningPass(Protocol):
-    """A pass, and the new segments it gives."""
+    """A pass, and the new segments it makes."""
 
     @property
     def tally(self) -> Tally:
-        """The counts of what was read and kept, once all groups were put."""
+        """The counts of what was read and kept, once all groups have been put."""
 
     @property
     def keys(self) -> int:
-        """How many keys are in the map."""
+        """Number of keys in the map."""
 
     @property
     def end_offset(self) -> int:
-        """Where the pass ends."""
+        """The offset at which the pass ends."""
 
     def groups(self) -> list[list[Segment]]:
-        """Return the segments as they are put together."""
+        """Return the groups of segments."""
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:
-        """Raise `UnwritableError` where there is too little for the new segments.
+        """Raise `UnwritableError` if there is too little room for the new segments.
 
         Args:
-            directory: of the partition.
-            sizes: of the logs of each group, bytes.
+            directory: the partition directory.
+            sizes: sizes of the logs of each group, in bytes.
         """
 
     def put(self, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
-        """Put a group's new segment in place as `.cleaned`, checked; groups come in order.
+        """Put a group's new segment in place as `.cleaned`, verified; groups must come in order.
 
-        With None, only compute what it would be.
+        With `changes=None`, only compute what it would be.
         """
 
 
@@ -212,13 +210,13 @@ class PartitionWork:
         self._groups: list[Group] = []
 
     def touched(self) -> list[str]:
-        """Names of the files that are removed or replaced."""
+        """Return the names of the files that are removed or replaced."""
         upper = self._cleanable.first_uncleanable_offset
         left_overs = [entry.name.name for entry in self._partition.left_overs]
         return touched_names(self._partition, upper) + left_overs
 
     def plan(self) -> None:
-        """The first pass, without a file."""
+        """Compute the first pass without writing a file."""
         cleaning = self._passes.begin(self._partition, self._cleanable)
         for group in cleaning.groups():
             self._count(cleaning.put(group, None), group)
@@ -227,7 +225,7 @@ class PartitionWork:
     def perform(self, changing: PartitionRun) -> None:
         """Perform all passes; set the cleaner offset after the last one.
 
-        Files with the names that a swap gives to old ones are removed first, as at a start.
+        Files with the names that a swap gives to old files are removed first, as at a start.
         """
         left_overs = self._partition.left_overs
         for entry in left_overs:
@@ -294,7 +292,7 @@ class PartitionWork:
         self._cleanable = find_cleanable(log, self._candidate.config, now_ms, self._end, up_to)
 
     def _cleaner_offset(self) -> int:
-        """Return where the next cleaning begins; a right one that is noted never falls."""
+        """Return where the next cleaning begins; a valid recorded offset never decreases."""
         log = UnifiedLog(self._partition, high_watermark=self._candidate.high_watermark)
         noted = log.checkpoint(file_names.CLEANER_OFFSETS)
         if noted is None or not log.log_start_offset <= noted <= log.log_end_offset:
@@ -322,7 +320,7 @@ _HINTS = {
 
 
 def require_compactable(candidate: Candidate) -> None:
-    """Raise `RefusedError` where a partition that was asked for by name must not be compacted."""
+    """Raise `RefusedError` if a partition that was named must not be compacted."""
     if candidate.skip in _HINTS:
         raise RefusedError(
             f"It is not compacted: {candidate.skip}.",
@@ -339,31 +337,31 @@ def compact_partition(
 ) -> Compaction:
     """Compact a partition, or compute exactly what would result.
 
-    All of the log is read and judged before anything is written. `.deleted` files that a broker
-    left are removed, as at a broker's start. Then each group of segments is
-    written as `.cleaned`, synced, read back, and swapped in; the cleaner offset comes last. After
-    a crash a start of a broker finds each group whole, old or new; what was done is done, and the
-    rest is cleaned by the next run.
+    The whole log is read and judged before anything is written. `.deleted` files that a broker left
+    are removed, as at a broker's start. Then each group of segments is written as `.cleaned`,
+    synced, read back, and swapped in; the cleaner offset is written last. After a crash, a broker's
+    start finds each group whole, old or new; finished groups stay, and the next run cleans the
+    rest.
 
     Args:
-        candidate: the partition, as `find_candidate` gave it.
+        candidate: the partition, as `find_candidate` returned it.
         request: as for `find_candidate`.
         run: holds the lock of the log directory, if there is one. If None, nothing is written; if
             a limited map takes several passes, only the first is reported.
-        progress: called with the number of bytes read since the last call: the log is read to
-            judge it, which gives the map, and for the new segments; with a limited map, old formats
-            or batches above 64 MB its dirty part also for the map.
+        progress: called with the number of bytes read since the last call. The log is read once to
+            judge it, which also builds the map, and again for the new segments; with a limited map,
+            old formats or batches above 64 MB, its dirty part is read once more for the map.
 
     Raises:
-        CorruptDataError: a batch is damaged, or what was written does not read back; the group it
-            would have been in is as it was.
-        RefusedError: the layout is not known, or a start would change something.
+        CorruptDataError: a batch is damaged, or what was written does not read back; the group
+            concerned stays as it was.
+        RefusedError: the layout is unknown, or a start would change something.
         UnwritableError: there is no room, or a step failed.
 
     Cost:
         Reads what it cleans twice, and the new segments once. Memory: 30 to 60 bytes per key (with
         a limited map, old formats or batches above 64 MB the keys themselves, and a batch), a bit
-        for each record of the dirty part, about 10 MB per thread, and the indexes of a group.
+        per record of the dirty part, about 10 MB per thread, and the indexes of a group.
     """
     if candidate.skip is not None or candidate.cleanable is None:
         return left_as_it_is(candidate)

@@ -1,8 +1,8 @@
 """Compactions of many partitions by the tasks of an engine; only the driver changes a log.
 
 The driver plans. A task judges a partition and writes its new segments into a staging directory on
-the same disk. The driver compares them with their checksums and swaps them in, as a compaction in
-one process does: after a crash at any moment there is the old log or the new one.
+the same disk. The driver verifies their checksums and swaps them in, as a compaction in one process
+does: after a crash at any moment there is the old log or the new one.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog.compaction import tasks
 from kafkalog.compaction.compact import PartitionWork, left_as_it_is
-from kafkalog.compaction.plan import PassPlan
-from kafkalog.compaction.soundness import require_known_layout
+from kafkalog.compaction.plan import PassPlan, require_known_layout
 from kafkalog.compaction.staged import StagedPass, plan_of_result
 from kafkalog.compaction.tasks import Staging
 from kafkalog.engine.model import told_error
 from kafkalog.errors import KafkaLogError, contained
-from kafkalog.log_dir import LogDir, PartitionDir
+from kafkalog.log_dir import LogDirListing, PartitionDir
 from kafkalog.names import staging_name
 from kafkalog.storage import StagingDirectory, free_space, require_writable
 
@@ -51,33 +50,32 @@ def compact_partitions(
 ) -> Iterator[tuple[Candidate, Found]]:
     """Compact partitions of one log directory, or compute exactly what would result.
 
-    The results are those of `compact_partition`, byte for byte. A run that was killed is
-    continued: tasks that it completed are not repeated, as long as the partition and what decides
+    The results are those of `compact_partition`, byte for byte. A run that was killed is continued:
+    tasks that it completed are not repeated, as long as the partition and everything that decides
     the result (including the clock) are the same.
 
     Args:
-        candidates: the partitions, as `find_candidate` gave them.
+        candidates: the partitions, as `find_candidate` returned them.
         request: as for `find_candidate`.
-        engine: runs a task for each partition.
-        run: holds the lock of the log directory, if there is one; its workers see the same files.
-            If None, nothing is written.
+        engine: runs a task for each partition; its workers must see the same files.
+        run: holds the lock of the log directory, if there is one. If None, nothing is written.
         done: called with the number of bytes read of the logs, as tasks end.
         task_memory: bytes that the map of a task may take. A partition with more keys is judged by
-            one task that writes their hashes into buckets, then has a task for each bucket and one
-            for each new segment. If None, a map takes what it needs.
+            one task that writes their hashes into buckets, followed by a task per bucket and a
+            task per new segment. If None, a map takes what it needs.
 
-    Returns:
+    Yields:
         Each candidate in order with its result, or with the error that stopped the work on it.
 
     Raises:
         DestinationExistsError: another run is using the staging directory.
-        UnwritableError: that cannot be made.
+        UnwritableError: the staging directory cannot be made.
 
     Cost:
         A task takes the memory of `compact_partition`; with `task_memory` that and some 200 MB, and
-        a byte for each record of the segment that it cleans. Buckets take 24 bytes of disk for each
-        record with a key, in a plan of the worker's temporary directory. New segments are on
-        disk together with the old ones: of as many partitions as fit, the rest afterwards.
+        a byte per record of the segment that it cleans. Buckets take 24 bytes of disk per record
+        with a key; a plan puts them into the worker's temporary directory. New segments are on disk
+        together with the old ones: as many partitions at a time as fit.
     """
     found: dict[str, Found] = {}
     work = [one for one in candidates if one.skip is None and one.cleanable is not None]
@@ -94,10 +92,10 @@ def compact_partitions(
         yield candidate, found.get(candidate.partition.path) or left_as_it_is(candidate)
 
 
-def clock_of_stopped_run(target: LogDir | PartitionDir, now_ms: int) -> int | None:
-    """Return the clock of a run that was killed and can be gone on with, None without one.
+def clock_of_stopped_run(target: LogDirListing | PartitionDir, now_ms: int) -> int | None:
+    """Return the clock of a killed run that can be continued, None without one.
 
-    One that is a day old, or of the future, is none.
+    A clock that is more than a day old, or in the future, does not count.
     """
     place = os.path.join(_around(target), staging_name())
     clocks = []
@@ -108,9 +106,9 @@ def clock_of_stopped_run(target: LogDir | PartitionDir, now_ms: int) -> int | No
     return max((one for one in clocks if 0 <= now_ms - one < _RESUMED_FOR_MS), default=None)
 
 
-def _around(target: LogDir | PartitionDir) -> str:
-    """Return the directory in which new segments are staged: the one that holds the partitions."""
-    if isinstance(target, LogDir):
+def _around(target: LogDirListing | PartitionDir) -> str:
+    """Return the directory around the partitions, in which new segments are staged."""
+    if isinstance(target, LogDirListing):
         return target.path
     return os.path.dirname(os.path.abspath(target.path))
 
@@ -124,7 +122,7 @@ class _Waiting:
 
     @property
     def size_bytes(self) -> int:
-        """Of the logs that are cleaned."""
+        """Size of the logs that are cleaned."""
         upper = self.plan.cleanable.first_uncleanable_offset
         segments = self.candidate.partition.segments
         return sum(one.log.size_bytes for one in segments if one.base_offset < upper)
@@ -135,7 +133,7 @@ class _Waiting:
         return self.size_bytes + self.size_bytes // 8
 
     def failed(self, error: KafkaLogError) -> KafkaLogError:
-        """An error of a task, with the path as it was given."""
+        """Return a task's error with the path as the caller gave it."""
         path, given = self.plan.path, self.candidate.partition.path
         if error.path is not None:
             error.path = error.path.replace(path, given)
@@ -151,7 +149,7 @@ def _planned(
     *,
     writes: bool,
 ) -> Iterator[_Waiting]:
-    """Return the plans of the first passes; what cannot be planned is added to the findings."""
+    """Yield the plans of the first passes; errors of planning are added to `found`."""
     for candidate in candidates:
         assert candidate.cleanable is not None, "there is something to clean"
         plan = None
@@ -170,7 +168,7 @@ def _said(
     done: Callable[[int], None] | None,
     memory: int | None,
 ) -> Iterator[tuple[Candidate, Found]]:
-    """Yield what would result for each."""
+    """Yield what would result for each partition."""
     given = [tasks.task_of(one.plan, memory) for one in waiting]
     for number, answer in engine.run(tasks.plan_partition, given):
         one = waiting[number]
@@ -201,7 +199,7 @@ class _Driver:
         self._steps = Staging(engine, staging, memory)
 
     def perform(self, waiting: Sequence[_Waiting]) -> Iterator[tuple[Candidate, Found]]:
-        """Compact all, as many at once as there is room for."""
+        """Compact all partitions, as many at a time as there is room for."""
         self._staging.keep({one.plan.digest for one in waiting})
         left = list(waiting)
         while left:
@@ -213,7 +211,7 @@ class _Driver:
                 yield one.candidate, self._put(one, staged)
 
     def stage(self, plan: PassPlan, partition: PartitionDir) -> StagedPass:
-        """Have a task make a pass by itself, and give what it made."""
+        """Run a task that makes a later pass, and return what it staged."""
         [(_, staged)] = self._steps.stage([plan])
         if isinstance(staged, KafkaLogError):
             raise staged
@@ -228,7 +226,7 @@ class _Driver:
         return list(left[:count])
 
     def _put(self, one: _Waiting, staged: Staged) -> Found:
-        """Put the new segments of a partition in place, when its first pass is staged."""
+        """Put the new segments of a partition in place, once its first pass is staged."""
         candidate = one.candidate
         if self._done is not None:
             self._done(_READ_TIMES * one.size_bytes)
@@ -255,7 +253,7 @@ def _whole(paths: Sequence[str], partition: PartitionDir) -> StagedPass:
 
 
 class _StagedPasses:
-    """The passes over a partition: the first is staged, those that follow are when it is in place.
+    """The passes over a partition: each is staged once the one before it is in place.
 
     Only a limited map takes more than one.
     """

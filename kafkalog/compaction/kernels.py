@@ -1,9 +1,8 @@
-"""Compiled loops of the cleaner: tables of keys by hash, and batches written with fewer records.
+"""Compiled loops of the cleaner: hash tables of keys, and batches written with fewer records.
 
-A table is flat, 3 numbers per slot (LOW, HIGH, NUMBER), and its number of slots is a power of 2;
-a slot with the hash 0 is free. Collisions go to the next slot. The number is that of a record,
-counted from 0 in the order in which they are met; of a record that another with its key followed, a
-bit is set.
+A table is flat, 3 numbers per slot (LOW, HIGH, NUMBER), and its number of slots is a power of 2; a
+slot with the hash 0 is free. Collisions go to the next slot. The number is that of a record,
+counted from 0 in the order of insertion; if another record with its key follows, its bit is set.
 
 Follows `MemoryRecords.filterTo`, `DefaultRecord.writeTo` and `DefaultRecordBatch.writeHeader` of
 Kafka 4.3. Record bytes after the offset delta are copied as they are.
@@ -31,12 +30,12 @@ _AHEAD = 16  # a slot is prefetched this many keys before it is needed
 
 @inlined
 def prefetch(data, at):
-    """Say that an element is needed soon: nothing here, compiled as a hint to the processor."""
+    """Hint that an element is needed soon: a no-op here, compiled as a prefetch instruction."""
 
 
 @inlined
 def _slot(slots, mask, low, high):
-    """Where the key is and 1, or the free slot where it belongs and 0."""
+    """Return the key's slot and 1, or the free slot where it belongs and 0."""
     at = high & mask
     while True:
         found = slots[SLOT_FIELDS * at]
@@ -52,9 +51,9 @@ def sort_into_parts(low, high, order, ends):
     """Sort keys by the part of the map they belong to, given by the lowest bits of LOW.
 
     Args:
-        low, high: the hashes; a key whose hash is 0 is left out.
-        order: becomes the indexes of the keys, part after part, in each by rising numbers.
-        ends: where in `order` each part ends; their number is a power of 2.
+        low, high: the hashes; keys with hash 0 are left out.
+        order: filled with the indexes of the keys, part after part, rising within each.
+        ends: filled with the end of each part in `order`; its length is a power of 2.
     """
     mask = np.int64(len(ends) - 1)
     for part in range(len(ends)):
@@ -76,18 +75,18 @@ def sort_into_parts(low, high, order, ends):
 
 @kernel("ints ints ints int int int ints bytes", results=1)
 def put_numbers(order, low, high, first, last, start, slots, superseded):
-    """Keys are met: those of them that were met before are superseded.
+    """Insert keys; mark the earlier records with the same keys as superseded.
 
     Args:
-        order: which keys, as indexes into the other columns.
+        order: the keys, as indexes into the other columns.
         low, high: the hashes.
-        first, last: the part of `order` that is meant.
-        start: number of the record with the index 0.
-        slots: the table; there must be room for all keys.
-        superseded: a bit for each number, the lowest of a byte first.
+        first, last: the range of `order` to insert.
+        start: number of the record with index 0.
+        slots: the table, with room for all keys.
+        superseded: a bit per number, the lowest of a byte first.
 
     Returns:
-        How many of the keys are new.
+        The number of new keys.
     """
     mask = np.int64(len(slots) // SLOT_FIELDS - 1)
     count = 0
@@ -109,7 +108,7 @@ def put_numbers(order, low, high, first, last, start, slots, superseded):
 
 @kernel("ints ints ints int int ints ints")
 def find_keys(order, low, high, first, last, slots, found):
-    """The numbers of some keys that are in a table, into `found`; other arguments as above."""
+    """Look up keys, and put their records' numbers into `found`; other arguments as above."""
     mask = np.int64(len(slots) // SLOT_FIELDS - 1)
     for i in range(first, last):
         if i + _AHEAD < last:
@@ -122,7 +121,7 @@ def find_keys(order, low, high, first, last, slots, found):
 
 @kernel("bytes int flags")
 def expand_bits(bits, start, flags):
-    """The bits from the number `start` on as flags."""
+    """Expand the bits from number `start` on into flags."""
     for i in range(len(flags)):
         number = start + i
         flags[i] = bits[number >> 3] >> (number & 7) & 1 != 0
@@ -130,7 +129,7 @@ def expand_bits(bits, start, flags):
 
 @kernel("ints ints")
 def move_slots(old, new):
-    """Put all keys of a table into a larger one that is empty."""
+    """Move all keys of a table into a larger, empty one."""
     mask = np.int64(len(new) // SLOT_FIELDS - 1)
     for i in range(0, len(old), SLOT_FIELDS):
         low, high = old[i], old[i + HIGH]
@@ -148,7 +147,7 @@ def move_slots(old, new):
 
 # The fate of a batch.
 DROP, COPY, REBUILD, EMPTY = range(4)
-# Rows of the table of what is known of each batch apart from its header.
+# Rows of the table of what is known about each batch besides its header.
 (ACTION, RAW_START, BODY_START, BODY_END, FIRST_ROW, NEW_HORIZON, NEW_START, NEW_SIZE,
  PLAN_FIELDS) = range(9)  # fmt: skip
 # The result of rebuilding a body.
@@ -175,16 +174,16 @@ def judge_batches(rows, first, headers, latest, superseded, drop_all, stays, dis
         first: ordinal of the first batch in `rows`.
         headers: the batches' header table.
         latest: records after this offset are kept.
-        superseded: which records are not the last of their keys.
+        superseded: which records a later one with their key supersedes.
         drop_all: which batches lose all records.
         stays: which batches are kept even without records.
         discardable: which batches were aborted, or are markers without data.
-        now: the clock, milliseconds.
+        now: the clock, in milliseconds.
         new_horizon: the delete horizon of a batch that needs one and has none.
-        batches: how many.
+        batches: the number of batches.
         plan: ACTION, FIRST_ROW and NEW_HORIZON are filled in.
-        keep: is filled in.
-        counters: COUNTERS numbers that are added to.
+        keep: filled in.
+        counters: COUNTERS numbers, which are incremented.
     """
     row = np.int64(0)
     end = np.int64(rows.shape[1])
@@ -228,14 +227,14 @@ def judge_batches(rows, first, headers, latest, superseded, drop_all, stays, dis
 
 @inlined
 def _put(out, at, value, size):
-    """A number of `size` bytes, most significant first."""
+    """Write a number of `size` bytes, most significant first."""
     for i in range(size):
         out[at + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)
 
 
 @inlined
 def _put_varlong(out, at, value):
-    """A zigzag varint of up to 64 bits; the position after it."""
+    """Write a zigzag varint of up to 64 bits; return the position after it."""
     word = np.uint64((value << 1) ^ (value >> 63))
     while word >= np.uint64(0x80):
         out[at] = np.uint8((word & np.uint64(0x7F)) | np.uint64(0x80))
@@ -257,7 +256,7 @@ def _varlong_size(value):
 
 @inlined
 def _body(data, rows, keep, row, at, end, append_time, horizon, out, to, facts):
-    """The kept records of a batch, from its row on; where they end in `out`."""
+    """Write the kept records of a batch, from its row on; return their end in `out`."""
     base = np.int64(horizon)
     has_base = horizon != NO_HORIZON
     newest = np.int64(-(1 << 62))
@@ -292,7 +291,7 @@ def _body(data, rows, keep, row, at, end, append_time, horizon, out, to, facts):
 
 @inlined
 def _header(data, raw, out, at, size, attributes, base_time, max_time, count):
-    """Write a header like that at `raw`, except what depends on the records and the checksum."""
+    """Write a header like that at `raw`, except the checksum and what depends on the records."""
     copy_bytes(out, at, data, raw, _OVERHEAD)
     _put(out, at + c.LENGTH_POSITION, size - c.LOG_OVERHEAD, 4)
     _put(out, at + c.ATTRIBUTES_POSITION, attributes, 2)
@@ -303,7 +302,7 @@ def _header(data, raw, out, at, size, attributes, base_time, max_time, count):
 
 @kernel("bytes table table table flags int int bytes int ints", results=1)
 def rewrite_batches(data, headers, plan, rows, keep, first, last, out, to, facts):
-    """Write batches as the plan says; their checksums are left to be put in.
+    """Write batches as the plan says; their checksums are filled in later.
 
     Args:
         data: the bytes that RAW_START, BODY_START and BODY_END of the plan point into.
@@ -312,13 +311,13 @@ def rewrite_batches(data, headers, plan, rows, keep, first, last, out, to, facts
             be rebuilt is compressed.
         rows: the records of these batches, from row FIRST_ROW on.
         keep: which records are kept.
-        first, last: the batches.
-        out: where they go; large enough.
-        to: where in it they begin.
-        facts: BODY_FIELDS numbers of room.
+        first, last: the range of batches.
+        out: destination, large enough.
+        to: where in `out` they begin.
+        facts: scratch space for BODY_FIELDS numbers.
 
     Returns:
-        Where they end in `out`.
+        Their end in `out`.
     """
     for batch in range(first, last):
         action = plan[ACTION, batch]

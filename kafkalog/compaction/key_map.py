@@ -1,8 +1,8 @@
-"""Which records are the last of their keys, by a keyed hash of 128 bits of the key.
+"""Which records are the last of their keys, by a keyed 128-bit hash of the key.
 
-The seed is secret and new in each map: nobody can make keys that collide, and of a thousand million
-keys two do by chance with 2^-69. (Kafka's own map knows keys by their MD5 digest, for which anybody
-can make two keys that are taken for one.)
+The seed is secret and new in each map: nobody can construct keys that collide, and among a billion
+keys two collide by chance with probability 2^-69. (Kafka's own map identifies keys by their MD5
+digest, for which anybody can construct colliding keys.)
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 
-_PARTS: Final = 8  # a part that grows is there twice for a moment; large ones get huge pages
+_PARTS: Final = 8  # a part that grows exists twice for a moment; large ones get huge pages
 _SLOTS_MIN: Final = 1 << 8
 _FULL: Final = 0.8
 _BITS_MIN: Final = 1 << 13
-_ROWS_AT_ONCE: Final = 1 << 17  # so that those of a part come together
+_ROWS_AT_ONCE: Final = 1 << 17  # to group the keys of a part
 
 
 class Keys:
@@ -48,14 +48,14 @@ class Keys:
 
     @classmethod
     def of(cls, low: Column, high: Column) -> Keys:
-        """Hashes that were made before."""
+        """Wrap existing hashes."""
         found = cls.__new__(cls)
         found.low, found.high = low, high
         return found
 
     @classmethod
     def joined(cls, several: Sequence[Keys]) -> Keys:
-        """Those of rows that follow one another."""
+        """Concatenate the keys of consecutive rows."""
         low = np.concatenate([keys.low for keys in several])
         return cls.of(low, np.concatenate([keys.high for keys in several]))
 
@@ -63,20 +63,21 @@ class Keys:
         return len(self.low)
 
     def leave_out(self, rows: Mask) -> None:
-        """Rows whose keys do not count after all."""
+        """Do not count the keys of these rows after all."""
         self.low[rows] = self.high[rows] = 0
 
 
 class KeyMap:
-    """Keys that were met, each with the number of the record that had it last.
+    """Maps each key to the number of the latest record that had it.
 
-    Records are counted from 0 in the order they are put, those without a key as well.
+    Records are counted from 0 in the order they are put, including those without a key.
 
     Attributes:
-        rows: how many records were put.
+        rows: number of records put.
 
     Cost:
-        30 to 60 bytes a key, a tenth more while a part of the map grows, a bit a record, and 2 MB.
+        30 to 60 bytes per key, a tenth more while a part of the map grows, a bit per record, and 2
+        MB.
     """
 
     def __init__(self) -> None:
@@ -91,12 +92,12 @@ class KeyMap:
         self._under_way: Future[None] | None = None
 
     def __len__(self) -> int:
-        """Return how many keys there are; all that were put are settled."""
+        """Return the number of keys, once everything put is settled."""
         return sum(self._counts)
 
     @property
     def size_bytes(self) -> int:
-        """Memory that its keys and bits take."""
+        """Memory taken by its keys and bits."""
         return sum(slots.nbytes for slots in self._slots) + self._superseded.nbytes
 
     def keys(self, rows: Rows, wanted: Mask | None = None) -> Keys:
@@ -104,14 +105,14 @@ class KeyMap:
         return Keys(rows, wanted, self._seed)
 
     def put(self, keys: Keys) -> None:
-        """Rows with these keys follow; a thread of the map's own takes them in, until `settle`."""
+        """Append rows with these keys; a thread of the map's own inserts them, until `settle`."""
         self._waiting.append(keys)
         self.rows += len(keys)
         if self.rows - self._handed_over >= _ROWS_AT_ONCE:
             self._hand_over()
 
     def settle(self) -> None:
-        """Wait until all is in that was put; to be called before the map is asked anything."""
+        """Wait until everything put is inserted; must be called before the map is queried."""
         self._hand_over()
         self._wait()
         if self._pool is not None:
@@ -119,7 +120,7 @@ class KeyMap:
             self._pool = None
 
     def _hand_over(self) -> None:
-        """Hand what is waiting to the thread, once it is done with what it had before."""
+        """Hand the waiting rows to the thread, once it has finished the previous ones."""
         self._wait()
         if self._waiting:
             self._pool = self._pool or ThreadPoolExecutor(1, "kafkalog-map")
@@ -132,7 +133,7 @@ class KeyMap:
             self._under_way = None
 
     def _take(self, waiting: list[Keys], start: int) -> None:
-        """Take in rows, of which the first has this number."""
+        """Insert rows, given the number of the first."""
         low = np.concatenate([keys.low for keys in waiting])
         high = np.concatenate([keys.high for keys in waiting])
         size = len(self._superseded)
@@ -153,7 +154,7 @@ class KeyMap:
         return flags
 
     def latest(self, keys: Keys) -> Column:
-        """Of each row, the number of the record that had its key last; -1 without one."""
+        """Return, per row, the number of the latest record with its key; -1 without one."""
         found = np.full(len(keys), -1, np.int64)
         order, parts = _sorted(keys.low, keys.high)
         for part, first, last in parts:
@@ -161,7 +162,7 @@ class KeyMap:
         return found
 
     def _reserve(self, part: int, count: int) -> None:
-        """Make room for that many more keys."""
+        """Make room for this many more keys."""
         slots = self._slots[part]
         wanted = self._counts[part] + count
         size = before = len(slots) // m.SLOT_FIELDS
@@ -173,7 +174,7 @@ class KeyMap:
 
 
 def _sorted(low: Column, high: Column) -> tuple[Column, list[tuple[int, int, int]]]:
-    """Indexes of the keys part by part; of each part that has some: where it begins and ends."""
+    """Return the keys' indexes grouped by part, and the start and end of each part in use."""
     order = np.empty(len(low), np.int64)
     ends = np.empty(_PARTS, np.int64)
     m.sort_into_parts(low, high, order, ends)

@@ -1,4 +1,4 @@
-"""Compaction over a log directory: which partitions, and a copy of it to work on."""
+"""Compaction over a log directory: its candidates, and a working copy of it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from formats import file_names
 from kafkalog.checkpoints import checkpoint_text
 from kafkalog.compaction.candidates import filthiest_first, find_candidate
 from kafkalog.compaction.compact import require_compactable
-from kafkalog.compaction.soundness import require_known_layout
+from kafkalog.compaction.plan import require_known_layout
 from kafkalog.errors import RefusedError, contained
 from kafkalog.journal.requirements import log_dir_around
-from kafkalog.log_dir import LogDir, PartitionDir, open_path
+from kafkalog.log_dir import LogDirListing, PartitionDir, open_path
 from kafkalog.names import OFFSET_CHECKPOINTS, FileKind, is_staging
 from kafkalog.storage import LogDirLock, NewDirectory, require_outside, require_space
 from kafkalog.unified_log import UnifiedLog
@@ -44,8 +44,8 @@ def find_candidates(
     """Return what can be cleaned in a log directory, in the order in which a cleaner takes it.
 
     Args:
-        partitions: those of the log directory.
-        configs_of: the configs of a topic.
+        partitions: the partitions of the log directory.
+        configs_of: returns the configs of a topic.
         request: as for `find_candidate`.
         take_all: as for `filthiest_first`.
         failed: called with a partition that cannot be judged, and why.
@@ -53,7 +53,7 @@ def find_candidates(
     found = []
     for partition in partitions:
         if is_staging(os.path.basename(partition.path)):
-            continue  # a run was killed; the next one goes on with it, or removes it
+            continue  # left by a killed run; the next run continues or removes it
         with contained(partition.path, partial(failed, partition)):
             found.append(find_candidate(partition, configs_of(partition.topic), request))
     return filthiest_first(found, take_all=take_all)
@@ -62,7 +62,7 @@ def find_candidates(
 def named_candidate(
     partition: PartitionDir, configs: TopicConfigs, request: CompactionRequest
 ) -> Candidate:
-    """Return what can be cleaned of a partition requested by name, however little it is.
+    """Return what can be cleaned of a partition that was named, however little it is.
 
     Raises:
         RefusedError: it must not be compacted.
@@ -75,15 +75,16 @@ def named_candidate(
 
 
 @contextmanager
-def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[LogDir]:
+def working_copy(target: LogDirListing | PartitionDir, destination: str) -> Iterator[LogDirListing]:
     """Make a working copy that becomes a log directory of its own when the block succeeds.
 
-    The source is only read, under a lock that keeps brokers off. Of a log directory everything is
-    copied but `.lock`; of a partition that and its entries in the checkpoints around it.
+    The source is only read, under a lock that keeps brokers off. For a log directory, everything
+    except `.lock` is copied; for a partition, the directory and its entries in the checkpoints
+    around it.
 
     Args:
-        target: what is copied.
-        destination: the new log directory: nothing of that name, or an empty directory.
+        target: what to copy.
+        destination: the new log directory: a free name, or an empty directory.
 
     Raises:
         UsageError: the destination lies inside the source.
@@ -95,9 +96,9 @@ def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[Lo
     """
     log_dir = log_dir_around(target)
     require_outside(destination, [target.path, *([] if log_dir is None else [log_dir])])
-    partitions = target.partitions if isinstance(target, LogDir) else (target,)
+    partitions = target.partitions if isinstance(target, LogDirListing) else (target,)
     partitions = tuple(one for one in partitions if not is_staging(os.path.basename(one.path)))
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         _require_whole(target)
     with nullcontext() if log_dir is None else LogDirLock(log_dir):
         require_space(destination, sum(partition.size_bytes for partition in partitions))
@@ -107,19 +108,19 @@ def working_copy(target: LogDir | PartitionDir, destination: str) -> Iterator[Lo
                 directory.make(name)
                 for entry in partition.files:
                     _copy(entry, directory, f"{name}/{entry.name.name}")
-            if isinstance(target, LogDir):
+            if isinstance(target, LogDirListing):
                 for entry in target.files:
                     if entry.name.kind != FileKind.LOCK:
                         _copy(entry, directory, entry.name.name)
             else:
                 _copy_offsets(target, directory)
             copy = open_path(directory.building)
-            assert isinstance(copy, LogDir), "it holds a partition"
+            assert isinstance(copy, LogDirListing), "it holds a partition"
             yield copy
             directory.remove(file_names.LOCK)
 
 
-def _require_whole(log_dir: LogDir) -> None:
+def _require_whole(log_dir: LogDirListing) -> None:
     for path, error in log_dir.errors.items():
         raise RefusedError(f"It cannot be copied: {error.message}", path=path)
     for name in log_dir.others:
@@ -131,7 +132,7 @@ def _require_whole(log_dir: LogDir) -> None:
 
 
 def _copy(entry: FileEntry, directory: NewDirectory, name: str) -> None:
-    """Copy a file; as old as it was, with its owner and permissions."""
+    """Copy a file with its times, owner and permissions."""
     if entry.error is not None:
         raise RefusedError(f"It cannot be copied: {entry.error}", path=entry.path)
     with (

@@ -1,4 +1,4 @@
-"""Values: the inputs and the results of a compaction.
+"""The inputs and the results of a compaction.
 
 Follows `CleanerConfig`, `LogToClean` and `CleanerStats` of Kafka 4.3.
 """
@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog.errors import CorruptDataError
+from kafkalog.producers import EXPIRATION_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
-    from kafkalog.unified_log import Mark
+    from kafkalog.unified_log import LogOffset
 
 MAP_SLOT_SIZE: Final = 24
-"""Bytes that Kafka's offset map takes for a slot: an MD5 digest and an offset."""
+"""Bytes of a slot in Kafka's offset map: an MD5 digest and an offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,13 @@ class CompactionConfig:
     delete_retention_ms: int = 86_400_000
     min_compaction_lag_ms: int = 0
     min_cleanable_dirty_ratio: float = 0.5
-    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_ms: int = EXPIRATION_MS
     map_memory: int | None = None
     load_factor: float = 0.9
 
     @property
     def keys_max(self) -> int | None:
-        """How many keys the map takes, None without a limit."""
+        """Number of keys that the map takes, None without a limit."""
         if self.map_memory is None:
             return None
         return int(self.map_memory // MAP_SLOT_SIZE * self.load_factor)
@@ -66,10 +67,10 @@ class CompactionRequest:
         now_ms: the clock, milliseconds.
         map_memory: bytes of the offset map, 24 per slot; None for as many as are needed.
         load_factor: how far the map is filled.
-        high_watermark: instead of the checkpoint's: an offset, or `end` for the log end.
-        first_dirty_offset: instead of the checkpoint's.
+        high_watermark: overrides the checkpoint's: an offset, or `end` for the log end.
+        first_dirty_offset: overrides the checkpoint's.
         up_to_offset: the segment that holds it and later ones are not cleaned.
-        single_pass: end after one pass, though a full map left some to clean.
+        single_pass: stop after one pass, even if a full map left some to clean.
         old_formats: whether messages of magic 0 and 1 may become batches of magic 2, as a broker
             makes them.
     """
@@ -86,7 +87,7 @@ class CompactionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:
-    """Which part of a log is dirty, and how much of it that is; `LogToClean`.
+    """The dirty part of a log, and its size: `LogToClean`.
 
     Attributes:
         first_dirty_offset: where the dirty part begins.
@@ -104,7 +105,7 @@ class Cleanable:
 
     @property
     def ratio(self) -> float:
-        """The dirty part of the whole, 0 where there is nothing."""
+        """The dirty share of the bytes, 0 if there are none."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
@@ -112,7 +113,7 @@ class Cleanable:
 class MapOutgrownError(Exception):
     """The map of all keys needs more memory than allowed: another method is required.
 
-    It is no error of the log: code that judges the log and continues past errors lets it through.
+    The log is not at fault, so code that judges logs and continues after errors lets this through.
     """
 
 
@@ -128,10 +129,10 @@ class Dropped(StrEnum):
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of what was read and kept; `CleanerStats`.
+    """Counts of what was read and kept: `CleanerStats`.
 
     Attributes:
-        cleaner_gives_up: what a broker's cleaner would have failed on first; None if nothing.
+        cleaner_gives_up: the first failure that a broker's cleaner would have had; None without.
     """
 
     records_read: int = 0
@@ -151,13 +152,13 @@ class Tally:
         self.note_refusal(other.cleaner_gives_up)
 
     def note_refusal(self, why: str | None) -> None:
-        """A broker's cleaner would fail here, where `why` says so; the first time counts."""
+        """Record why a broker's cleaner would fail; the first reason counts."""
         if self.cleaner_gives_up is None:
             self.cleaner_gives_up = why
 
 
 class Skip(StrEnum):
-    """Why a partition is not compacted, though nothing is wrong with it."""
+    """Why a partition is not compacted, although nothing is wrong with it."""
 
     METADATA = "the metadata log is compacted by snapshots"
     NOT_LIVE = "the directory is not a live partition"
@@ -174,8 +175,8 @@ class Candidate:
 
     Attributes:
         partition: the directory.
-        config: what decides the result.
-        configs: every config that was asked, with its source.
+        config: the configs that decide the result.
+        configs: every config that was looked up, with its source.
         marks: log start offset, high watermark and cleaner offset, with their sources.
         high_watermark: up to where the log is replicated; None if not recorded.
         cleanable: the dirty part; None if it was not requested.
@@ -186,7 +187,7 @@ class Candidate:
     partition: PartitionDir
     config: CompactionConfig
     configs: tuple[ConfigValue, ...]
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[LogOffset, ...] = ()
     high_watermark: int | None = None
     cleanable: Cleanable | None = None
     delay_ms: int = 0
@@ -198,10 +199,10 @@ class Group:
     """Segments that became one.
 
     Attributes:
-        base_offset: of the new segment.
+        base_offset: base offset of the new segment.
         sources: base offsets of the segments it is made of.
-        bytes_before: of their logs.
-        bytes_after: of its log.
+        bytes_before: total size of their logs.
+        bytes_after: size of its log.
     """
 
     base_offset: int
@@ -217,12 +218,12 @@ class Compaction:
     Attributes:
         candidate: the partition as it was.
         is_done: whether anything was written.
-        passes: how many there were.
-        keys: how many keys the offset maps held, all passes together.
-        tally: what was read and kept, all passes together.
+        passes: number of passes.
+        keys: number of keys in the offset maps of all passes.
+        tally: what was read and kept in all passes.
         next_dirty_offset: where the next cleaning begins; None if nothing was examined.
-        bytes_before: of all logs of the partition.
-        bytes_after: the same afterwards.
+        bytes_before: size of all logs of the partition.
+        bytes_after: their size afterwards.
         groups: the new segments, pass after pass.
     """
 
@@ -238,7 +239,7 @@ class Compaction:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing that can be cleaned is left."""
+        """Whether nothing cleanable is left."""
         cleanable = self.candidate.cleanable
         if cleanable is None or self.next_dirty_offset is None:
             return True
@@ -246,11 +247,11 @@ class Compaction:
 
 
 def read_otherwise(path: str, defect: Defect | None = None) -> CorruptDataError:
-    """Return the error of a log that was sound when it was judged, and now reads otherwise.
+    """Return the error for a log that was sound when it was judged, and now reads otherwise.
 
     Args:
         path: the log.
-        defect: the one met now, if the reference reader reports it.
+        defect: the defect found now, if the reference reader reports one.
     """
     if defect is None:
         return CorruptDataError(

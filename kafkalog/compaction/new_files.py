@@ -1,8 +1,7 @@
-"""A new segment and its files: written next to the old ones as `.cleaned`, read back, judged.
+"""A new segment and its files: written next to the old ones as `.cleaned`, and read back.
 
-Follows `LogSegment.append` and `onBecomeInactiveSegment` of Kafka 4.3.
-
-Follows `Cleaner.cleanSegments` of Kafka 4.3.
+Follows `Cleaner.cleanSegments`, `LogSegment.append` and `LogSegment.onBecomeInactiveSegment` of
+Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ if TYPE_CHECKING:
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _BATCHES_AT_ONCE = 1 << 12
-_FEW_BYTES = 1 << 16  # this many are processed batch by batch
+_FEW_BYTES = 1 << 16  # up to this size, batches are processed one by one
 
 
 class NewSegment:
-    """The bytes of the indexes of a log of batches of magic 2 that are appended.
+    """Builds the indexes of a log of magic 2 while batches are appended to it.
 
     Args:
-        base_offset: of the segment.
+        base_offset: base offset of the segment.
         index_interval_bytes: `index.interval.bytes` of the topic.
     """
 
@@ -54,7 +53,7 @@ class NewSegment:
         self.base_offset = base_offset
         self.size_bytes = 0
         self.next_offset = base_offset
-        # A limit of the indexes is that of the groups: here is none.
+        # Grouping already limits the indexes, so there is no limit here.
         self._build = IndexBuild(base_offset, StartConfig(index_interval_bytes, c.INT32_MAX))
 
     @property
@@ -68,7 +67,7 @@ class NewSegment:
         return self._build.times.data()
 
     def extend(self, batches: bytes | memoryview) -> None:
-        """Whole batches follow, one after the other."""
+        """Append whole consecutive batches."""
         at = 0
         if len(batches) > _FEW_BYTES:
             at = self._extend_columns(batches)
@@ -76,7 +75,7 @@ class NewSegment:
             at += self._append(batches, at)
 
     def _extend_columns(self, batches: bytes | memoryview) -> int:
-        """As `_append` for each batch, up to one that has to be appended by itself."""
+        """Do what `_append` does for each batch, up to one that must be appended by itself."""
         data = np.frombuffer(batches, np.uint8)
         table = np.empty((k.HEADER_FIELDS, _BATCHES_AT_ONCE), np.int64)
         start = self.size_bytes
@@ -94,7 +93,7 @@ class NewSegment:
         return at
 
     def _append(self, data: bytes | memoryview, at: int) -> int:
-        """Take the batch at a position of some bytes; return its size."""
+        """Append the batch at a position of some bytes; return its size."""
         base_offset = _INT64.unpack_from(data, at)[0]
         size: int = c.LOG_OVERHEAD + _INT32.unpack_from(data, at + c.LENGTH_POSITION)[0]
         last_offset = base_offset + _INT32.unpack_from(data, at + c.LAST_OFFSET_DELTA_POSITION)[0]
@@ -105,12 +104,12 @@ class NewSegment:
         return size
 
     def close(self) -> None:
-        """Add the last entry of the time index: no batch follows."""
+        """Add the last entry of the time index, after the last batch."""
         self._build.end()
 
 
 class Cleaning(Protocol):
-    """A pass over a log: `cleaning.Pass`, or the same by the kernels."""
+    """A pass over a log: `cleaning.Pass`, or its twin on the kernels."""
 
     tally: Tally
     config: CompactionConfig
@@ -118,17 +117,17 @@ class Cleaning(Protocol):
 
     @property
     def keys(self) -> int:
-        """How many keys are in the map."""
+        """Number of keys in the map."""
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
-        """The entries of the transaction index of the group that was cleaned last."""
+        """The entries of the transaction index of the last cleaned group."""
 
     def groups(self) -> list[list[Segment]]:
-        """Return the segments as they are put together."""
+        """Return the groups of segments."""
 
     def clean(self, group: Sequence[Segment]) -> Iterator[bytes | memoryview]:
-        """Yield the bytes of the new segment of a group, whole batches at a time."""
+        """Yield the bytes of a group's new segment, whole batches at a time."""
 
 
 SUFFIXES: Final = (file_names.LOG, *file_names.INDEXES)
@@ -139,11 +138,11 @@ class NewFiles:
     """The required contents of a new segment's files.
 
     Attributes:
-        base_offset: of the segment.
+        base_offset: base offset of the segment.
         next_offset: the offset after its last batch; the base offset if it has none.
-        next_base_offset: of the next segment, which its offsets stay below.
-        size_bytes: of the log.
-        records: how many records it holds.
+        next_base_offset: base offset of the next segment, which its offsets stay below.
+        size_bytes: size of the log.
+        records: number of records.
         indexes: suffix to bytes of `.index`, `.timeindex` and, if it has entries, `.txnindex`.
     """
 
@@ -156,7 +155,7 @@ class NewFiles:
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """Of all its files, in the order Kafka renames them."""
+        """The suffixes of all its files, in the order in which Kafka renames them."""
         return (file_names.LOG, *self.indexes)
 
 
@@ -166,14 +165,14 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 
 def clean_group(cleaning: Cleaning, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
-    """Make the new segment of a group; groups come in order.
+    """Make the new segment of a group; groups must come in order.
 
     Args:
         cleaning: the pass.
-        group: neighbouring segments, all but the active one.
-        changes: to the partition directory, where the files are written as `.cleaned`, synced,
-            with owner and permissions of the first source and the time of the last; if None, only
-            compute what they would hold. After a failure none of them is left.
+        group: consecutive segments, none of them active.
+        changes: changes to the partition directory, where the files are written as `.cleaned` and
+            synced, with owner and permissions of the first source and the time of the last; if
+            None, only compute their contents. A failure leaves none of them.
 
     Raises:
         UnwritableError: they cannot be written.
@@ -220,13 +219,13 @@ def _write_indexes(files: NewFiles, group: Sequence[Segment], changes: Changes) 
             mtime_ms = None if suffix == file_names.TRANSACTION_INDEX else group[-1].log.mtime_ms
             with changes.create(name, like=group[0].log.path, mtime_ms=mtime_ms) as index:
                 index.write(data)
-    except BaseException:  # raised again: Ctrl-C leaves no `.cleaned` file either
+    except BaseException:  # raised again, so that even Ctrl-C leaves no `.cleaned` file
         discard(files, changes)
         raise
 
 
 def discard(files: NewFiles, changes: Changes) -> None:
-    """Remove what was written as `.cleaned`."""
+    """Remove the new segment's `.cleaned` files."""
     for suffix in files.suffixes:
         changes.remove(file_name(files.base_offset, suffix) + file_names.CLEANED, missing_ok=True)
 
@@ -234,7 +233,7 @@ def discard(files: NewFiles, changes: Changes) -> None:
 def check_new_files(files: NewFiles, changes: Changes, config: CompactionConfig) -> None:
     """Read a new segment back: every checksum, its offsets, records and indexes.
 
-    The indexes are rebuilt from the log, by the code that predicts a broker's recovery.
+    The expected indexes are rebuilt from the log, by the code that predicts a broker's recovery.
 
     Raises:
         CorruptDataError: it differs from what was intended.

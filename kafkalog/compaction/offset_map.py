@@ -1,10 +1,8 @@
 """The latest offset of each key: built record by record, or by the kernels.
 
-Follows `SkimpyOffsetMap` and `Cleaner.buildOffsetMap` of Kafka 4.3, but for what identifies a key:
-Kafka takes its MD5 digest, this map the key itself.
-
-Follows `Cleaner.buildOffsetMap` of Kafka 4.3, but for the offsets: records are numbered instead,
-and of each the map notes whether one with its key followed.
+Follows `SkimpyOffsetMap` and `Cleaner.buildOffsetMap` of Kafka 4.3, with two differences: keys are
+identified by themselves, not by their MD5 digest; and the kernels' map numbers the records instead
+of storing offsets, and notes of each record whether another with its key follows.
 """
 
 from __future__ import annotations
@@ -44,10 +42,10 @@ if TYPE_CHECKING:
 
 
 class OffsetMap:
-    """Offsets by key, as far as the log was read.
+    """Offsets by key, as far as the log has been read.
 
     Args:
-        keys_max: how many keys it takes, None without a limit.
+        keys_max: the number of keys it takes, None without a limit.
     """
 
     def __init__(self, keys_max: int | None) -> None:
@@ -60,11 +58,11 @@ class OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is taken, not even for a key that is there: so does Kafka."""
+        """Whether nothing more is accepted, not even a key that is present: Kafka does the same."""
         return self._keys_max is not None and len(self._offsets) >= self._keys_max
 
     def put(self, key: bytes, offset: int) -> None:
-        """Note a record with the key."""
+        """Record the offset of a record with the key."""
         self._offsets[key] = offset
         self.latest_offset = offset
 
@@ -81,14 +79,14 @@ def build_map(
     keys_max: int | None,
     progress: Callable[[int], None] | None = None,
 ) -> OffsetMap:
-    """Return the map of the dirty part, up to where it is full.
+    """Build the map of the dirty part, up to the point where it is full.
 
     Args:
         log: the partition.
-        segments: those of the dirty part.
-        cleanable: from which offset on, and up to where.
+        segments: the segments of the dirty part.
+        cleanable: the bounds of the dirty part.
         transactions: knows the aborted transactions of these segments.
-        keys_max: how many keys the map takes.
+        keys_max: the number of keys that the map takes.
         progress: called with the number of bytes read since the last call.
 
     Raises:
@@ -124,19 +122,19 @@ _ODD = c.TRANSACTIONAL_MASK | c.CONTROL_MASK
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The keys of some records; of each its batch, where a batch may have been aborted."""
+    """The keys of some records, and each record's batch if one may have been aborted."""
 
     keys: Keys
     ordinals: Table | None
 
 
 class KeySink(Protocol):
-    """Takes the keys of records, in the order of the log: `KeyMap`, or a spill to disk."""
+    """Takes the keys of records, in log order: `KeyMap`, or a spill to disk."""
 
     rows: int
 
     def keys(self, rows: Rows, wanted: Mask | None = None) -> Keys:
-        """Return the keys of some rows; those wanted count (all if None). In any thread."""
+        """Return the keys of some rows; only the wanted ones count (all if None). In any thread."""
 
     def put(self, keys: Keys) -> None:
         """Add rows with these keys."""
@@ -149,11 +147,11 @@ class DirtyKeys:
         log: the partition.
         cleanable: which part is dirty.
         sink: takes the keys.
-        takes_clean: whether it is given the clean part as well, none of whose keys count.
+        takes_clean: whether it also gets the clean part, whose keys do not count.
 
     Attributes:
-        starts: path of a segment's log to the number of its first record; they are counted from the
-            first that is given.
+        starts: path of a segment's log to the number of its first record, counted from the first
+            record that is passed on.
     """
 
     def __init__(
@@ -169,7 +167,7 @@ class DirtyKeys:
         self._clean = {one.log.path for one in below if takes_clean} - {*self._paths}
         self._log = log
         self._dirty = dirty
-        self._start = 0  # position in this log from which on transactions are looked at
+        self._start = 0  # position in this log from which on transactions are followed
         self._transactions = TransactionState()
         if dirty:
             start, lower = dirty[0].base_offset, log.log_start_offset
@@ -193,7 +191,7 @@ class DirtyKeys:
         return _Seen(self._sink.keys(rows, wanted), ordinals.copy() if has_odd else None)
 
     def take(self, path: str, stretch: Stretch) -> None:
-        """Put the records of some batches into the map; in the order of the log."""
+        """Put the records of some batches into the map; in log order."""
         if path not in self._paths and path not in self._clean:
             return
         if path not in self.starts:
@@ -215,7 +213,7 @@ class DirtyKeys:
             )
 
     def _position_to_begin(self, path: str) -> int:
-        """Return where Kafka begins to read: markers before that do not end transactions for it."""
+        """Return where Kafka begins to read: earlier markers end no transactions for it."""
         segment = self._dirty[self._paths.index(path)]
         if segment.base_offset >= self._first:
             return 0
@@ -238,10 +236,7 @@ class DirtyKeys:
         space = Workspace(_ROWS_AT_ONCE)
         with Source(path) as source:
             reader = ChunkReader(source, position, end)
-            while reader.position < reader.end:
-                chunk = reader.read(space)
-                if chunk is None:
-                    raise read_otherwise(path)
+            for chunk in reader.chunks(space):
                 headers = chunk.headers
                 discardable = None
                 if path not in self._clean:
@@ -251,6 +246,8 @@ class DirtyKeys:
                 for rows in chunk.decode(np.ones(chunk.count, np.bool_)):
                     assert isinstance(rows, Rows), "no batch is left over"
                     self._put(((0, self.look(chunk, rows)),), discardable)
+            if reader.position < reader.end:
+                raise read_otherwise(path)
 
     def _put(self, seen: tuple[tuple[int, object], ...], discardable: Mask | None) -> None:
         for first, one in seen:
@@ -261,7 +258,7 @@ class DirtyKeys:
 
 
 class MapBuilding(DirtyKeys):
-    """The map of the dirty part of a log of magic 2, of all its keys.
+    """The map of the dirty part of a log of magic 2, with all its keys.
 
     Args:
         log: the partition.
@@ -272,7 +269,7 @@ class MapBuilding(DirtyKeys):
         map: the keys; records are counted from the first of the first dirty segment on.
 
     Raises:
-        MapOutgrownError: it would need more memory, raised while keys are taken.
+        MapOutgrownError: it would need more memory, raised while keys are added.
     """
 
     def __init__(self, log: UnifiedLog, cleanable: Cleanable, size_max: int | None = None) -> None:
@@ -281,7 +278,7 @@ class MapBuilding(DirtyKeys):
         super().__init__(log, cleanable, self.map)
 
     def take(self, path: str, stretch: Stretch) -> None:
-        """Put the records of some batches into the map; in the order of the log."""
+        """Put the records of some batches into the map; in log order."""
         if self._size_max is not None and self.map.size_bytes > self._size_max:
             self.map.settle()
             raise MapOutgrownError("The keys do not fit into the memory of a task.")
@@ -291,9 +288,9 @@ class MapBuilding(DirtyKeys):
 def discardable_among(
     transactions: TransactionState, source: Readable, headers: Table, path: str, start: int = 0
 ) -> Mask:
-    """Which batches were aborted, or are markers of which no data are left; in their order.
+    """Return which batches were aborted, or are markers of transactions without data, in order.
 
-    Batches in front of the position `start` are passed over, and with them their markers.
+    Batches before position `start` are skipped together with their markers.
     """
     found = np.zeros(headers.shape[1], np.bool_)
     odd = (headers[h.ATTRIBUTES] & _ODD != 0) & (headers[h.POSITION] >= start)

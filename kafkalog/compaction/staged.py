@@ -1,7 +1,7 @@
 """New segments that a task has written elsewhere on the same disk, and how they get into place.
 
-A result is a directory: for each new segment its files, as `.cleaned`, and `result.json`, which
-says what they are. It is complete before it has its name, and never changes afterwards.
+A result is a directory: the files of each new segment, as `.cleaned`, and `result.json`, which
+describes them. It is complete before it gets its name, and never changes afterwards.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from kafkalog.storage import require_no_link
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog.compaction.soundness import SoundLog
+    from kafkalog.compaction.plan import SoundLog
     from kafkalog.log_dir import PartitionDir, Segment
     from kafkalog.storage import Changes
 
@@ -63,7 +63,7 @@ _GROUP: Final = Fields(
 )
 _RESULT: Final = Fields(
     {
-        "plan": Fields(  # compared with the one that is carried out
+        "plan": Fields(  # compared with the plan that is carried out
             {"request": Fields({"now_ms": Number(-INT64_MAX)}, others=Anything())},
             others=Anything(),
         ),
@@ -105,11 +105,11 @@ _RESULT: Final = Fields(
         ),
     },
 )
-"""The result of any of the steps; one that is read has these fields, or is no result of a plan."""
+"""Schema of the results of all steps; anything else is not the result of a plan."""
 
 
 def segment_to_json(files: NewFiles, group: Sequence[Segment]) -> dict[str, Any]:
-    """A new segment that was written, as `result.json` has it."""
+    """Describe a new segment that was written, for `result.json`."""
     return {
         "sources": [segment.base_offset for segment in group],
         "base_offset": files.base_offset,
@@ -122,7 +122,7 @@ def segment_to_json(files: NewFiles, group: Sequence[Segment]) -> dict[str, Any]
 
 
 def write_result(result: Mapping[str, Any], changes: Changes) -> None:
-    """Write what is in a directory, with the sizes and checksums of its files."""
+    """Write the description of a directory, with the sizes and checksums of its files."""
     files = {name: _checksum(changes.path(name)) for name in sorted(os.listdir(changes.directory))}
     with changes.create(RESULT_NAME) as file:
         file.write(json.dumps({**result, "files": files}).encode())
@@ -147,11 +147,11 @@ def tally_from_json(given: Mapping[str, Any]) -> Tally:
 
 
 class StagedPass:
-    """A pass whose new segments lie in the directories of results.
+    """A pass whose new segments are in the directories of results.
 
     Args:
-        paths: of the results, in the order of the log.
-        partition: the one that the pass is over.
+        paths: the results, in log order.
+        partition: the partition of the pass.
 
     Raises:
         KafkaLogError: the result cannot be read.
@@ -181,16 +181,16 @@ class StagedPass:
                 self._places[made["base_offset"]] = path
 
     def require_whole(self) -> None:
-        """Raise as `require_whole` of each result."""
+        """Raise as `require_whole` for each result."""
         for path in self._paths:
             require_whole(path)
 
     def groups(self) -> list[list[Segment]]:
-        """Return the segments as they were put together."""
+        """Return the groups of segments."""
         return [[self._segments[base] for base in one["sources"]] for one in self._made.values()]
 
     def require_room(self, directory: str, sizes: Sequence[int]) -> None:
-        """They are on the disk already."""
+        """Do nothing: the new segments are on the disk already."""
 
     def put(self, group: Sequence[Segment], changes: Changes | None) -> NewFiles:
         """Link the files of a new segment into the partition directory, as `.cleaned`."""
@@ -222,7 +222,7 @@ class StagedPass:
 
 
 def plan_of_result(path: str) -> PassPlan:
-    """Return the plan that a result was made by.
+    """Return the plan that a result was made from.
 
     Raises:
         KafkaLogError: it cannot be read.
@@ -237,8 +237,8 @@ def require_whole(path: str) -> None:
     """Raise unless each file of a result has the bytes that were written.
 
     Raises:
-        CorruptDataError: one has others.
-        NotFoundError, UnreadableError: one is missing.
+        CorruptDataError: a file has other bytes.
+        NotFoundError, UnreadableError: a file is missing or unreadable.
     """
     for name, checksum in read_result(path)["files"].items():
         if _checksum(os.path.join(path, name)) != checksum:
@@ -262,7 +262,7 @@ def is_whole(path: str, plan: PassPlan) -> bool:
 
 
 def _staged_result(path: str) -> dict[str, Any]:
-    """Read the file of a result with new segments; raise as `read_result`."""
+    """Read the description of a result with new segments. Raises as `read_result`."""
     said = read_result(path)
     missing = {"keys", "end_offset", "sound", "tally", "groups"} - said.keys()
     if missing or not isinstance(said["groups"], list):
@@ -271,7 +271,7 @@ def _staged_result(path: str) -> dict[str, Any]:
 
 
 def read_result(path: str) -> dict[str, Any]:
-    """Read the file of a result.
+    """Read the description of a result.
 
     Raises:
         KafkaLogError: it cannot be read.
@@ -286,7 +286,7 @@ def read_result(path: str) -> dict[str, Any]:
 
 
 def _checksum(path: str) -> list[int]:
-    """Bytes of a file, and their CRC-32C."""
+    """Return the size of a file and its CRC-32C."""
     checksum = 0
     with Source(path) as source:
         for at in range(0, source.size_bytes, _AT_ONCE):
@@ -295,7 +295,7 @@ def _checksum(path: str) -> list[int]:
 
 
 def _require_ours(path: str, like: str) -> None:
-    """Raise if a worker of another user has written files that a broker could not append to."""
+    """Raise if another user's worker has written files that a broker could not append to."""
     wanted, found = os.stat(like), os.stat(path)
     if found.st_uid not in (wanted.st_uid, os.geteuid()):
         raise RefusedError(

@@ -1,8 +1,8 @@
-"""Replaces old segments by a new one, so that every crash leaves the old log or the new.
+"""Replaces old segments by a new one, so that any crash leaves either the old log or the new.
 
-Follows `LocalLog.replaceSegments` of Kafka 4.3, whose loader completes or undoes what a crash cuts
-short. It trusts the file system to keep the order of renames; here the directory is synced wherever
-that order matters.
+Follows `LocalLog.replaceSegments` of Kafka 4.3, whose loader completes or undoes an interrupted
+swap. Kafka trusts the file system to keep the order of renames; here the directory is synced
+wherever that order matters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def touched_names(partition: PartitionDir, end_offset: int) -> list[str]:
-    """Names of the files that a compaction below an offset replaces or removes."""
+    """Return the names of the files that a compaction below an offset replaces or removes."""
     segments = [one for one in partition.segments if one.base_offset < end_offset]
     names = [name for segment in segments for name in _names(segment)]
     return names + _snapshots(partition, [one.base_offset for one in segments[1:]])
@@ -35,17 +35,18 @@ def swap_in(
 
     On disk after a crash, once Kafka's loader (or `recover`) has run:
 
-    - before all of `.cleaned` is `.swap`: the old segments; what is new is dropped;
-    - before the new log has its name: the new segment, from the `.swap` files; old ones that are
-      left are dropped, or stay if the new log ends before them, and are cleaned again;
+    - before all of `.cleaned` is `.swap`: the old segments; the new files are dropped;
+    - before the new log has its name: the new segment, from the `.swap` files; remaining old
+    segments
+      are dropped, or stay if the new log ends before them, and are cleaned again;
     - afterwards: the new segment; the rest of the `.swap` files get their names;
     - at the end `.deleted` files and snapshots that belong to no segment are dropped.
 
-    The log gets its name first, alone: an index under its final name next to a `.log.swap` would be
-    taken for one of an old segment and dropped, and a `.txnindex` is not missed.
+    The log is renamed first, alone: an index under its final name next to a `.log.swap` would be
+    taken for one of an old segment and dropped, and nobody would notice a missing `.txnindex`.
 
     Raises:
-        UnwritableError: a step failed; a start completes or undoes what was done.
+        UnwritableError: a step failed; a start completes or undoes the swap.
     """
     changes.sync_directory()
     for suffix in files.suffixes:
@@ -67,11 +68,11 @@ def swap_in(
 
 
 def _retire(files: NewFiles, group: Sequence[Segment], changes: Changes) -> None:
-    """Rename old files to `.deleted`; logs first, so that none stands without its `.txnindex`.
+    """Rename old files to `.deleted`; logs first, so that no log remains without its `.txnindex`.
 
-    Where the new log ends in front of an old one, a loader lets the old one live again. Then those
-    before it must not live, or a value could come back whose tombstone is gone: the directory is
-    synced after each.
+    If the new log ends before an old one, a loader revives the old one. Then those before it must
+    stay gone, or a value could come back whose tombstone is gone: so the directory is synced after
+    each.
     """
     for segment in group:
         changes.rename(segment.log.name.name, segment.log.name.name + file_names.DELETED)
@@ -91,6 +92,6 @@ def _names(segment: Segment) -> Iterator[str]:
 
 
 def _snapshots(partition: PartitionDir, bases: Sequence[int]) -> list[str]:
-    """Producer snapshots at these offsets; never the newest, which a start goes by."""
+    """Return the producer snapshots at these offsets, except the newest, which a start uses."""
     found = partition.live(FileKind.PRODUCER_SNAPSHOT)
     return [entry.name.name for entry in found[:-1] if entry.name.offset in bases]

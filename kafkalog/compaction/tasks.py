@@ -1,8 +1,7 @@
 """Compaction tasks: a function per kind, JSON in and JSON out, and an engine that runs them.
 
-A task that fails says so in its result: the work on other partitions goes on.
-
-A step that an earlier run completed is not repeated.
+A task that fails says so in its result, and work on other partitions goes on. A step that an
+earlier run completed is not repeated.
 """
 
 from __future__ import annotations
@@ -42,20 +41,20 @@ if TYPE_CHECKING:
     from kafkalog.storage import StagingDirectory
 
     Staged = Sequence[str] | KafkaLogError
-    """The results that a pass consists of, or what stopped the work on it."""
+    """The results that make up a pass, or the error that stopped the work on it."""
     Step = tuple[PassPlan, str, int]
 
 
 def task_of(
     plan: PassPlan, memory: int | None, staging: str | None = None, number: int = 0
 ) -> dict[str, Any]:
-    """Return the input of each of the functions.
+    """Return the input of a task.
 
     Args:
-        plan: of a pass.
+        plan: the plan of a pass.
         memory: bytes that the map of a task may take; None for as many as it needs.
         staging: the staging directory; if None, nothing is written.
-        number: of the bucket, or of the group.
+        number: number of the bucket or the group.
     """
     return {"plan": plan.to_json(), "memory": memory, "staging": staging, "number": number}
 
@@ -63,7 +62,7 @@ def task_of(
 def plan_partition(task: Mapping[str, Any]) -> dict[str, Any]:
     """Compute what would result from a compaction; nothing is written.
 
-    Keys that do not fit into memory are put into a temporary directory of the worker.
+    Keys that do not fit into memory go to a temporary directory of the worker.
     """
     return _answer(_planned, task)
 
@@ -71,11 +70,11 @@ def plan_partition(task: Mapping[str, Any]) -> dict[str, Any]:
 def stage_pass(task: Mapping[str, Any]) -> dict[str, Any]:
     """Judge a partition, and make the new segments of a pass over it; or report the error.
 
-    They end up in the staging directory, in one named after the plan. If run twice, even at the
-    same time, those of the first to finish count. The log is only read.
+    They end up in the staging directory, in one named after the plan. If a task runs twice, even at
+    the same time, the first to finish wins. The log is only read.
 
     Cost:
-        As `compact_partition`, and reads the new segments once more; room for all of them.
+        That of `compact_partition`, plus one more read of the new segments; room for all of them.
     """
     return _answer(_staged, task)
 
@@ -91,7 +90,7 @@ def find_superseded(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stage_group(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the new segment of one group, as `stage_pass`, when all buckets were gone through."""
+    """Make the new segment of one group, as `stage_pass`, once all buckets are processed."""
     return _answer(_group_staged, task)
 
 
@@ -187,7 +186,7 @@ def _group_staged(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Staging:
-    """The steps by which passes are staged.
+    """Runs the steps that stage passes.
 
     Args:
         engine: runs the tasks.
@@ -201,7 +200,7 @@ class Staging:
         self._memory = memory
 
     def stage(self, plans: Sequence[PassPlan]) -> Iterator[tuple[PassPlan, Staged]]:
-        """Each plan with its results, as they are there."""
+        """Yield each plan with its results, as soon as they exist."""
         large = [plan for plan in plans if self._is_there(plan, bucketed.keys_name(plan))]
         small = [plan for plan in plans if plan not in large]
         for (plan, name, _), answer in self._run(
@@ -215,7 +214,7 @@ class Staging:
             yield from self._in_buckets(large)
 
     def _in_buckets(self, plans: Sequence[PassPlan]) -> Iterator[tuple[PassPlan, Staged]]:
-        """Yield the steps for those whose keys no task can hold, all of them at the same step."""
+        """Stage the plans whose keys fit into no task's memory, all of them step by step."""
         failed: dict[str, KafkaLogError] = {}
         spilled = [(plan, bucketed.keys_name(plan), 0) for plan in plans]
         self._finish(spill_keys, spilled, failed)
@@ -239,7 +238,7 @@ class Staging:
             for number in range(said[plan.digest]["groups"])
         ]
         self._finish(stage_group, groups, failed)
-        # The kernels do not take these: their keys are held as they are, whatever that takes.
+        # The kernels do not take these: their keys are held in memory, whatever that takes.
         whole = [(plan, plan.digest, 0) for plan in unsuited]
         for (plan, name, _), answer in self._run(stage_pass, whole, None):
             yield plan, self._outcome(answer, [name])
@@ -257,7 +256,7 @@ class Staging:
     def _run(
         self, work: Work, steps: Iterable[Step], memory: int | None
     ) -> Iterator[tuple[Step, Mapping[str, Any]]]:
-        """Yield the steps with their answers; those whose results are present are not repeated."""
+        """Yield the steps with their answers; steps whose results exist are not repeated."""
         wanted = []
         for step in steps:
             if self._is_there(step[0], step[1]):
@@ -270,7 +269,7 @@ class Staging:
             yield wanted[number], answer
 
     def _is_there(self, plan: PassPlan, name: str) -> bool:
-        """Return whether a result is present; remove one that is not whole."""
+        """Return whether a whole result exists; remove an incomplete one."""
         path = self._path(name)
         if not os.path.lexists(path):
             return False

@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions, and which markers are needed no more.
+"""Tracks which batches belong to aborted transactions, and which markers are no longer needed.
 
 Follows `CleanedTransactionMetadata` and `LocalLog.collectAbortedTransactions` of Kafka 4.3.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def collect_aborted(
     segments: Sequence[Segment], start: int, lower: int, upper: int
 ) -> Iterator[AbortedTransaction]:
-    """The entries of transaction indexes from the segment `start` on that reach into a range."""
+    """Yield the transaction index entries, from segment `start` on, that reach into a range."""
     for segment in segments:
         if segment.base_offset < start or segment.transaction_index is None:
             continue
@@ -37,7 +37,7 @@ def collect_aborted(
 
 
 class TransactionState:
-    """Open transactions while a log is read from its beginning; batches come in their order."""
+    """The open transactions while a log is read from its beginning, batch by batch."""
 
     def __init__(self) -> None:
         self.kept: list[AbortedTransaction] = []
@@ -48,7 +48,7 @@ class TransactionState:
         self._committed: set[int] = set()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state without what is kept, so that another can continue from here."""
+        """Return the state, without the kept entries, so that another process can continue."""
         return {
             "pending": [asdict(entry) for _, _, entry in sorted(self._pending)],
             "aborted": [[who, asdict(entry)] for who, entry in self._aborted.items()],
@@ -72,7 +72,7 @@ class TransactionState:
             heapq.heappush(self._pending, (entry.first_offset, self._count, entry))
 
     def is_discardable(self, source: Readable, batch: Batch) -> bool:
-        """Return whether the batch was aborted, or is a marker of which no data are left.
+        """Return whether the batch was aborted, or is a marker of a transaction without data.
 
         Raises:
             CorruptDataError: a control record cannot be read.

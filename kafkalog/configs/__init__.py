@@ -1,4 +1,4 @@
-"""The configs of topics: what they are, where each value comes from.
+"""The configs of topics: their definitions, and the source of each value.
 
 Follows `LogConfig` and the broker configs that it defaults to, of Kafka 4.3.
 """

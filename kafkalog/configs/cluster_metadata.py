@@ -1,8 +1,7 @@
 """The configs of topics and brokers in a log directory's `__cluster_metadata-0`.
 
-Follows `TopicRecord`, `RemoveTopicRecord`, `ConfigRecord` and the transaction records of the
-metadata log as `ConfigurationsImage`, `TopicsImage` and `MetadataBatchLoader` of Kafka 4.3 apply
-them.
+Applies `TopicRecord`, `RemoveTopicRecord`, `ConfigRecord` and the transaction records of the
+metadata log as `ConfigurationsImage`, `TopicsImage` and `MetadataBatchLoader` of Kafka 4.3 do.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ BROKER: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A config's text and the record that set it: `offset 15`, or the name of a snapshot."""
+    """A config's text, and the record that set it: `offset 15`, or the name of a snapshot."""
 
     text: str
     source: str
@@ -41,14 +40,14 @@ class Setting:
 
 @dataclass
 class MetadataConfigs:
-    """What the metadata log says, latest value last.
+    """The configs in the metadata log; the latest value counts.
 
     Attributes:
         settings: (resource type, resource name) to config name to setting. Resource types are
-            `TOPIC` and `BROKER`; the broker of name "" stands for all brokers.
+            `TOPIC` and `BROKER`; the broker with the name "" stands for all brokers.
         topics: topic id to name of every topic that exists.
-        defects: damage met on the way; what follows it may be missing.
-        unknown: how many records could not be read: versions newer than this program.
+        defects: damage on the way; anything after it may be missing.
+        unknown: number of records that could not be read because this program is too old.
     """
 
     settings: dict[tuple[int, str], dict[str, Setting]] = field(default_factory=dict)
@@ -61,7 +60,7 @@ class MetadataConfigs:
         return self.settings.get((TOPIC, topic), {})
 
     def of_broker(self, node_id: int | None) -> dict[str, Setting]:
-        """Dynamic configs of a broker, above those of all brokers."""
+        """Return the dynamic configs of a broker, which override those of all brokers."""
         own = {} if node_id is None else self.settings.get((BROKER, str(node_id)), {})
         return self.settings.get((BROKER, ""), {}) | own
 
@@ -71,10 +70,10 @@ _WANTED: Final = re.compile(rb"\A\x01[\x02\x04\x09\x17\x18\x19]")
 
 
 def read_metadata_configs(log_dir: str) -> MetadataConfigs | None:
-    """Return the configs in `__cluster_metadata-0` of a log directory, None where it has none.
+    """Return the configs in `__cluster_metadata-0` of a log directory, None if it has none.
 
-    The newest readable snapshot is applied, then the records after it. Offline nobody knows up to
-    where the quorum had committed: all that is in the log counts.
+    The newest readable snapshot is applied, then the records after it. Nothing offline says how far
+    the quorum had committed, so everything in the log counts.
 
     Cost:
         Memory for the configs and the names of topics; the log is read in chunks.
@@ -94,7 +93,7 @@ def read_metadata_configs(log_dir: str) -> MetadataConfigs | None:
 
 
 def _newest_snapshot(directory: PartitionDir) -> tuple[MetadataConfigs, int]:
-    """What the newest sound snapshot holds, and the offset the log goes on at."""
+    """Return the content of the newest sound snapshot, and the offset where the log continues."""
     for snapshot in reversed(directory.live(FileKind.KRAFT_SNAPSHOT)):
         found = MetadataConfigs()
         replay = _Replay(found)
@@ -132,14 +131,14 @@ def _items(target: PartitionDir | FileEntry, selection: Selection) -> Iterator[R
 
 
 class _Replay:
-    """Applies records; those of a transaction when it ends, not at all when it is aborted."""
+    """Applies records; those of a transaction when it ends, or never if it is aborted."""
 
     def __init__(self, found: MetadataConfigs) -> None:
         self._found = found
         self._transactions = MetadataTransactions[tuple[str, dict[str, Any], str]]()
 
     def apply(self, record: Record, source: str) -> None:
-        """One record, and what it is called as a source."""
+        """Apply one record; `source` names it as the source of a setting."""
         value = decode(PayloadKind.CLUSTER_METADATA, record.key, record.value).value
         if value is None:
             self._found.unknown += 1

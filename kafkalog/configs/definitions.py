@@ -1,9 +1,7 @@
 """The topic configs that decide the fate of a log: names, kinds, defaults, bounds, parsing.
 
-Follows `LogConfig`, `ServerTopicConfigSynonyms` and `ServerLogConfigs` of Kafka 4.3.
-
-Follows `ConfigDef.parseType`, `ConfigDef.Range`, `ConfigDef.ValidList` and `ConfigDef.ValidString`
-of Kafka 4.3.
+Follows `LogConfig`, `ServerTopicConfigSynonyms`, `ServerLogConfigs`, `ConfigDef.parseType`,
+`ConfigDef.Range`, `ConfigDef.ValidList` and `ConfigDef.ValidString` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from formats.constants import INT32_MAX, INT64_MAX
+from kafkalog.producers import EXPIRATION_MS
 
 Value = int | float | bool | str | tuple[str, ...]
 """A config's value; lists are tuples."""
@@ -23,7 +22,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Kind(StrEnum):
-    """What a value is, `ConfigDef.Type`."""
+    """The type of a value: `ConfigDef.Type`."""
 
     INT = "int"
     LONG = "long"
@@ -35,12 +34,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """Another name of a config, in a broker's properties.
+    """Another name for a config, in a broker's properties.
 
     Attributes:
         name: the name.
-        factor: what its value is multiplied by: 60000 for minutes, say.
-        kind: what its value is, where that differs.
+        factor: multiplier of its value: 60000 for minutes, say.
+        kind: type of its value, if that differs.
         negative_means_unlimited: whether any value below 0 stands for -1.
     """
 
@@ -56,14 +55,14 @@ class Definition:
 
     Attributes:
         name: Kafka's name for it.
-        kind: what its value is.
-        default: what holds where nobody says anything.
+        kind: type of its value.
+        default: value if no source sets it.
         synonyms: other names; the first that is set counts.
         low: smallest value, None without a bound.
         high: largest value, None without a bound.
-        choices: allowed words, empty where any will do.
-        replaced_by: a name that counts before this one where both are set.
-        is_of_broker: whether it is no config of topics at all.
+        choices: allowed words, empty if any word is allowed.
+        replaced_by: a name that takes precedence if both are set.
+        is_of_broker: whether it is a config of brokers only, not of topics.
     """
 
     name: str
@@ -132,7 +131,7 @@ _ALL: Final = (
     Definition("remote.storage.enable", _BOOLEAN, False),
     Definition("retention.bytes", _LONG, -1, _plain("log.retention.bytes")),
     Definition("retention.ms", _LONG, _WEEK_MS, _RETENTION_MS, -1),
-    # Brokers before 4.1 took 14 and more, and such topics live on; 4.1 wants 1 MiB.
+    # Brokers before 4.1 accepted 14 and more, and such topics live on; 4.1 requires 1 MiB.
     Definition("segment.bytes", _INT, 1 << 30, _plain("log.segment.bytes"), 14,
                replaced_by="internal.segment.bytes"),
     Definition("segment.index.bytes", _INT, 10 << 20, _plain("log.index.size.max.bytes"), 4),
@@ -143,16 +142,16 @@ _ALL: Final = (
     Definition("unclean.leader.election.enable", _BOOLEAN, False,
                _plain("unclean.leader.election.enable")),
     Definition("log.cleaner.enable", _BOOLEAN, True, is_of_broker=True),
-    Definition("producer.id.expiration.ms", _INT, 86_400_000, low=1, is_of_broker=True),
+    Definition("producer.id.expiration.ms", _INT, EXPIRATION_MS, low=1, is_of_broker=True),
     Definition("remote.log.storage.system.enable", _BOOLEAN, False, is_of_broker=True),
 )  # fmt: skip
 
 DEFINITIONS: Final = {definition.name: definition for definition in _ALL}
-"""Name to definition of every config of topics, and of the broker's own that decide, too."""
+"""Name to definition of every topic config, and of the broker's own configs that matter here."""
 
 
 def names_of(definition: Definition) -> tuple[Synonym, ...]:
-    """Return every name under which the config can be set, the first that is set counts."""
+    """Return every name under which the config can be set; the first that is set counts."""
     names = [Synonym(definition.name), *definition.synonyms]
     if definition.replaced_by is not None:
         names.insert(0, Synonym(definition.replaced_by))
@@ -162,7 +161,7 @@ def names_of(definition: Definition) -> tuple[Synonym, ...]:
 KNOWN_NAMES: Final = frozenset(
     name.name for definition in _ALL for name in names_of(definition)
 )  # fmt: skip
-"""Every name that says something about a topic's configs."""
+"""Every name that sets a topic config."""
 
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
@@ -172,10 +171,10 @@ _REPLACES: Final = "internal."
 
 
 def parse_value(definition: Definition, text: str, name: Synonym) -> Value:
-    """Return the value of a config, set under one of its names.
+    """Return the value of a config that was set under one of its names.
 
     Raises:
-        ValueError: a broker would not take it; the message says why.
+        ValueError: a broker would not accept it; the message says why.
     """
     kind = name.kind or definition.kind
     value = _typed(kind, text.strip())
@@ -189,7 +188,7 @@ def parse_value(definition: Definition, text: str, name: Synonym) -> Value:
     value *= name.factor
     if value > INT64_MAX:
         raise ValueError("it is too large")
-    # The internal name is there to go below the limit.
+    # The internal name exists to go below the limit.
     return value if name.name.startswith(_REPLACES) else _checked(definition, value)
 
 

@@ -1,9 +1,8 @@
-"""Where the configs of topics come from, and what each of them is: value and source.
+"""Resolves the configs of topics: the value of each, and its source.
 
-Follows `java.util.Properties`; the last of equal keys counts.
-
-Follows `LogConfig.fromProps`, `KafkaConfig.extractLogConfigMap` and `DynamicBrokerConfig` of Kafka
-4.3 in what comes before what among a broker's own sources.
+Follows `java.util.Properties`, of whose equal keys the last counts. Precedence among a broker's own
+sources follows `LogConfig.fromProps`, `KafkaConfig.extractLogConfigMap` and `DynamicBrokerConfig`
+of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def read_property_lines(path: str) -> Iterator[Property]:
 
     Raises:
         CorruptDataError: an escape is malformed.
-        NotFoundError, UnreadableError: it cannot be read.
+        NotFoundError, UnreadableError: the file cannot be read.
     """
     import javaproperties
 
@@ -70,7 +69,7 @@ DEFAULT_SOURCE: Final = "default"
 INTERNAL_SOURCE: Final = "as brokers create it"
 OPTION_SOURCE: Final = "--config"
 _METADATA: Final = "__cluster_metadata-0"
-# What a broker sets when it creates a topic of its own; needed where no metadata log says so.
+# Values that a broker sets when it creates a topic of its own; used if no metadata log has them.
 _COMPACTED: Final = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
 _INTERNAL: Final = {
     "__consumer_offsets": _COMPACTED,
@@ -82,13 +81,13 @@ _INTERNAL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A config as it holds for a topic.
+    """The effective value of a config for a topic.
 
     Attributes:
         name: the topic config's name.
         value: its value, in the topic config's unit.
         source: `--config`, `<file>:<line>`, `__cluster_metadata-0 offset 15`, or `default`.
-        set_as: the name it was set under there, None for a default.
+        set_as: the name under which the source set it, None for a default.
     """
 
     name: str
@@ -99,7 +98,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """Settings of one source; a topic's own are known by the topic config's name only."""
+    """Settings of one source; a topic's own settings use only the topic config's name."""
 
     settings: Mapping[str, Setting]
     is_of_topic: bool = False
@@ -109,7 +108,7 @@ class TopicConfigs:
     """The configs of one topic.
 
     Args:
-        layers: what was set where, what counts first at the front.
+        layers: the settings of each source, highest precedence first.
     """
 
     def __init__(self, layers: Iterable[_Layer]) -> None:
@@ -119,7 +118,7 @@ class TopicConfigs:
         """Return the config of that name, with its source.
 
         Raises:
-            CorruptDataError: a source holds a value that no broker would take.
+            CorruptDataError: a source holds a value that no broker would accept.
         """
         definition = DEFINITIONS[name]
         for layer in self._layers:
@@ -140,11 +139,11 @@ class TopicConfigs:
         return value
 
     def is_set(self, name: str) -> bool:
-        """Return whether any source says something about it."""
+        """Return whether any source sets it."""
         return self[name].source != DEFAULT_SOURCE
 
     def shadowed(self, name: str) -> ConfigValue | None:
-        """Return a topic's own value that another source comes before, None without one."""
+        """Return a topic's own value that another source overrides, None without one."""
         definition = DEFINITIONS[name]
         for number, layer in enumerate(self._layers):
             if layer.is_of_topic and (own := _look_up(layer, definition)):
@@ -172,16 +171,16 @@ def _look_up(layer: _Layer, definition: Definition) -> ConfigValue | None:
 
 
 class ConfigSources:
-    """The sources of configs: given by hand, a properties file, the metadata log, defaults.
+    """The sources of configs: options, a properties file, the metadata log, defaults.
 
     Args:
         given: name to text, as `--config`; broker-level names and units are understood, too.
         properties: path of a broker's properties file.
-        topic_first: whether a topic's own configs come before the properties file, as they do in a
-            broker; else the file is given by hand and comes before them.
+        topic_first: whether a topic's own configs override the properties file, as they do in a
+            broker; otherwise the file overrides them.
 
     Raises:
-        UsageError: an unknown name, or a value that no broker would take.
+        UsageError: an unknown name, or a value that no broker would accept.
         NotFoundError, UnreadableError, CorruptDataError: the properties file cannot be read.
     """
 
@@ -204,7 +203,7 @@ class ConfigSources:
         return bool(self._given or self._properties)
 
     def in_log_dir(self, path: str) -> LogDirConfigs:
-        """Return the configs of topics whose partitions lie in a log directory."""
+        """Return the configs of the topics in a log directory."""
         return LogDirConfigs(
             self._metadata_dir or path,
             self._given,
@@ -213,16 +212,16 @@ class ConfigSources:
         )
 
     def without_given(self) -> ConfigSources:
-        """Return the same, as if nothing had been given by hand."""
+        """Return the same sources without options and properties file."""
         return ConfigSources(topic_first=self._topic_first, metadata_dir=self._metadata_dir)
 
 
 class LogDirConfigs:
-    """The configs of the topics in one log directory; its metadata log is read when first asked.
+    """The configs of the topics in one log directory; its metadata log is read on demand.
 
     Args:
         path: the log directory whose metadata log is read.
-        given: settings that come before all others.
+        given: settings that override all others.
         properties: settings of a properties file.
         topic_first: as for `ConfigSources`.
     """
@@ -242,11 +241,11 @@ class LogDirConfigs:
 
     @cached_property
     def metadata(self) -> MetadataConfigs | None:
-        """What the metadata log says, None where the directory has none."""
+        """The content of the metadata log, None if the directory has none."""
         try:
             file_system.stat(os.path.join(self.path, _METADATA))
         except (FileNotFoundError, NotADirectoryError):
-            return None  # so that what decodes records is not loaded
+            return None  # avoids loading the record decoder
         except OSError:
             pass  # its reader reports it
         from kafkalog.configs.cluster_metadata import read_metadata_configs

@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.defects import batches, files, indexes, producers, starts
-from kafkalog.model import Defect
+from kafkalog.errors import (
+    BytesUnreadableError,
+    CorruptDataError,
+    KafkaLogError,
+    LimitExceededError,
+    UnreadableError,
+)
+from kafkalog.model import Defect, Severity
 
 if TYPE_CHECKING:
     from kafkalog.defects.reference import Reference
@@ -18,6 +25,13 @@ REFERENCES: Final[dict[str, Reference]] = {
     for table in (batches, indexes, producers, files, starts)
     for reference in table.REFERENCES
 }
+
+_ERRORS: Final[dict[str, type[KafkaLogError]]] = {
+    "bytes-unreadable": BytesUnreadableError,
+    "file-unreadable": UnreadableError,
+    "limit-exceeded": LimitExceededError,
+}
+"""The errors of defects that are not about the format of the data."""
 
 
 def make_defect(
@@ -40,4 +54,25 @@ def make_defect(
         offset=offset,
         hint=reference.hint,
         size_bytes=size_bytes,
+    )
+
+
+def raise_defect(defect: Defect) -> None:
+    """Raise the error of a defect, unless it is a note or covers no bytes.
+
+    Raises:
+        LimitExceededError, UnreadableError, CorruptDataError: the defect, with its path, position
+            and hint. A `CorruptDataError` has the defect's reference.
+    """
+    if defect.severity == Severity.NOTE or defect.size_bytes == 0:
+        return
+    kind: type[KafkaLogError] | None = _ERRORS.get(defect.reference)
+    if kind is not None:
+        raise kind(defect.detail, path=defect.path, position=defect.position, hint=defect.hint)
+    raise CorruptDataError(
+        defect.detail,
+        reference=defect.reference,
+        path=defect.path,
+        position=defect.position,
+        hint=defect.hint,
     )

@@ -1,4 +1,4 @@
-"""Many tasks at once: a pool of threads here, or Spark. Both run the same functions."""
+"""Runs many tasks at once: in a pool of threads, or on Spark. Both run the same functions."""
 
 from __future__ import annotations
 

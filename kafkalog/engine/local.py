@@ -1,4 +1,4 @@
-"""The engine without Spark: threads of this process. The kernels and codecs let others run."""
+"""The engine without Spark: threads of this process. The kernels and codecs release the GIL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LocalEngine:
     """Runs tasks in threads.
 
     Args:
-        workers: how many at the same time; if None, as many as there are processors, up to 8.
+        workers: number of tasks at a time; None for one per processor, up to 8.
     """
 
     def __init__(self, workers: int | None = None) -> None:
@@ -62,10 +62,10 @@ class LocalEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Generator[bytes, None, None]:
-        """Do what `Engine.stream` does; a task does its pieces itself, as it takes what they make.
+        """Do what `Engine.stream` does; a task runs its pieces itself, as it consumes their output.
 
         Cost:
-            Holds what as many tasks give as there are workers.
+            Holds the output of as many tasks as there are workers.
         """
 
         def give(task: Task) -> list[bytes]:

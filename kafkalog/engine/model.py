@@ -1,4 +1,4 @@
-"""An engine runs a function of ours for each of many tasks; errors cross it as JSON."""
+"""An engine runs one of our functions for each of many tasks; errors are passed as JSON."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kafkalog.errors import (
 
 
 def of_task(raised: Exception) -> KafkaLogError:
-    """Return the error for what a task raised.
+    """Return the error for an exception that a task raised.
 
     Raises:
-        MemoryError: another attempt, elsewhere, can have more.
+        MemoryError: passed on, because another attempt may have more memory.
     """
     if isinstance(raised, KafkaLogError):
         return raised
@@ -31,11 +31,11 @@ def of_task(raised: Exception) -> KafkaLogError:
 
 @contextmanager
 def failures_kept(path: str, failures: list[dict[str, Any]]) -> Iterator[None]:
-    """Let a failure of kafkalog on one thing cost a task only that.
+    """Confine an unexpected failure to one item of a task.
 
     Args:
-        path: what is worked on in the block.
-        failures: gets the failure as returned by `told`; an error raised on purpose goes on.
+        path: the path that the block works on.
+        failures: gets the failure as returned by `told`; errors raised on purpose are passed on.
     """
 
     def failed(error: KafkaLogError) -> None:
@@ -48,7 +48,7 @@ def failures_kept(path: str, failures: list[dict[str, Any]]) -> Iterator[None]:
 
 
 def told(error: KafkaLogError) -> dict[str, Any]:
-    """Return an error as a task returns it."""
+    """Serialize an error for a task's result."""
     return {
         "class": type(error).__name__,
         "message": error.message,
@@ -71,18 +71,19 @@ def told_error(fields: Mapping[str, Any]) -> KafkaLogError:
 
 
 Task = Mapping[str, Any]
-"""A piece of work: what JSON can say, so that it looks the same wherever it is done."""
+"""A piece of work, limited to JSON values so that it is the same wherever it runs."""
 
 Work = Callable[[Task], Mapping[str, Any]]
-"""A function of a module of ours, found by its name where a task is done. What it returns is what
-JSON can say, too. It can run twice for one task (a worker was lost), even at the same time."""
+"""A function in one of our modules, which remote workers look up by name. It also returns JSON
+values. It can run twice for one task (if a worker is lost), even at the same time.
+"""
 
 
 Gathering = Callable[[Task, Iterator[bytes]], Iterator[bytes]]
-"""As `Work`, of a task that can have pieces: it is given what these made, in their order."""
+"""Like `Work`, for a task that can have pieces: gets what these made, in order."""
 
 PieceWork = Callable[[Task], Iterator[bytes]]
-"""As `Work`, of a piece of a task; what it makes goes to the task."""
+"""Like `Work`, for a piece of a task; its output goes to the task."""
 
 
 class Engine(Protocol):
@@ -90,7 +91,7 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many tasks run at the same time."""
+        """Number of tasks that run at the same time."""
 
     def run(
         self,
@@ -102,13 +103,14 @@ class Engine(Protocol):
         """Yield (task index, result) as tasks complete.
 
         Args:
-            work: what is done for each task.
-            tasks: the tasks, in the order in which they are begun.
+            work: the function to run for each task.
+            tasks: the tasks, in the order in which they are started.
             done: called in this thread with the number of tasks done since the last call.
 
         Raises:
-            KafkaLogError: what `work` raised for one of them; the others are stopped or let end.
-                An interrupt stops them, too.
+            KafkaLogError: raised by `work` for one of them; the others are stopped or allowed to
+                end.
+                An interrupt also stops them.
         """
 
     def stream(
@@ -122,11 +124,11 @@ class Engine(Protocol):
         """Yield the output of tasks, in their order; closing it stops what is in progress.
 
         Args:
-            work: what is done for each task. It need not take all that the pieces made.
-            tasks: the tasks. One with `pieces`, a list of tasks, is done when these are.
-            piece_work: what is done for each piece, wherever there is room.
-            done: as that of `run`.
+            work: the function to run for each task. It need not consume all output of the pieces.
+            tasks: the tasks. A task with `pieces`, a list of tasks, runs after these.
+            piece_work: the function to run for each piece, wherever there is room.
+            done: as for `run`.
 
         Raises:
-            KafkaLogError: what a task or a piece raised, in place of what it would have given.
+            KafkaLogError: raised by a task or a piece, in place of its output.
         """

@@ -1,4 +1,4 @@
-"""Tables of log directories as files for other programs: planned, resumable, each row once.
+"""Exports tables of log directories to files for other programs: planned, resumable, exactly once.
 
 with Export(ExportRequest(("/var/lib/kafka",)), "lake") as export:
     export.run(LocalEngine())

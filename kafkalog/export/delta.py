@@ -1,7 +1,7 @@
-"""The files of an export as a Delta table: its log names them, they stay as they are.
+"""Turns the files of an export into a Delta table, whose log names them; they stay as they are.
 
-The log is written by the package `deltalake`, which is not of kafkalog: one commit, that makes the
-table and adds all files, with topic and partition as the partition's values.
+The package `deltalake`, which is not part of kafkalog, writes the log: one commit that creates the
+table and adds all files, with topic and partition as partition values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def delta_schema(place: str, schema: Any) -> Any:
     """Return the table's schema (a `pyarrow.Schema`, with topic and partition).
 
     Raises:
-        UnsupportedError: `deltalake` is not installed, it cannot name the directory, or Delta has
+        UnsupportedError: `deltalake` is not installed or cannot name the directory, or Delta has
             no such type.
     """
     if _text(place) != place:
@@ -40,7 +40,7 @@ def delta_schema(place: str, schema: Any) -> Any:
         ) from error
     try:
         return Schema.from_arrow(schema)
-    except Exception as error:  # deltalake and arro3 raise kinds of their own, some of them bare
+    except Exception as error:  # deltalake and arro3 raise exceptions of their own, some bare
         words = " ".join(str(error).split())
         raise UnsupportedError(
             f"Delta cannot have these columns: {words}.", hint="Choose others with --columns."
@@ -48,14 +48,14 @@ def delta_schema(place: str, schema: Any) -> Any:
 
 
 def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None:
-    """Make a directory a Delta table of the files of these parts; once made it stays.
+    """Make a directory a Delta table of the files of these parts; an existing table is left alone.
 
-    On disk after a crash: no table, or the whole of it.
+    On disk after a crash: no table, or the whole table.
 
     Args:
         place: a local directory.
-        schema: of `delta_schema`.
-        parts: of an export, all written.
+        schema: as returned by `delta_schema`.
+        parts: the parts of an export, all written.
 
     Raises:
         DestinationExistsError: there is a table of other files.
@@ -96,7 +96,7 @@ def commit_delta(place: str, schema: Any, parts: Sequence[ExportedPart]) -> None
 
 
 def _text(name: str) -> str:
-    """Return a name as readers take it from a directory: with invalid UTF-8 replaced."""
+    """Return a name as readers of the directory see it, with invalid UTF-8 replaced."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""Tables into one file of Parquet, Arrow IPC, NDJSON or CSV: same rows, same bytes."""
+"""Writes tables to one file of Parquet, Arrow IPC, NDJSON or CSV: same rows, same bytes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def row_groups(batches: Iterable[Any], rows_max: int, size_max: int) -> Iterator[Any]:
     """Yield tables of one chunk per column, from `pyarrow.RecordBatch`es of one schema.
 
-    A table ends with the row that reaches either limit. It is copied: where batches
-    end makes no difference to what is written of it.
+    A table ends with the row that reaches either limit. It is copied, so that the boundaries of the
+    batches do not influence what is written.
 
     Cost:
         Twice the bytes of a table: `size_max`, and one row more.
@@ -54,14 +54,14 @@ def row_groups(batches: Iterable[Any], rows_max: int, size_max: int) -> Iterator
 
 
 def _taken(waiting: list[Any]) -> Any:
-    """Return one table of the batches, and release them."""
+    """Join the batches into one table, and release them."""
     table = pa.Table.from_batches(waiting).combine_chunks()
     waiting.clear()
     return table
 
 
 def _row_sizes(column: Any) -> NDArray[np.int64]:
-    """Bytes of each row: of fixed width its width, of texts their bytes, of lists their items'."""
+    """Return the bytes of each row: fixed widths, bytes of texts, and items of lists."""
     kind = column.type
     if pa.types.is_struct(kind):
         parts = [_row_sizes(part) for part in column.flatten()]
@@ -117,7 +117,8 @@ def table_writer(
     """Provide a function that writes a `pyarrow.Table`; the file ends with the block.
 
     Cost:
-        Of Parquet and Arrow the encoded bytes of one table. Of text all its values as Python's.
+        For Parquet and Arrow, the encoded bytes of one table; for text, its values as Python
+        objects.
     """
     if writing.form == FileFormat.PARQUET:
         assert writing.codec is not None, "chosen when it was made"
@@ -127,7 +128,7 @@ def table_writer(
         compression = None if writing.codec == Codec.NONE else str(writing.codec)
         options = pa.ipc.IpcWriteOptions(compression=compression)
         with pa.ipc.new_file(file, schema, options=options) as writer:
-            # New buffers: unused bits and bytes are written, too.
+            # New buffers, because unused bits and bytes are written, too.
             yield lambda table: writer.write_table(table.take(np.arange(len(table))))
     else:
         with _compressed(file, writing.codec) as sink:
@@ -157,7 +158,7 @@ def _ndjson(table: Any, form: BytesForm) -> bytes:
 
 
 def _as_csv(table: Any, form: BytesForm) -> Any:
-    """Return bytes and times as text, what is nested as JSON."""
+    """Convert bytes and times to text, and nested values to JSON."""
     columns = []
     for column in table.columns:
         kind = column.type
@@ -174,7 +175,7 @@ def _as_csv(table: Any, form: BytesForm) -> Any:
 
 
 def _values(column: Any, form: BytesForm) -> list[Any]:
-    """Return the values of a column as JSON has them."""
+    """Return the values of a column in JSON's types."""
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return [None if value is None else _TEXTS[form](value) for value in column.to_pylist()]

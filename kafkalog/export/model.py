@@ -42,12 +42,12 @@ def directory_name(split: Split) -> str:
 
 
 def file_name(splits: list[Split], replica: int | None, suffix: str) -> str:
-    """Return a name that says where the rows begin and end: base offsets and positions.
+    """Return a file name that states where the rows begin and end: base offsets and positions.
 
     Args:
-        splits: neighbours of one partition.
-        replica: the ordinal of the partition directory, where a partition has several.
-        suffix: the name's end.
+        splits: consecutive splits of one partition.
+        replica: ordinal of the partition directory, if a partition has several.
+        suffix: end of the name.
     """
     first, last = splits[0], splits[-1]
     if first.end:
@@ -63,7 +63,7 @@ def file_name(splits: list[Split], replica: int | None, suffix: str) -> str:
 
 
 class FileFormat(StrEnum):
-    """What the files are."""
+    """The format of the files."""
 
     PARQUET = "parquet"
     NDJSON = "ndjson"
@@ -72,16 +72,16 @@ class FileFormat(StrEnum):
 
 
 class TableFormat(StrEnum):
-    """What makes the files a table."""
+    """What turns the files into a table."""
 
     FILES = "files"
-    """The names of their directories."""
+    """Their directory names alone."""
     DELTA = "delta"
-    """The log of a Delta table, too."""
+    """Also the log of a Delta table."""
 
 
 class Codec(StrEnum):
-    """How they are compressed."""
+    """The compression of the files."""
 
     NONE = "none"
     SNAPPY = "snappy"
@@ -94,7 +94,7 @@ class BytesForm(StrEnum):
     """How keys and values are written in text files."""
 
     BASE64 = "base64"
-    """What Spark makes of a binary column, and reads as one."""
+    """As Spark writes and reads a binary column in text."""
     HEX = "hex"
     UTF8 = "utf8"
     """Bytes that are not UTF-8 become U+FFFD."""
@@ -106,7 +106,7 @@ CODECS: Final = {
     FileFormat.NDJSON: (Codec.NONE, Codec.GZIP, Codec.ZSTD),
     FileFormat.CSV: (Codec.NONE, Codec.GZIP, Codec.ZSTD),
 }
-"""What each format can have; the first is the usual one."""
+"""The codecs of each format, the default first."""
 GROUP_ROWS: Final = 1 << 17
 GROUP_SIZE: Final = 32 << 20
 
@@ -116,9 +116,9 @@ class Writing:
     """How files are written.
 
     Attributes:
-        form: what they are.
-        codec: how they are compressed.
-        row_group_rows: most rows of a row group of Parquet, of a record batch of Arrow.
+        form: the format.
+        codec: the compression.
+        row_group_rows: maximum rows per row group of Parquet, or record batch of Arrow.
         row_group_size: a row group ends with the row that reaches this size, uncompressed.
         bytes_form: how keys and values are written in text files.
 
@@ -146,7 +146,7 @@ class Writing:
 
     @property
     def suffix(self) -> str:
-        """How the names of files end."""
+        """The suffix of the file names."""
         if self.form in (FileFormat.NDJSON, FileFormat.CSV):
             return f".{self.form}" + {"gzip": ".gz", "zstd": ".zst"}.get(self.codec or "", "")
         return f".{self.form}"
@@ -169,12 +169,12 @@ class ExportRequest:
 
     Attributes:
         paths: log directories, partition directories or logs.
-        request: which rows of which table.
-        columns: which columns; None for the usual ones. `topic` and `partition` are in the names of
+        request: the table, and which of its rows.
+        columns: the columns; None for the default ones. `topic` and `partition` are in the names of
             directories, never in the files.
         writing: how the files are written.
         typed: columns of records to decode from keys and values, after the others.
-        table_format: what makes the files a table.
+        table_format: what turns the files into a table.
     """
 
     paths: tuple[str, ...]
@@ -187,20 +187,20 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExportedPart:
-    """A part of an export, as its manifest has it.
+    """A part of an export, as its manifest describes it.
 
     Attributes:
         number: its ordinal in the plan.
-        file: relative to the destination, with slashes; None where there are no rows.
-        topic, partition, log_dir: where its rows are from.
-        rows: how many.
-        size_bytes: of the file.
-        crc32c: of the file.
-        first_offset, last_offset: of its rows; None for tables whose rows have none, and without
-            rows.
-        undecoded_keys, undecoded_values: of typed columns those that did not decode.
-        defect_count: damage that was skipped, and what was deleted before it was read.
-        defects: the first thousand of that.
+        file: path relative to the destination, with slashes; None if there are no rows.
+        topic, partition, log_dir: where its rows come from.
+        rows: number of rows.
+        size_bytes: size of the file.
+        crc32c: checksum of the file.
+        first_offset, last_offset: offsets of its rows; None without rows, and for tables whose
+            rows have no offset.
+        undecoded_keys, undecoded_values: numbers of keys and values that did not decode.
+        defect_count: damage that was skipped, and deletions before the rows were read.
+        defects: the first thousand of these.
     """
 
     number: int
@@ -236,11 +236,11 @@ class ExportSummary:
     """The result of an export.
 
     Attributes:
-        destination: where it is, without credentials.
-        parts: all of them, by number.
-        written: how many were written by this run; the others were there.
+        destination: the destination, without credentials.
+        parts: all parts, by number.
+        written: number of parts that this run wrote; the others existed.
         was_complete: whether an earlier run had done everything.
-        swept: leftovers of killed runs that were removed.
+        swept: number of leftovers of killed runs that were removed.
         left_out: records of the logs that are in no file.
     """
 
@@ -253,25 +253,25 @@ class ExportSummary:
 
     @property
     def rows(self) -> int:
-        """Rows of all parts."""
+        """Number of rows in all parts."""
         return sum(part.rows for part in self.parts)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files."""
+        """Size of all files."""
         return sum(part.size_bytes for part in self.parts)
 
     @property
     def defect_count(self) -> int:
-        """Damage that was passed over."""
+        """Number of defects that were skipped."""
         return sum(part.defect_count for part in self.parts)
 
     @property
     def undecoded_keys(self) -> int:
-        """Keys that did not decode."""
+        """Number of keys that did not decode."""
         return sum(part.undecoded_keys for part in self.parts)
 
     @property
     def undecoded_values(self) -> int:
-        """Values that did not decode."""
+        """Number of values that did not decode."""
         return sum(part.undecoded_values for part in self.parts)

@@ -1,4 +1,4 @@
-"""One part of an export: rows of some splits into one file; what every engine runs."""
+"""Writes one part of an export, the rows of some splits, to one file; every engine runs this."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         task: `to`, the target; `plan`, the id of the plan; `columns`; `typed`; `writing`;
-            `fail_fast`; `parts`. All as JSON has them.
+            `fail_fast`; `parts`. All as JSON values.
 
     Returns:
-        `parts`: the `ExportedPart`s as JSON has them.
+        `parts`: the `ExportedPart`s as JSON values.
 
     Raises:
         CorruptDataError: something is damaged, with `fail_fast`.
-        UnreadableError, NotFoundError: a source cannot be read, or the export that was begun is
-            not at the target that this process sees.
+        UnreadableError, NotFoundError: a source cannot be read, or this process does not see the
+            export at the target.
         UnwritableError: a file cannot be written.
 
     Cost:
-        What `read_split` needs, and three times a row group, which is no larger than
-        `row_group_size` and one record; seven times the largest record where that is more. A file
-        of an object store is on the local disk meanwhile.
+        That of `read_split`, and three times a row group, which is at most `row_group_size` and one
+        record; or seven times the largest record, if that is more. A file for an object store is on
+        the local disk meanwhile.
 
-    On disk after a crash: each file whole or not at all; a part whose file is there and whose entry
-    is not is written again, with the same bytes.
+    On disk after a crash: each file whole or not at all; a part with a file but without an entry is
+    written again, with the same bytes.
     """
     target = open_target(task["to"])
     _require_begun(target)
@@ -80,7 +80,7 @@ def write_parts(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_begun(target: Target) -> None:
-    """Raise unless this is the directory in which the driver has begun the export."""
+    """Raise unless this is the directory in which the driver has started the export."""
     if not (target.has(PLAN) or target.has(MANIFEST)):
         raise UnreadableError(
             f"The worker on {socket.gethostname()} does not see the export that was started here.",
@@ -91,7 +91,7 @@ def _require_begun(target: Target) -> None:
 
 @dataclass
 class _Rows:
-    """The rows of a part on their way into its file, and what is noted of them."""
+    """The rows of a part on their way into its file, and what is recorded about them."""
 
     part: Part
     columns: list[str]
@@ -122,7 +122,7 @@ class _Rows:
         return self._told(self.part.file, counted.size_bytes, counted.crc32c)
 
     def _batches(self) -> Iterator[Any]:
-        """Yield the rows with the columns of the file; offsets are read for what is noted."""
+        """Yield the rows with the columns of the file; offsets are read for the entry."""
         table = self.part.splits[0].table
         needed = _RANGE_COLUMNS.get(table, ())
         raw = [one.source for one in self.decoders]
@@ -176,7 +176,7 @@ def file_schema(
 
 
 def full_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
-    """Return the `pyarrow.Schema` of the table that the files make, those of the path last."""
+    """Return the `pyarrow.Schema` of the whole table, with the columns in paths last."""
     table = asked.request.table
     schema = file_schema(table, columns, {one: one.decoder() for one in asked.typed})
     for name in ("topic", "partition"):
@@ -185,7 +185,7 @@ def full_schema(asked: ExportRequest, columns: Sequence[str]) -> Any:
 
 
 def column_types(asked: ExportRequest, columns: Sequence[str]) -> list[dict[str, str]]:
-    """Return names and types of the table's columns, those of the path first."""
+    """Return names and types of the table's columns, with those in paths first."""
     table = asked.request.table
     by_path = [{"name": name, "type": str(SCHEMAS[table].field(name).type), "in": "path"}
                for name in ("topic", "partition")]  # fmt: skip

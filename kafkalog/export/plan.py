@@ -1,4 +1,4 @@
-"""The plan of an export: everything that decides its bytes, before the first of them is written."""
+"""The plan of an export: everything that decides its bytes, fixed before the first is written."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Part:
 
     Attributes:
         number: its ordinal.
-        file: relative to the destination.
-        splits: neighbours of one partition directory.
+        file: path relative to the destination.
+        splits: consecutive splits of one partition directory.
     """
 
     number: int
@@ -54,7 +54,7 @@ class Part:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes to read."""
+        """Number of bytes to read."""
         return sum(split.size_bytes for split in self.splits)
 
     def as_json(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Part:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the part of `as_json`."""
+        """Rebuild the part from the result of `as_json`."""
         splits = tuple(Split.from_json(one) for one in fields["splits"])
         return cls(fields["number"], fields["file"], splits)
 
@@ -75,10 +75,10 @@ class Plan:
 
     Attributes:
         options: the request, as JSON.
-        columns: of the files.
+        columns: the columns of the files.
         sources: the files that are read, with their sizes at that time.
         parts: the files that are written.
-        ends: of partitions, where their bounds decide.
+        ends: for each partition, which bound decides where its rows end.
     """
 
     options: dict[str, Any]
@@ -89,22 +89,22 @@ class Plan:
 
     @property
     def table(self) -> TableName:
-        """Which table."""
+        """The table that is exported."""
         return TableName(self.options["table"])
 
     @property
     def left_out(self) -> LeftOut:
-        """Records that no file gets."""
+        """The records that no file gets."""
         return LeftOut.by(self.ends)
 
     @property
     def id(self) -> str:
-        """A hash of the plan, whenever and wherever it was made."""
+        """A hash of the plan, the same whenever and wherever it was made."""
         parts = [replace(part, splits=tuple(map(_unseen, part.splits))) for part in self.parts]
         return sha256(replace(self, parts=tuple(parts), ends=()).as_bytes()).hexdigest()
 
     def as_bytes(self) -> bytes:
-        """As JSON."""
+        """Serialize the plan as JSON."""
         fields = {
             "version": VERSION,
             "options": self.options,
@@ -117,7 +117,7 @@ class Plan:
 
     @classmethod
     def from_bytes(cls, data: bytes, place: str) -> Self:
-        """Return the plan of `as_bytes`, found at a place.
+        """Rebuild the plan from the result of `as_bytes`, found at a place.
 
         Raises:
             UnreadableError: it is from another release.
@@ -144,7 +144,7 @@ _VERSIONED = Fields({"version": Number()}, others=Anything())
 _PLAN = Fields(
     {
         "version": OneOf((VERSION,)),
-        "options": Anything(),  # compared with what is asked for
+        "options": Anything(),  # compared with the request
         "columns": Items(Text()),
         "sources": Entries(Text(), Number()),
         "parts": Items(
@@ -172,7 +172,7 @@ def _unseen(split: Split) -> Split:
 def make_plan(
     asked: ExportRequest, differences: Callable[[Difference], object] | None = None
 ) -> Plan:
-    """Return the plan for what is asked for; `differences` is that of `plan_splits`.
+    """Make the plan for a request; `differences` is as for `plan_splits`.
 
     Raises:
         UsageError: a column is unknown, none is left, bounds do not fit the table, a partition
@@ -181,7 +181,7 @@ def make_plan(
         NotFoundError, UnreadableError, NotAKafkaFileError: as `plan_splits`.
 
     Cost:
-        That of `plan_splits`, and a look at the size of each file.
+        That of `plan_splits`, and the status of each file.
     """
     request = asked.request
     _require_what_applies(asked)
@@ -208,10 +208,10 @@ def make_plan(
 
 
 def options_of(asked: ExportRequest) -> dict[str, Any]:
-    """Return the request as JSON: the same for the same export."""
+    """Return the request as JSON, the same for the same export."""
     request = asdict(asked.request)
     bounds = request.pop("bounds")
-    del request["required_topics"]  # they are there, or nothing is exported
+    del request["required_topics"]  # they exist, or nothing is exported
     for name in ("topics", "partitions"):
         bounds[name] = None if bounds[name] is None else sorted(bounds[name])
     return {
@@ -226,19 +226,19 @@ def options_of(asked: ExportRequest) -> dict[str, Any]:
 
 
 def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
-    """Raise unless a plan that was found is one that an export with these options makes.
+    """Raise unless an export with these options would have made a plan that was found.
 
-    The logs may have grown since; the files are those that its splits give their names to, and it
-    reads what was asked for.
+    The logs may have grown since; the names of the files must be those that its splits give them,
+    and its sources must be among the requested paths.
 
     Args:
-        plan: the one that was found, whose options are those of `now`.
-        now: the one that would be made now.
-        suffix: how the names of files end.
-        place: where it was found.
+        plan: the plan that was found, whose options equal those of `now`.
+        now: the plan that would be made now.
+        suffix: suffix of the file names.
+        place: where the plan was found.
 
     Raises:
-        CorruptDataError: it is not a plan.
+        CorruptDataError: it is not a plan of this export.
     """
     splits = [split for part in plan.parts for split in part.splits]
     replicas = _replicas(splits)
@@ -258,15 +258,15 @@ def require_own(plan: Plan, now: Plan, suffix: str, place: str) -> None:
 
 
 def _is_in(path: str, asked: Iterable[str]) -> bool:
-    """Return whether a path or URI is one of those asked for, or lies below one."""
+    """Return whether a path or URI is one of the requested ones, or below one."""
     is_direct = not {os.curdir, os.pardir} & set(path.split("/"))
     return is_direct and any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in asked)
 
 
 def require_unchanged(plan: Plan) -> None:
-    """Raise unless the files still have the bytes that a plan, made earlier, will read.
+    """Raise unless the files still have the bytes that an earlier plan will read.
 
-    The last log of a partition may have grown: a plan says where it ends.
+    The last log of a partition may have grown: a plan states where it ends.
 
     Raises:
         ChangedSinceError: a file is gone, or has another size.
@@ -299,7 +299,7 @@ def _require_what_applies(asked: ExportRequest) -> None:
 
 
 def _parts(splits: list[Split], size: int, suffix: str) -> list[Part]:
-    """Return neighbours of a partition directory in one file, as long as they are not too large."""
+    """Group consecutive splits of a partition directory into files of limited size."""
     groups: list[list[Split]] = []
     room = 0
     for split in splits:
@@ -329,7 +329,7 @@ def _require_each_once(splits: Iterable[Split]) -> None:
 
 
 def _home(split: Split) -> tuple[str, int, str]:
-    """Return the partition directory that a split is of."""
+    """Return the partition directory of a split."""
     is_directory = split.table in (TableName.SEGMENTS, TableName.PRODUCERS)
     return (
         split.topic,

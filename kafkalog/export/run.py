@@ -59,25 +59,25 @@ class Export:
     """An export into a destination; use it as a context manager, which excludes other runs.
 
     Args:
-        asked: what is wanted.
+        asked: the request.
         to: a local directory, or a URI of an object store.
-        fail_fast: whether damage ends it; else it is skipped and reported.
+        fail_fast: whether damage ends the export; otherwise it is skipped and reported.
 
     Attributes:
-        plan: what is done; of an export that was interrupted the plan that it began with.
+        plan: the plan; an interrupted export keeps the plan that it started with.
         missing: the parts still to be written.
         differences: how views of partitions differ from their files, once it is entered.
 
     Raises:
         DestinationExistsError: something else is there, or another run is writing it.
-        ChangedSinceError: the logs are not what they were when the export began, or was finished.
-        CorruptDataError: with `fail_fast`, an earlier run has met damage.
+        ChangedSinceError: the logs changed since the export was started, or finished.
+        CorruptDataError: with `fail_fast`, an earlier run has skipped damage.
         UsageError: as `make_plan`, or the destination lies in a source.
         UnwritableError, UnreadableError: the destination cannot be written or read.
 
     On disk after a crash: files of the plan, each whole or not at all, and below `_kafkalog` the
-    plan and what is known of each of them; the manifest and `_SUCCESS`, in that order, when all
-    are there. The next run removes what was half-written.
+    plan and an entry for each file; the manifest and `_SUCCESS`, in that order, once all files
+    exist. The next run removes half-written files.
     """
 
     def __init__(self, asked: ExportRequest, to: str, *, fail_fast: bool = False) -> None:
@@ -122,19 +122,19 @@ class Export:
 
     @property
     def missing(self) -> list[Part]:
-        """The parts that are not there yet."""
+        """The parts that do not exist yet."""
         return [part for part in self.plan.parts if part.number not in self._found]
 
     def run(self, engine: Engine | None) -> None:
-        """Write what is missing, then the manifest.
+        """Write the missing parts, then the manifest.
 
         Args:
-            engine: what runs the tasks; None if nothing is missing.
+            engine: runs the tasks; None if nothing is missing.
 
         Raises:
             CorruptDataError: something is damaged, with `fail_fast`.
             InternalError: kafkalog itself failed on some parts; the others are written.
-            KafkaLogError: what `write_parts` raises.
+            KafkaLogError: raised by `write_parts`.
         """
         if self._is_complete:
             return
@@ -165,7 +165,7 @@ class Export:
             self.plan.left_out,
         )  # fmt: skip
 
-    # What is there ---------------------------------------------------------------------------
+    # The destination -------------------------------------------------------------------------
 
     def _refuse_what_is_not_ours(self) -> None:
         """Raise unless the destination is empty, or holds an export."""
@@ -181,7 +181,7 @@ class Export:
         )
 
     def _take_up(self, now: Plan) -> None:
-        """Find out what is there; write the plan where there is none yet."""
+        """Examine the destination; write the plan if there is none."""
         self._written = 0
         self._was_complete = False
         self._swept = self._target.sweep()
@@ -199,7 +199,7 @@ class Export:
         self._stop_at_known_damage()
 
     def _take_interrupted(self, now: Plan, sizes: dict[str, int]) -> None:
-        """Resume the plan that is there, after the parts that are complete."""
+        """Resume the existing plan, after the parts that are complete."""
         place = f"{self._target.shown}/{PLAN}"
         self.plan = Plan.from_bytes(self._target.read(PLAN) or b"", place)
         self._require_same_options(self.plan.options)
@@ -211,7 +211,7 @@ class Export:
                 self._found[part.number] = entry
 
     def _take_complete(self, now: Plan, sizes: dict[str, int]) -> None:
-        """Take up a complete export: write again what was removed since."""
+        """Verify a complete export, and write removed files again."""
         place = f"{self._target.shown}/{MANIFEST}"
         manifest = read_document(
             self._target.read(MANIFEST) or b"", _MANIFEST, place, "a manifest of an export"
@@ -263,7 +263,7 @@ class Export:
         try:
             fields = read_document(data, _ENTRY, name, "an entry of an export")
         except CorruptDataError:
-            return None  # it is written again
+            return None  # it will be written again
         if fields.pop("plan") != self.plan.id:
             return None
         entry = ExportedPart.from_json(fields)
@@ -289,7 +289,7 @@ class Export:
                     note="An earlier run without --fail-fast skipped it.",
                 )
 
-    # What is done ----------------------------------------------------------------------------
+    # The work --------------------------------------------------------------------------------
 
     def _tasks(self) -> list[dict[str, Any]]:
         """Return tasks for the missing parts, small ones together."""
@@ -344,7 +344,8 @@ class Export:
         """Raise unless each file is here with the bytes that a task wrote.
 
         Raises:
-            UnreadableError: one is not, as where a task wrote into a directory of its own machine.
+            UnreadableError: one is not, for example because a task wrote to its own machine's
+                directory.
         """
         sizes = self._target.sizes()
         for part in self._found.values():
@@ -365,7 +366,7 @@ class Export:
             )
 
     def _clear_up(self, sizes: dict[str, int]) -> None:
-        """Remove the plan and the entries: the manifest has their content."""
+        """Remove the plan and the entries, whose content is in the manifest."""
         for name in sizes:
             if name == PLAN or name.startswith(f"{PARTS}/"):
                 self._target.remove(name)

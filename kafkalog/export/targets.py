@@ -1,4 +1,4 @@
-"""The destination of an export: a local directory, or a prefix of an object store."""
+"""The destination of an export: a local directory, or a prefix in an object store."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _AT_ONCE: Final = 8 << 20
 
 
 class Target(Protocol):
-    """Files by name, relative and with slashes. Each appears whole, or not at all."""
+    """Files by relative name, with slashes. Each appears whole, or not at all."""
 
     shown: str
     """Its name in messages, without credentials."""
 
     def create(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """A file to write, which replaces one of that name when the block ends well."""
+        """Provide a file to write, which replaces one of that name if the block succeeds."""
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a small file; None if missing."""
 
     def has(self, name: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether a file exists."""
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes of all files by name."""
 
     def checksum(self, name: str) -> int | None:
-        """CRC-32C of a file; None where it is not worth reading it again."""
+        """Return the CRC-32C of a file; None if reading it again proves nothing."""
 
     def remove(self, name: str) -> None:
         """Remove a file if present."""
@@ -56,7 +56,7 @@ def open_target(uri: str) -> Target:
     """Return the target that a path or a URI names.
 
     Raises:
-        UsageError: the URI is of another scheme, or malformed.
+        UsageError: the URI has an unsupported scheme, or is malformed.
     """
     scheme, separator, rest = uri.partition("://")
     if not separator:
@@ -85,11 +85,11 @@ class LocalTarget:
         self.locked = self._tree.locked
 
     def has(self, name: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether a file exists."""
         return os.path.lexists(os.path.join(self._tree.root, name))
 
     def checksum(self, name: str) -> int | None:
-        """CRC-32C of a file; None if missing."""
+        """Return the CRC-32C of a file; None if missing."""
         pieces = self._tree.pieces(name)
         if pieces is None:
             return None
@@ -100,12 +100,12 @@ class LocalTarget:
 
 
 class ObjectTarget:
-    """A prefix of an object store.
+    """A prefix in an object store.
 
-    A file is made on the local disk, below `TMPDIR`, and sent when it is whole, in parts: an object
-    appears when the last of them is there. Nothing keeps two runs from writing at the same time;
-    what they write is the same. Parts of an upload that was killed are not seen by anybody, and
-    kept by some stores until a rule of the bucket removes them.
+    A file is written to the local disk, below `TMPDIR`, and uploaded in parts when it is complete:
+    the object appears with the last of them. Nothing keeps two runs from writing at the same time,
+    but they write the same bytes. Nobody sees the parts of an interrupted upload; some stores keep
+    them until a rule of the bucket removes them.
     """
 
     def __init__(self, uri: str) -> None:
@@ -127,7 +127,7 @@ class ObjectTarget:
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """A file to write, which replaces one of that name when the block ends well."""
+        """Provide a file to write, which replaces one of that name if the block succeeds."""
         with spooled() as file:
             yield file
             file.seek(0)
@@ -152,7 +152,7 @@ class ObjectTarget:
             raise self._unreadable(error) from None
 
     def has(self, name: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether a file exists."""
         from pyarrow import fs
 
         try:
@@ -174,7 +174,7 @@ class ObjectTarget:
         return {one.path[skipped:]: one.size for one in found if one.type == fs.FileType.File}
 
     def checksum(self, name: str) -> int | None:  # noqa: ARG002 # the protocol's
-        """None: an object is whole, and its size tells which one it is."""
+        """Return None: objects are always whole, and their size identifies them."""
         return None
 
     def remove(self, name: str) -> None:
@@ -189,7 +189,7 @@ class ObjectTarget:
             ) from None
 
     def sweep(self) -> int:
-        """Nothing is half-written."""
+        """Return 0: objects are never half-written."""
         return 0
 
     @contextmanager

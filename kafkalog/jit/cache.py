@@ -1,8 +1,8 @@
-"""Where compiled kernels are kept: a directory that only this user can write to, or nowhere.
+"""The cache of compiled kernels: a directory that only this user can write to, or none.
 
-Whoever can write to it can run code as the reader. Owner and permissions are those of the directory
-and of the file that were opened; what is not ours alone is neither used nor changed. An install
-that cannot be written and a user without a home are fine: the kernels are compiled again then.
+Anybody who can write to the cache can run code as the user who reads it. Owner and permissions are
+those of the opened directory and file; anything not exclusively ours is neither used nor changed.
+With a read-only install or without a home directory, the kernels are simply compiled again.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ on_compile: list[Callable[[], None]] = []
 """Called once, before kernels are compiled, which takes seconds."""
 
 on_refused: list[Callable[[str], None]] = []
-"""Called once with words for it, where what is in the cache directory cannot be trusted."""
+"""Called once with a message if the content of the cache directory cannot be trusted."""
 
 on_unusable: list[Callable[[str], None]] = []
-"""Called once with words for it, where kernels can be neither loaded nor compiled."""
+"""Called once with a message if kernels can be neither loaded nor compiled."""
 
 
 class NotOursError(Exception):
-    """A directory or file that somebody else can write to."""
+    """Somebody else can write to a directory or file."""
 
 
 def unusable_words(reason: str) -> str:
-    """Words for kernels that cannot be used."""
+    """Return the message for kernels that cannot be used."""
     return f"the compiled decoder cannot be used ({reason}); using the slower one"
 
 
 def cache_directory(environment: dict[str, str] | None = None) -> str | None:
-    """`$XDG_CACHE_HOME/kafkalog`, made where missing; None where it cannot be had.
+    """Return `$XDG_CACHE_HOME/kafkalog`, created if missing; None if that is impossible.
 
-    It is used only if it is a directory of this user that nobody else may write to.
+    It must be a directory of this user that nobody else may write to.
     """
     values = os.environ if environment is None else environment
     base = values.get("XDG_CACHE_HOME", "")
@@ -66,7 +66,7 @@ def cache_directory(environment: dict[str, str] | None = None) -> str | None:
 
 
 def read_kept(path: str) -> bytes | None:
-    """The bytes of a file in the cache directory; None where it is missing, or not ours alone."""
+    """Return the bytes of a file in the cache directory; None if missing, or not only ours."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         with _own_directory(os.path.dirname(path)) as directory:
@@ -82,7 +82,7 @@ def read_kept(path: str) -> bytes | None:
 
 
 def keep(path: str, data: bytes) -> None:
-    """Put a file into the cache directory, whole or not at all; go on where the disk is full."""
+    """Put a file into the cache directory, whole or not at all; ignore a full disk."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     temporary = f"{secrets.token_hex(8)}.tmp"
     with suppress(OSError, NotOursError), _own_directory(os.path.dirname(path)) as directory:
@@ -99,7 +99,7 @@ def keep(path: str, data: bytes) -> None:
 
 @contextmanager
 def _own_directory(path: str) -> Iterator[int]:
-    """Open a directory that only this user can write to; raise `NotOursError` elsewhere."""
+    """Open a directory that only this user can write to; raise `NotOursError` for others."""
     if os.path.islink(path):
         raise NotOursError(f"{path} is a symbolic link")
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

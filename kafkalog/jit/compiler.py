@@ -1,7 +1,7 @@
-"""Compiles kernels with numba into object code with plain C signatures; loaded when one is missing.
+"""Compiles kernels with numba into object code with plain C signatures; loaded on demand.
 
-A kernel of arrays and ints becomes a C function of pointers, lengths and ints (all 64 bit), and
-last a pointer to where its results go.
+A kernel of arrays and ints becomes a C function of pointers, lengths and ints (all 64 bit), with a
+last pointer to its results.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# Calls that are not inlined pass arrays as seven words each: twice as slow.
+# Calls that are not inlined pass arrays as seven words each, which is twice as slow.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "forceinline": True}
 
 
 def compile_kernel(kernel: Declared) -> tuple[str, bytes]:
-    """The symbol and the object code of a kernel.
+    """Compile a kernel; return its symbol and its object code.
 
     Cost:
         Some seconds for the larger ones.
@@ -69,7 +69,7 @@ def compile_kernel(kernel: Declared) -> tuple[str, bytes]:
 
 @contextmanager
 def _jitted() -> Iterator[None]:
-    """Kernels' modules with what they call as numba's functions, and memory as it is."""
+    """Turn the functions that kernels call into numba's, with plain memory access."""
     modules = [importlib.import_module(f"kafkalog.{name}") for name in MODULES]
     found: dict[Any, Any] = {}
     before = [dict(module.__dict__) for module in modules]
@@ -89,7 +89,7 @@ def _jitted() -> Iterator[None]:
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
-    """Address of an element, without the look at negative indexes that numba puts before each."""
+    """Return the address of an element, without numba's check for negative indexes."""
     return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
 
 
@@ -146,7 +146,7 @@ def _prefetch(_, data, at):  # type: ignore[no-untyped-def]  # noqa: ARG001
         flag, address = ir.IntType(32), ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), (address, flag, flag, flag))
         hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        # To be written, as near as possible, of the data cache.
+        # Prefetch for writing, into the nearest level of the data cache.
         words = [ir.Constant(flag, word) for word in (1, 3, 1)]
         builder.call(hint, (builder.bitcast(place, address), *words))
         return context.get_dummy_value()

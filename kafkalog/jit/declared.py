@@ -1,4 +1,4 @@
-"""What kernels are: the kinds of arrays they take, the modules that hold them, what they call."""
+"""How kernels are declared: kinds of arrays, the modules that hold them, and what they call."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ ARRAYS: Final[dict[str, tuple[Any, int]]] = {
     "ints": (np.int64, 1),
     "table": (np.int64, 2),
 }
-"""Kinds of arrays that kernels take: dtype and dimensions. A table's rows may lie further apart
-than they are long; everything else is contiguous."""
+"""Kinds of arrays that kernels take: dtype and dimensions. The rows of a table may be farther apart
+than they are long; everything else is contiguous.
+"""
 
 MODULES: Final = (
     "columns.byte_kernels", "columns.kernels", "columns.legacy_kernels", "columns.fact_kernels",
@@ -28,12 +29,12 @@ MODULES: Final = (
 
 
 class Declared(Protocol):
-    """A kernel as it is declared.
+    """A kernel's declaration.
 
     Attributes:
         function: the Python source.
         arguments: kinds of the arguments: names in `ARRAYS`, or `int`.
-        results: how many ints it returns; a tuple where there are several.
+        results: number of ints it returns; several are returned as a tuple.
     """
 
     function: Callable[..., Any]

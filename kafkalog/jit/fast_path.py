@@ -1,7 +1,7 @@
-"""The one rule that says when the kernels are worth loading, and the word where a part is missing.
+"""Decides when to use the compiled kernels; raises if an optional dependency is missing.
 
 Loading numpy and the kernels takes some 80 milliseconds, in which the reference decoder reads about
-a thousand records. Compiling them, once a machine, takes seconds.
+a thousand records. Compiling them takes seconds, once per machine.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from kafkalog.errors import UnsupportedError
 from kafkalog.jit.cache import on_unusable, unusable_words
 
 FAST_SIZE_MIN: Final = 128 << 10
-"""From so many bytes of log on compiled kernels are used."""
+"""Logs of at least this many bytes are read with compiled kernels."""
 
 COMPILING_SIZE_MIN: Final = 16 << 20
-"""From so many bytes of log on kernels are compiled where they have not been."""
+"""For logs of at least this many bytes, missing kernels are compiled."""
 
 _THREADS_MAX: Final = 8
 
 
 def is_worth_it(size_bytes: int) -> bool:
-    """Whether a log of this size is read faster with the kernels."""
+    """Return whether a log of this size is read faster with the kernels."""
     if size_bytes < FAST_SIZE_MIN:
         return False
     return (size_bytes >= COMPILING_SIZE_MIN or _are_compiled()) and kernels_work()
@@ -41,9 +41,10 @@ def _are_compiled() -> bool:
 
 @cache
 def kernels_work() -> bool:
-    """Return whether kernels can be loaded here, compiled first where they have not been.
+    """Return whether kernels can be loaded here; compile them first if necessary.
 
-    Where they cannot, the reference decoder does the work; `on_unusable` hears why.
+    If they cannot, the reference decoder does the work, and `on_unusable` is called with the
+    reason.
     """
     try:
         from kafkalog.jit.native import probe
@@ -59,7 +60,7 @@ def kernels_work() -> bool:
 
 
 def require_arrow() -> None:
-    """Raise `UnsupportedError` where pyarrow is missing."""
+    """Raise `UnsupportedError` if pyarrow is missing."""
     if importlib.util.find_spec("pyarrow") is None:
         raise UnsupportedError(
             "Reading into Arrow columns needs pyarrow.", hint="pip install 'kafkalog[arrow]'"
@@ -67,5 +68,5 @@ def require_arrow() -> None:
 
 
 def default_threads() -> int:
-    """As many as this process has processors, up to 8."""
+    """Return the number of processors of this process, at most 8."""
     return min(len(os.sched_getaffinity(0)), _THREADS_MAX)

@@ -1,9 +1,9 @@
 """Kernels as native code: compiled once by numba, kept as object code, loaded without numba.
 
 Importing numba and unpickling its own cache takes a third of a second in every process. Here the
-kernels' object code is kept in a directory that belongs to this user alone, under a key of all that
-decides it (sources, LLVM, processor), and is loaded through LLVM in a few milliseconds. Calls
-release the GIL.
+kernels' object code is kept in a directory that belongs to this user alone, under a key of
+everything that decides it (sources, LLVM, processor), and is loaded through LLVM in a few
+milliseconds. Calls release the GIL.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Kernel:
     Attributes:
         function: the Python source.
         arguments: kinds of the arguments: names in `ARRAYS`, or `int`.
-        results: how many ints it returns; a tuple where there are several.
+        results: number of ints it returns; several are returned as a tuple.
     """
 
     def __init__(self, function: Callable[..., Any], arguments: list[str], results: int) -> None:
@@ -56,7 +56,7 @@ class Kernel:
         self._native: Any = None
 
     def __call__(self, *values: Any) -> Any:
-        """Call it; arrays are taken by reference."""
+        """Call it; arrays are passed by reference."""
         if self._native is None:
             with _lock:
                 if self._native is None:
@@ -80,10 +80,10 @@ class Kernel:
         return results[0] if self.results == 1 else tuple(results) if self.results else None
 
     def _load(self) -> Any:
-        """The native function, compiled where it has not been."""
+        """Load the native function; compile it first if necessary."""
         try:
             address = _address_of(self)
-        except Exception as error:  # numba and LLVM raise kinds of their own
+        except Exception as error:  # numba and LLVM raise exceptions of their own
             raise UnsupportedError(
                 "The compiled decoder can be neither loaded nor compiled on this machine.",
                 note=" ".join(f"{type(error).__name__}: {error}".split()),
@@ -96,21 +96,21 @@ class Kernel:
 
 
 def kernel(arguments: str = "", results: int = 0) -> Callable[[Callable[..., Any]], Any]:
-    """Declare a kernel: kinds of its arguments, separated by blanks, and how many ints it returns.
+    """Declare a kernel: the kinds of its arguments, separated by blanks, and its number of results.
 
-    What it calls is declared by `inlined`.
+    The functions it calls are declared by `inlined`.
     """
     return lambda function: Kernel(function, arguments.split(), results)
 
 
 def is_compiled() -> bool:
-    """Whether the kernels can be loaded without being compiled first."""
+    """Return whether the kernels can be loaded without being compiled first."""
     path = _cache_path()
     return path is not None and os.path.exists(path)
 
 
 def compile_all() -> str | None:
-    """Compile all kernels and keep them; the file they are in, None where there is no place."""
+    """Compile all kernels and keep them; return the path of their file, None without a cache."""
     path = _cache_path()
     if path is not None:
         _kept.cache_clear()
@@ -132,7 +132,7 @@ def probe() -> None:
     """Load a kernel and call it.
 
     Raises:
-        Exception: whatever keeps kernels from being loaded or compiled here.
+        Exception: any reason why kernels cannot be loaded or compiled here.
     """
     kernels = importlib.import_module("kafkalog.columns.kernels")
     offsets, valid = np.empty(3, np.int32), np.empty(1, np.uint8)
@@ -141,7 +141,7 @@ def probe() -> None:
 
 
 def _address_of(kernel: Kernel) -> int:
-    """Link a kernel; compile it again where the object code that was kept cannot be loaded."""
+    """Link a kernel; compile it again if the kept object code cannot be loaded."""
     symbol, code = _object_code(kernel)
     try:
         return _engine().add(code, symbol)
@@ -153,7 +153,7 @@ def _address_of(kernel: Kernel) -> int:
 
 
 def _object_code(kernel: Kernel) -> tuple[str, bytes]:
-    """Symbol and object code of a kernel: as kept, or compiled now."""
+    """Return symbol and object code of a kernel, from the cache or freshly compiled."""
     name = kernel.function.__qualname__
     if name not in _kept():
         while on_compile:
@@ -171,7 +171,7 @@ def _compiled(kernels: list[Kernel]) -> dict[str, tuple[str, bytes]]:
 
 @cache
 def _cache_path() -> str | None:
-    """Where the object code for these sources and this processor is; None without a cache."""
+    """Return the cache file for these sources and this processor; None without a cache."""
     directory = cache_directory()
     if directory is None:
         return None
@@ -190,7 +190,7 @@ def _cache_path() -> str | None:
 
 @cache
 def _kept() -> dict[str, tuple[str, bytes]]:
-    """The kernels in the cache; none where it is missing, damaged, or not ours alone."""
+    """Return the kernels in the cache; none if it is missing, damaged, or not only ours."""
     path = _cache_path()
     data = None if path is None else read_kept(path)
     if data is None:
@@ -210,7 +210,7 @@ def _kept() -> dict[str, tuple[str, bytes]]:
 
 
 def _write(path: str, kernels: dict[str, tuple[str, bytes]]) -> None:
-    """Keep object code."""
+    """Write object code to the cache."""
     code = b"".join(one[1] for one in kernels.values())
     contents = [(name, symbol, len(one)) for name, (symbol, one) in kernels.items()]
     keep(path, json.dumps((zlib.crc32(code), contents)).encode() + b"\n" + code)
@@ -240,7 +240,7 @@ class _Engine:
         """Link object code and return the address of a function in it.
 
         Raises:
-            RuntimeError: it is not for this machine, or has no such function.
+            RuntimeError: it is for another machine, or has no such function.
         """
         if not _is_loadable(code):
             raise RuntimeError("the object code is not for this machine, or not whole")
@@ -272,7 +272,7 @@ def _engine() -> _Engine:
 
 
 def _prepare() -> int:
-    """Compile all kernels as a step of an installation; the exit status."""
+    """Compile all kernels as a step of an installation; return the exit status."""
     try:
         compile_all()
     except Exception as raised:  # noqa: BLE001 # numba and LLVM raise kinds of their own

@@ -86,7 +86,7 @@ class Backup:
         self._held.close()
 
     def note(self, fields: dict[str, object]) -> None:
-        """Append a line to the journal, and sync it before anything else is done."""
+        """Append a line to the journal, and sync it before anything else happens."""
         self.journal.require(fields)
         self._append(fields)
         self.journal.note(fields)
@@ -190,7 +190,7 @@ class Backup:
 
 
 def _require_outside(path: str, directory: str | None) -> None:
-    """Raise where a path is in a directory, or in any log directory of a broker."""
+    """Raise if a path is in a directory, or in any log directory of a broker."""
     parent = path
     while True:
         is_log_dir = parent != path and os.path.lexists(

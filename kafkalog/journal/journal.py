@@ -1,19 +1,21 @@
 """The journal of a run: the state before, the changes, the state after; as JSON lines.
 
-A journal lies where others may write. Its names decide what `undo` links, renames and removes.
+A journal lies where others may write, and its names decide what `undo` links, renames and removes.
 
 A line is synced before the next change is made. Each is an object with a `type`:
 
 - `run`: a run begins, the first one or one that resumes it: `command`, `version`, `log_dir`,
   `arguments`, `time_ms`;
-- `partition`: its `state` changes: `in-progress` with what is there `before`, the files `kept` and
-  their directory `kept_in` the backup; `done` with what is there `after`; `aborted` with a
+- `partition`: its `state` changes: `in-progress` with the files that exist `before`, the files
+`kept`
+  and their directory `kept_in` the backup; `done` with the files that exist `after`; `aborted` with
+  a
   `reason`; `undoing` with the name of the directory that `undo` builds next to it (`beside`);
   `undone`;
 - `file`: a file was made in a partition, or is shorter: only its facts, it may be renamed;
 - `offset`: an entry of a checkpoint is about to change to `offset`;
-- `mark`: its `state` says what is about to happen to the mark of a clean shutdown, which the backup
-  has: `removed`, or `restored`, when everything else is as it was.
+- `mark`: its `state` says what is about to happen to the clean shutdown mark, which the backup has:
+  `removed`, or `restored`, once everything else is restored.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 MARK_REMOVED: Final = "removed"
 MARK_RESTORED: Final = "restored"
 LINE_SIZE_MAX: Final = 1 << 24
-"""Limit: enough for some hundred thousand files of a partition."""
+"""Maximum size of a line: enough for several hundred thousand files of a partition."""
 _NAME_LENGTH_MAX: Final = 255  # of LocalLog.logDirNameWithSuffixCappedLength
 
 
@@ -165,7 +167,7 @@ def name_beside(name: str, uid: str | None = None) -> str:
 
 
 JOURNAL_NAME: Final = "journal.ndjson"
-_SIZE_MAX: Final = 1 << 30  # some hundred thousand partitions
+_SIZE_MAX: Final = 1 << 30  # several hundred thousand partitions
 
 
 class PartitionState(StrEnum):
@@ -183,15 +185,15 @@ class PartitionEntry:
     """What the journal records about one partition.
 
     Attributes:
-        name: of its directory.
-        path: of its directory.
-        state: the last one.
-        before: what was there.
+        name: name of its directory.
+        path: path of its directory.
+        state: its latest state.
+        before: the directory before the run.
         offsets_before: its entries in the checkpoints, by file; None if missing.
         kept: names of the files that the backup has.
         kept_in: the directory they are in, a name within the backup.
-        after: what was there when it was done; None if it was not.
-        offsets_set: what the run set its entries in checkpoints to, by file.
+        after: the directory when the run had finished it; None if it did not.
+        offsets_set: the entries that the run set in checkpoints, by file.
         made: the files the run made in it, whatever they are called now.
         beside: the directory that undo builds and removes, next to the partition.
         reason: why it was aborted.
@@ -229,8 +231,8 @@ class Journal:
     """The content of a journal, up to its last whole line.
 
     Attributes:
-        path: of the file.
-        command: of the run.
+        path: path of the file.
+        command: command of the run.
         log_dir: the log directory; None if copied partitions were changed.
         partitions: by path, in the order the run came to them.
         lacks_mark: whether the run removed the clean shutdown mark, and nobody restored it.
@@ -274,7 +276,7 @@ class Journal:
                 require_beside(fields["beside"], fields["partition"])
 
     def note(self, fields: dict[str, Any]) -> None:
-        """Take in one more line; raise `ValueError` if it is malformed."""
+        """Add one more line; raise `ValueError` if it is malformed."""
         self.require(fields)
         match fields["type"]:
             case "partition":

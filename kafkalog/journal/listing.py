@@ -21,7 +21,7 @@ class FileStatus:
 
     Attributes:
         size_bytes: its length.
-        mtime_ns: when it was modified last, nanoseconds.
+        mtime_ns: time of its last modification, in nanoseconds.
         mode: its permission bits.
         uid, gid: its owner and group.
     """

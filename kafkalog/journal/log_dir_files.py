@@ -47,7 +47,7 @@ class PartitionOffsets:
         self._observe = observe
 
     def get(self, checkpoint: str) -> int | None:
-        """Return the entry in a checkpoint; raises `CorruptDataError` where that is malformed."""
+        """Return the entry in a checkpoint. Raises `CorruptDataError` if that is malformed."""
         return self._entries(checkpoint).get(self._key)
 
     def all(self) -> dict[str, int | None]:
@@ -55,10 +55,10 @@ class PartitionOffsets:
         return {checkpoint: self.get(checkpoint) for checkpoint in OFFSET_CHECKPOINTS}
 
     def set(self, checkpoint: str, offset: int | None) -> None:
-        """Replace a checkpoint by one with this entry, or without it; the others stay.
+        """Replace a checkpoint by one with this entry, or without it; the other entries stay.
 
         After a crash it is the old one or the new one, whole. Raises as `get`, and `RefusedError`
-        if Kafka does not allow the topic's name: it would break the file.
+        if Kafka does not allow the topic's name, which would break the file.
         """
         if self._log_dir is None:
             return

@@ -13,7 +13,7 @@ from formats import file_names
 from kafkalog.descriptors import open_directory
 from kafkalog.errors import RefusedError
 from kafkalog.journal.journal import JOURNAL_NAME
-from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDir
+from kafkalog.log_dir import CLUSTER_METADATA_TOPIC, LogDirListing
 from kafkalog.names import OFFSET_CHECKPOINTS, DirectoryState, FileState
 from kafkalog.paths.reading_errors import reading_error
 from kafkalog.recovery import RemoveFile, StartMode, Verdict, start_line, start_mode
@@ -35,12 +35,12 @@ _TOP_FILES: Final = (
 _UNFINISHED: Final = (FileState.CLEANED, FileState.SWAP)
 
 
-def log_dir_around(target: LogDir | PartitionDir) -> str | None:
+def log_dir_around(target: LogDirListing | PartitionDir) -> str | None:
     """Return the log directory that is the target, or holds it; None for a copy outside one.
 
     It is recognized by its files at the top. No broker can run on a copy without them.
     """
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         return target.path
     parent = os.path.dirname(os.path.abspath(target.path))
     return parent if _is_log_dir(parent) else None
@@ -91,14 +91,14 @@ def require_own_checkpoints(log_dir: str) -> None:
         require_no_link(os.path.join(log_dir, name))
 
 
-def require_no_backup(target: LogDir | PartitionDir) -> None:
+def require_no_backup(target: LogDirListing | PartitionDir) -> None:
     """Check that the target is not, and is not part of, what a run keeps for `undo`.
 
     Raises:
         RefusedError: there is a journal of a run.
     """
     path = os.path.abspath(target.path)
-    place = path if isinstance(target, LogDir) else os.path.dirname(path)
+    place = path if isinstance(target, LogDirListing) else os.path.dirname(path)
     if os.path.lexists(os.path.join(place, JOURNAL_NAME)):
         raise RefusedError(
             "This is the backup of a run; once changed, it restores nothing.",
@@ -156,7 +156,7 @@ def require_settled(partition: PartitionDir) -> None:
     """Check that there is no interrupted cleaning that a start would finish or undo.
 
     Raises:
-        RefusedError: a file is evidence of one.
+        RefusedError: there is a file of one.
     """
     for entry in partition.files:
         if entry.name.state in _UNFINISHED:

@@ -80,10 +80,10 @@ def restore(
 ) -> None:
     """Restore a partition to its state before the run.
 
-    The old directory is built, of hard links, beside the partition, under a name that a broker
-    takes for a partition to delete; then the two exchange names atomically; then the other one is
-    removed. Entries in checkpoints are set before that if valid for both logs, else after. After
-    a crash there is the old log or the new one, whole; it can be repeated.
+    The old directory is built of hard links next to the partition, under a name that a broker takes
+    for a deleted partition; then the two exchange names atomically; then the other one is removed.
+    Entries in checkpoints are set before that if valid for both logs, else after. After a crash
+    there is the old log or the new one, whole; it can be repeated.
 
     Args:
         entry: the partition; `require_unchanged` holds for it.
@@ -109,7 +109,7 @@ def restore(
         except KafkaLogError:
             _remove_tree(around, beside)
             raise
-        around.sync_directory()  # else, after a crash, it is the log in use that is removed
+        around.sync_directory()  # else a crash could remove the log in use
         _remove_tree(around, beside)
     for checkpoint in (*first, *last):
         offsets.set(checkpoint, entry.offsets_before[checkpoint])
@@ -283,7 +283,7 @@ class PartitionUndo:
     """The changes that restore one partition to its state before the run.
 
     Attributes:
-        path: of its directory.
+        path: path of its directory.
         topic: the topic, or the whole name if the directory is not named as a partition.
         partition: its number.
         state: how far the run, or an earlier undo, came.
@@ -396,7 +396,7 @@ def _bring_mark_back(
     try:
         bring_mark_back(log_dir, backup, observe)
     except KafkaLogError:
-        if not has_mark(log_dir):  # else there would be no other attempt
+        if not has_mark(log_dir):  # otherwise there would be no second attempt
             file.append(encoded({"type": "mark", "state": MARK_REMOVED}))
         raise
 
@@ -409,7 +409,7 @@ def _journal(path: str) -> Journal:
 
 
 def _entries(journal: Journal) -> list[PartitionEntry]:
-    """Return those to restore, the last one first."""
+    """Return the partitions to restore, the last one first."""
     entries = reversed(journal.partitions.values())
     return [entry for entry in entries if entry.state != PartitionState.UNDONE]
 

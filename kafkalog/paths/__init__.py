@@ -1,1 +1,1 @@
-"""Where bytes are, and how they are read: local paths and object stores behind one interface."""
+"""Local paths and objects of stores, read through one interface."""

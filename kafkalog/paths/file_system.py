@@ -1,7 +1,7 @@
-"""Where files are: paths of this machine, or URIs of objects in a store.
+"""Paths: those of this machine, or URIs of objects in a store.
 
-Local paths go straight to `os`. URIs (`s3://…`,
-`gs://…`, `abfs://…`) go to `kafkalog.paths.object_store`, which is loaded when there is one.
+Local paths go straight to `os`. URIs (`s3://…`, `gs://…`, `abfs://…`) go to
+`kafkalog.paths.object_store`, which is loaded on first use.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from kafkalog.paths.uris import LOCAL, SEPARATOR, is_object
 
 
 def normalize(path: str) -> str:
-    """Return the path as all readers take it: without options, credentials or a trailing part.
+    """Return the path as all readers use it: without options, credentials or a trailing slash.
 
     The options and credentials of a URI are kept in this process for its bucket; the last ones
-    count. `file://` URIs become paths of this machine, and these stay as they are.
+    count. `file://` URIs become local paths, and local paths stay as they are.
 
     Raises:
-        UsageError: the URI is of another scheme, or names no bucket.
+        UsageError: the URI has an unsupported scheme, or names no bucket.
     """
     if SEPARATOR not in path:
         return path
@@ -32,7 +32,7 @@ def normalize(path: str) -> str:
 
 
 def absolute(path: str) -> str:
-    """Return the path, whatever the working directory is."""
+    """Return the path in a form that does not depend on the working directory."""
     return normalize(path) if is_object(path) else os.path.abspath(normalize(path))
 
 
@@ -58,7 +58,7 @@ def stat(path: str) -> os.stat_result:
 
 
 def exists(path: str) -> bool:
-    """Return whether there is something of that name, be it a broken symbolic link.
+    """Return whether a name exists, even as a broken symbolic link.
 
     A disk error counts as missing, and is reported to `reading_errors.on_unreadable`.
 
@@ -70,7 +70,7 @@ def exists(path: str) -> bool:
             os.lstat(path)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                reading_error(error, path)  # announced
+                reading_error(error, path)  # reported
             return False
         except ValueError:
             return False
@@ -92,7 +92,7 @@ def names(path: str) -> list[str]:
 
 
 def prefetch_listing(path: str) -> None:
-    """Announce that all directories below will be listed: a store lists them together."""
+    """Announce that all directories below will be listed: a store can list them together."""
     if is_object(path):
         from kafkalog.paths import object_store
 

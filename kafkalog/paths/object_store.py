@@ -1,11 +1,11 @@
-"""Objects of S3, Google Cloud Storage and Azure, read by way of pyarrow as if they were files.
+"""Objects of S3, Google Cloud Storage and Azure, read through pyarrow as if they were files.
 
-Directories are prefixes. Objects have no permissions, no holes and no links, and their time of
-modification is that of their upload. A prefix without objects is not there: a partition directory
-that is empty does not outlive its upload.
+Directories are prefixes. Objects have no permissions, no holes and no links, and their modification
+time is that of their upload. A prefix without objects does not exist: an empty partition directory
+does not survive its upload.
 
 The path of an object is taken literally: nothing in it is percent-encoded. Options and credentials
-of a URI are kept by bucket, for the whole process.
+of a URI are kept per bucket, for the whole process.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import errno
 import os
 import stat as modes
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
@@ -26,8 +27,15 @@ from kafkalog.paths.uris import SCHEMES, without_credentials, words_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    _Version = tuple[str, int, int]
+    """Path, time of modification and size of an object."""
+
 LISTED_FOR_S: Final = 30.0
-"""How long a listing is trusted."""
+"""How long a listing, and the content of a small object, is trusted, in seconds."""
+CONTENT_SIZE_MAX: Final = 1 << 17
+"""Objects up to this size are read whole, with one request, and kept for a while."""
+CONTENTS_SIZE_MAX: Final = 32 << 20
+"""How much of small objects is kept, in all."""
 _CONNECT_TIMEOUT_S: Final = 5.0
 _RETRIED_FOR_S: Final = 15
 _S3_OPTIONS: Final = ("region", "scheme", "endpoint_override")
@@ -36,7 +44,7 @@ _S3_WRITING: Final = ("allow_bucket_creation", "allow_bucket_deletion")
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A bucket or an account: `prefix` and the path in a URI are a path of `files`."""
+    """A bucket or an account; `prefix` plus the path in a URI is a path in `files`."""
 
     files: Any
     prefix: str
@@ -123,7 +131,7 @@ def names(path: str) -> list[str]:
 
 
 def prefetch_listing(path: str) -> None:
-    """List all that is below a directory with as few requests as can be. Raises as `stat`.
+    """List everything below a directory with as few requests as possible. Raises as `stat`.
 
     Cost:
         A request per thousand objects; about 400 bytes of memory per object, for half a minute.
@@ -149,14 +157,14 @@ def prefetch_listing(path: str) -> None:
 class OpenObject:
     """An object, open for reading.
 
-    It is taken to be what it was when it was opened: stores replace objects whole, and one that is
-    replaced by another of the same length meanwhile is not noticed.
+    Its content is assumed not to change: stores replace objects whole, and a replacement of the
+    same length during the read is not noticed.
 
     Attributes:
         path: its URI, normalized.
         size_bytes: its size.
         mtime_ms: when it was uploaded.
-        read_at: reads at a position up to a number of bytes: fewer where it is shorter by now.
+        read_at: reads at a position up to a number of bytes, fewer if the object is shorter now.
     """
 
     path: str
@@ -174,34 +182,80 @@ def open_object(uri: str) -> OpenObject:
         UnreadableError: the store does not return it.
     """
     path = normalize(uri)
+    file: Any = None
     try:
         status = stat(path)
         require_regular(path, status.st_mode)
-        store = _store_of(path)
-        file = store.files.open_input_file(_key(store, path))
-        size_bytes = file.size()
+        version = (path, status.st_mtime_ns, status.st_size)
+        content = _contents.get(version)
+        if content is None:
+            store = _store_of(path)
+            file = store.files.open_input_file(_key(store, path))
+        size_bytes = file.size() if content is None else len(content)
+        if size_bytes == status.st_size == 0:
+            content = _contents.keep(version, b"")
     except FileNotFoundError as error:
         raise reading_error(_missing(path), path) from error
     except failures() as error:
         raise _unreadable(error, path) from None
 
     def read_at(position: int, size: int) -> bytes:
+        nonlocal content
+        if content is not None:
+            return content[position : position + size]
+        is_small = size_bytes <= CONTENT_SIZE_MAX
         try:
-            data: bytes = file.read_at(size, position)
+            data: bytes = file.read_at(*((size_bytes, 0) if is_small else (size, position)))
         except FileNotFoundError as error:
             raise reading_error(_missing(path), path) from error
         except failures() as error:
             raise _unreadable(error, path, position) from None
-        return data
+        if not is_small:
+            return data
+        content = data
+        if len(data) == size_bytes == status.st_size:
+            _contents.keep(version, data)
+        return content[position : position + size]
 
     return OpenObject(path, size_bytes, status.st_mtime_ns // 1_000_000, read_at)
+
+
+class _Contents:
+    """Small objects that were read lately: a check opens an index or a checkpoint several times.
+
+    They are trusted as long as a listing. Those read longest ago go first.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[_Version, tuple[float, bytes]] = OrderedDict()
+        self._size_bytes = 0
+
+    def get(self, version: _Version) -> bytes | None:
+        """Return the bytes of an object, None if it has to be read."""
+        with _lock:
+            since, data = self._kept.get(version, (0.0, b""))
+        return data if since and time.monotonic() - since < LISTED_FOR_S else None
+
+    def keep(self, version: _Version, data: bytes) -> bytes:
+        """Keep the bytes of an object, and return them; `CONTENTS_SIZE_MAX` in all."""
+        with _lock:
+            _, old = self._kept.pop(version, (0.0, b""))
+            self._kept[version] = (time.monotonic(), data)
+            self._size_bytes += len(data) - len(old)
+            while self._size_bytes > CONTENTS_SIZE_MAX:
+                _, (_, oldest) = self._kept.popitem(last=False)
+                self._size_bytes -= len(oldest)
+        return data
+
+
+_contents = _Contents()
 
 
 _DIRECTORY: Final = os.stat_result((modes.S_IFDIR, 0, 0, 1, 0, 0, 0, 0, 0, 0), {"st_mtime_ns": 0})
 
 
 def _status(info: Any) -> os.stat_result:
-    """Return type, size and time of modification as `os.stat` does."""
+    """Return type, size and modification time as `os.stat` does."""
     if info.type.name == "Directory":
         return _DIRECTORY
     modified = info.mtime_ns or 0
@@ -235,7 +289,7 @@ def _keep(found: dict[str, dict[str, os.stat_result]]) -> None:
 
 
 def _bucket(path: str) -> str:
-    """Return the part of a path that options belong to: `s3://bucket`."""
+    """Return the part of a path to which options belong: `s3://bucket`."""
     scheme, _, rest = path.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"
 
@@ -261,7 +315,7 @@ def _store_of(path: str) -> _Store:
 
 
 def _made(uri: str) -> _Store:
-    """Return the reader of a URI's bucket; it times out after half a minute if possible."""
+    """Return the reader for a URI's bucket; it times out after half a minute if possible."""
     fs = _file_systems()
     parts = urlsplit(uri)
     options = dict(parse_qsl(parts.query))
@@ -307,7 +361,7 @@ def failures() -> tuple[type[Exception], ...]:
         from pyarrow import ArrowException
     except ImportError:
         return ()
-    # ValueError of malformed names, NotImplementedError where a store was not built into pyarrow.
+    # ValueError for malformed names, NotImplementedError if a store was not built into pyarrow.
     return (OSError, ValueError, NotImplementedError, ArrowException)
 
 

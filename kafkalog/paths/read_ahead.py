@@ -1,8 +1,7 @@
-"""Bytes of a file that is far away: few and large requests, several of them at the same time.
+"""Reads ahead in a remote file: few and large requests, several of them at the same time.
 
-A read that does not start where another ended fetches little. Once reading goes forward, more and
-more is fetched before it is asked for, in pieces, so that the latencies of
-requests overlap.
+A read that does not start where another ended fetches little. During forward reading, more and more
+is fetched in advance, in pieces, so that the latencies of requests overlap.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ PIECE_SIZE_MIN: Final = 1 << 17
 PIECE_SIZE_MAX: Final = 8 << 20
 AHEAD_MAX: Final = 4 * PIECE_SIZE_MAX
 _THREADS: Final = 8
-_SKIP_MAX: Final = 1 << 20  # what is skipped at most where reading still goes forward
+_SKIP_MAX: Final = 1 << 20  # largest skip that still counts as forward reading
 _STEPS: Final = 3  # this many consecutive reads count as forward reading
 _RUN: Final = 1 << 22  # or this many bytes
 
@@ -35,25 +34,25 @@ class _Piece(NamedTuple):
 class ReadAhead:
     """The bytes of one file by position.
 
-    At most `AHEAD_MAX` bytes and the piece that is being read are held: 40 MiB a file. All files
-    of the process together have eight requests in progress.
+    At most `AHEAD_MAX` bytes and the piece that is being read are held: 40 MiB per file. All files
+    of the process together have up to eight requests in progress.
 
     Args:
         fetch: maps position and size to exactly that many bytes; called by other threads.
-        size_bytes: of the file.
+        size_bytes: size of the file.
     """
 
     def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int) -> None:
         self._fetch = fetch
         self._size_bytes = size_bytes
-        self._pieces: deque[_Piece] = deque()  # neighbours, in order
+        self._pieces: deque[_Piece] = deque()  # consecutive, in order
         self._end = 0  # where the last read ended
         self._run = 0  # bytes since forward reading began
         self._steps = 0
         self._lock = Lock()
 
     def read_into(self, position: int, buffer: memoryview) -> None:
-        """Fill the buffer from `position`; the file has so many bytes. Raises what `fetch` does."""
+        """Fill the buffer from `position`; the file must be that long. Raises as `fetch`."""
         with self._lock:
             end = position + len(buffer)
             self._follow(position, end)
@@ -67,13 +66,13 @@ class ReadAhead:
                 position += len(part)
 
     def close(self) -> None:
-        """Request nothing more; let what is in progress finish, and ignore it."""
+        """Request nothing more; let requests in progress finish, and ignore them."""
         self._drop_before(self._size_bytes)
 
     def _result(self, piece: _Piece) -> bytes:
         try:
             return piece.data.result()
-        except BaseException:  # raised again: a later read, after Ctrl-C too, requests it again
+        except BaseException:  # raised again: a later read, even after Ctrl-C, requests it again
             self.close()
             raise
 
@@ -115,5 +114,5 @@ class ReadAhead:
 
 @lru_cache(maxsize=1)
 def _pool(_process: int) -> ThreadPoolExecutor:
-    """Return the threads of this process: a child has none of its parent's."""
+    """Return the threads of this process: a child process has none of its parent's."""
     return ThreadPoolExecutor(_THREADS, "read-ahead")

@@ -1,4 +1,4 @@
-"""How files are read: as fast as they can be, or gently, next to a broker that needs its disk."""
+"""How files are read: as fast as possible, or gently, next to a broker that needs its disk."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _BURST_S: Final = 0.1
 
 
 class RateLimiter:
-    """A token bucket: whoever spends more than it holds waits until it has filled up again.
+    """A token bucket: a reader that spends more than it holds waits until it is filled again.
 
     Not thread-safe.
 
     Args:
         rate: bytes per second, at least 1.
-        clock: seconds, rising.
-        sleep: waits for some seconds.
+        clock: returns seconds, monotonic.
+        sleep: waits for a number of seconds.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class ReadOptions:
     """How files are read.
 
     Attributes:
-        limiter: how fast, None for as fast as it goes.
-        leaves_cache: whether what was not in the page cache is not there afterwards either.
+        limiter: limits the speed, None for no limit.
+        leaves_cache: whether pages that were not in the page cache are evicted after the read.
     """
 
     limiter: RateLimiter | None = None
@@ -76,11 +76,11 @@ def reading(*, rate_limit: int | None = None, leaves_cache: bool = False) -> Ite
 
     Args:
         rate_limit: bytes per second, of all files together; None for no limit.
-        leaves_cache: pages that were not in the page cache are given back once they are read,
-            those that were there stay: neither what a broker has in memory nor what its consumers
-            read is pushed out. If the file system cannot report what is in memory (it has no
-            `RWF_NOWAIT`), every page that was read is given back. Pages larger than 4096 bytes may
-            stay at the edges of what was read.
+        leaves_cache: pages that were not in the page cache are evicted once they are read, those
+            that were there stay: neither the broker's memory nor what its consumers read is pushed
+            out. If the file system cannot report what is in memory (it has no `RWF_NOWAIT`), every
+            page that was read is evicted. Pages larger than 4096 bytes may stay at the edges of
+            what was read.
 
     Raises:
         UnsupportedError: the system has no `posix_fadvise`.

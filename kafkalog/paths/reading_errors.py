@@ -1,16 +1,17 @@
-"""Errors of the operating system for a path that is read, translated to ours."""
+"""Translates the operating system's errors for a path that is read to ours."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.errors import NotAKafkaFileError, NotFoundError, UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 on_unreadable: list[Callable[[UnreadableError], None]] = []
 """Called, in any thread, with each read failure, even if the caller continues."""
@@ -43,3 +44,42 @@ def announced(error: _Unreadable) -> _Unreadable:
     for hear in on_unreadable:
         hear(error)
     return error
+
+
+class Unread:
+    """Files and directories that could not be got at, whoever went on past them."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str | None, UnreadableError] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._errors)
+
+    def add(self, error: UnreadableError) -> None:
+        """Remember the first failure of each path; in any thread."""
+        self._errors.setdefault(error.path, error)
+
+    def forget(self, path: str) -> None:
+        """Forget a path: a finding already says that it cannot be read."""
+        self._errors.pop(path, None)
+
+    def error(self) -> UnreadableError:
+        """Return the first failure; its note says how many more there are."""
+        first, *others = self._errors.values()
+        note = "The output is incomplete."
+        if others:
+            note = f"So are {len(others)} more paths. {note}"
+        return UnreadableError(
+            first.message, path=first.path, position=first.position, note=note, hint=first.hint
+        )
+
+
+@contextmanager
+def unread_places() -> Iterator[Unread]:
+    """Collect what cannot be read in the block: an answer without it is not status 0."""
+    unread = Unread()
+    on_unreadable.append(unread.add)
+    try:
+        yield unread
+    finally:
+        on_unreadable.remove(unread.add)

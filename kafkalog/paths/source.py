@@ -1,8 +1,8 @@
 """Read-only bytes: the one place where kafkalog opens files to read them.
 
-Files are opened O_RDONLY and read by position (`pread`), never mapped: a file that a running broker
-truncates meanwhile gives an error, not a signal. Only regular files are opened, so that a FIFO or a
-device cannot hang or change anything.
+Files are opened O_RDONLY and read by position (`pread`), never mapped: if a running broker
+truncates a file meanwhile, the result is an error, not a signal. Only regular files are opened,
+because a FIFO or a device could hang, or be changed by reading.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ class Readable(Protocol):
 
 
 class Source:
-    """A regular file or an object, open for reading, as long as it was when it was opened.
+    """A regular file or an object, open for reading, with its length when it was opened.
 
-    Small reads are served from a window that grows while reading goes forward, so that both header
+    Small reads are served from a window that grows during forward reading, so that both header
     walks over large batches and sequential reads are cheap.
 
     Attributes:
-        size_bytes: up to where it is read.
+        size_bytes: the end of what is read.
         file_bytes: its length.
-        stored_bytes: what it occupies: less if it has holes.
+        stored_bytes: the space it occupies: less than its length if it has holes.
         mtime_ms: when it was modified.
 
     Args:
         path: the file, symbolic links are followed; or the URI of an object.
-        end: take it to end at this position, if it does not end before; None for its size.
+        end: treat it as ending at this position, if it is longer; None for its size.
 
     Raises:
         NotFoundError: the file is missing.
@@ -130,11 +130,11 @@ class Source:
             self._fd = -1
 
     def read(self, position: int, size: int) -> bytes:
-        """Return exactly `size` bytes from `position`, fewer only where the file ends.
+        """Return exactly `size` bytes from `position`, fewer only at the end of the file.
 
         Raises:
-            BytesUnreadableError: the disk does not give these bytes.
-            FileChangedError: the file became shorter since it was opened.
+            BytesUnreadableError: the disk does not return these bytes.
+            FileChangedError: the file became shorter after it was opened.
         """
         size = min(size, self.size_bytes - position)
         if size <= 0:
@@ -153,16 +153,16 @@ class Source:
             wanted = bad - position
         try:
             self._window = self._pread(position, wanted)
-        except BytesUnreadableError:  # perhaps behind what is asked for
+        except BytesUnreadableError:  # perhaps after the bytes that are wanted
             return self._pread(position, size)
         self._window_position = position
         return self._window[:size]
 
     def read_exactly(self, position: int, size: int) -> bytes:
-        """Read as `read` does bytes that were there when the file was listed.
+        """Read bytes that existed when the file was listed, as `read` does.
 
         Raises:
-            FileChangedError: also where the file became shorter since then.
+            FileChangedError: the file became shorter after it was listed or opened.
         """
         data = self.read(position, size)
         if len(data) < size:
@@ -193,7 +193,7 @@ class Source:
         bad = self._bad_place(position, end)
         if bad is not None:
             raise self._not_given(OSError(errno.EIO, ""), bad)
-        is_gentle = self._options.leaves_cache  # what is in memory is given by itself
+        is_gentle = self._options.leaves_cache  # cached pages are read separately
         step = _READ_SIZE if is_gentle else end
         while position < end:
             stop = min(position - position % step + step, end)
@@ -211,7 +211,7 @@ class Source:
                 step = _PAGE_SIZE
 
     def _read_block(self, position: int, buffer: memoryview) -> int:
-        """Read some bytes; pages that were not in the page cache are given back."""
+        """Read some bytes; pages that were not in the page cache are evicted."""
         try:
             count = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
         except OSError as error:
@@ -246,7 +246,7 @@ class Source:
         The position itself if the file system does not support holes.
 
         Raises:
-            UnreadableError: the file became shorter since it was opened.
+            UnreadableError: the file became shorter after it was opened.
         """
         try:
             return min(os.lseek(self._fd, position, os.SEEK_DATA), self.size_bytes)
@@ -276,14 +276,14 @@ class Source:
         return b"".join(pieces)
 
     def next_readable(self, position: int) -> int:
-        """Return where the disk gives bytes again, after `position`, which it does not give.
+        """Return where the disk returns bytes again, after an unreadable `position`.
 
-        Each try can take a drive half a minute. So after `_BLOCKS_TRIED` consecutive failures
-        the steps grow, and shrink again before the first that does not; what can be read
-        between two such places may be passed over.
+        Each attempt can take a drive half a minute. So after `_BLOCKS_TRIED` consecutive failures
+        the steps grow, and shrink again before the first success; readable bytes between two
+        attempts may be skipped.
 
         Returns:
-            The beginning of a block; the size of the file if its last block fails too.
+            The beginning of a block; the size of the file if its last block is unreadable, too.
         """
         failed, step, tried = position - position % _PAGE_SIZE, _PAGE_SIZE, 0
         last = (self.size_bytes - 1) // _PAGE_SIZE * _PAGE_SIZE
@@ -332,7 +332,7 @@ class Source:
         return announced(unreadable)
 
     def has_changed(self) -> bool:
-        """Return whether the file is longer or shorter now than it was when it was opened."""
+        """Return whether the file's length changed after it was opened."""
         return os.fstat(self._fd).st_size != self.file_bytes
 
     def _became_shorter(self, position: int) -> FileChangedError:
@@ -382,7 +382,7 @@ class ObjectSource(Source):
         self._ahead = ReadAhead(fetch, self.size_bytes)
 
     def close(self) -> None:
-        """Read no more; closing twice does no harm."""
+        """Stop reading; closing twice does no harm."""
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None

@@ -1,4 +1,4 @@
-"""URIs of objects: which paths they are, and how they are shown without credentials."""
+"""URIs of objects: which paths are URIs, and how they are shown without credentials."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from kafkalog.errors import UsageError
 
 SCHEMES: Final = ("s3", "gs", "gcs", "abfs", "abfss")
-"""Of object stores."""
+"""Schemes of object stores."""
 
 
 SEPARATOR: Final = "://"
@@ -22,7 +22,7 @@ def is_object(path: str) -> bool:
 
 
 def without_credentials(uri: str) -> str:
-    """Return a URI as it can be shown: options after `?` can hold credentials as well.
+    """Return a URI in a form that can be shown: options after `?` can hold credentials, too.
 
     In Azure's URIs the part before `@` names a container or account: only a password is removed.
     """
@@ -31,7 +31,7 @@ def without_credentials(uri: str) -> str:
     scheme, _, rest = uri.partition("?")[0].partition(SEPARATOR)
     netloc, slash, inner = rest.partition("/")
     owner, at, host = netloc.rpartition("@")
-    if not at and ":" in netloc and "@" in inner:  # a secret with a slash
+    if not at and ":" in netloc and "@" in inner:  # a secret that contains a slash
         host, slash, inner = inner.rpartition("@")[2].partition("/")
     if scheme in ("abfs", "abfss") and at:
         name = owner.partition(":")[0]
@@ -56,7 +56,7 @@ def words_of(error: Exception, uri: str) -> str:
 
 
 def require_local(path: str) -> None:
-    """Refuse an object, where files are locked, copied as they are, or changed.
+    """Raise for an object, if files must be locked, copied as they are, or changed.
 
     Raises:
         UsageError: the path is that of an object.

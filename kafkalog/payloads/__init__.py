@@ -1,1 +1,1 @@
-"""What keys and values of internal topics mean, as Kafka prints them."""
+"""Decodes keys and values of internal topics, as Kafka prints them."""

@@ -1,4 +1,4 @@
-"""What control records say: as values, and as Kafka's dump tool prints it.
+"""Decodes control records: as values, and as Kafka's dump tool prints them.
 
 Follows `ControlRecordType`, `EndTransactionMarker`, `ControlRecordUtils` and `DumpLogSegments` of
 Kafka 4.3. The schemas are loaded for the first record: most logs have none.
@@ -26,8 +26,8 @@ def control_record(record: Record) -> ControlRecord:
     """Read a record of a control batch.
 
     Raises:
-        CorruptDataError: key or value is too short or no such message
-            (`control-record-malformed`); the versions of key and marker must not be negative.
+        CorruptDataError: key or value is too short or malformed (`control-record-malformed`); the
+            versions of key and marker must not be negative.
     """
     from formats.control_record import ControlRecordKey, EndTxnMarker
 
@@ -47,7 +47,7 @@ def control_record(record: Record) -> ControlRecord:
 
 
 def is_abort(record: Record) -> bool:
-    """Whether a record of a control batch is the marker of an aborted transaction."""
+    """Return whether a record of a control batch is the marker of an aborted transaction."""
     try:
         return control_record(record).type_id == ABORT
     except CorruptDataError:
@@ -55,7 +55,7 @@ def is_abort(record: Record) -> bool:
 
 
 def control_text(record: Record) -> str:
-    """What `kafka-dump-log.sh` 4.3 prints behind the metadata of a control record.
+    """Return what `kafka-dump-log.sh` 4.3 prints after the metadata of a control record.
 
     Raises:
         CorruptDataError: as `control_record`, where Kafka's tool ends with an exception.
@@ -70,7 +70,7 @@ def control_text(record: Record) -> str:
 
 
 def _kraft_fields(type_id: int, record: Record) -> dict[str, object]:
-    """Fields as JSON values; a LeaderChange is written by the version that it claims to have."""
+    """Return the fields as JSON values; a LeaderChange is written in the version that it claims."""
     from formats.control_record import LEADER_CHANGE, kraft_value
     from formats.message_schema import by_key
     from kafkalog.payloads.message_json import message_json

@@ -1,4 +1,4 @@
-"""What the records of Kafka's internal topics say: as values, and as Kafka's dump tool prints it.
+"""Decodes records of Kafka's internal topics: as values, and as Kafka's dump tool prints them.
 
 Follows `DumpLogSegments` and its message parsers, `CoordinatorRecordSerde` and
 `AbstractApiMessageSerde` of Kafka 4.3. Control records (`control_record`, `control_text`) are read
@@ -67,14 +67,14 @@ _METADATA_KINDS: Final = {PayloadKind.CLUSTER_METADATA, PayloadKind.REMOTE_LOG_M
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a record says, as values that have a JSON form.
+    """The content of a record, as values that have a JSON form.
 
     Attributes:
-        key: `{"type": "1", "data": {...}}`, None where the topic has no keys or it is unreadable.
+        key: `{"type": "1", "data": {...}}`, None if the topic has no keys or it is unreadable.
         value: `{"version": "4", "data": {...}}`; for metadata topics `{"type": "TOPIC_RECORD",
-            "version": 0, "data": {...}}`. None for a tombstone and where it is unreadable.
-        error: why key or value could not be read, None where all is well. Unknown types and
-            versions are errors, they are never guessed.
+            "version": 0, "data": {...}}`. None for a tombstone, or if it is unreadable.
+        error: why key or value could not be read, None if both could. Unknown types and versions
+            are errors, they are never guessed.
     """
 
     key: JsonObject | None
@@ -83,7 +83,7 @@ class Decoded:
 
 
 class _PayloadError(Exception):
-    """Bytes that are no such payload; the text is Kafka's, without the offset."""
+    """Bytes are not a valid payload; the text is Kafka's, without the offset."""
 
 
 class _UnknownTypeError(_PayloadError):
@@ -91,14 +91,14 @@ class _UnknownTypeError(_PayloadError):
 
 
 def payload_kind(topic: str) -> PayloadKind | None:
-    """How the records of a topic are to be read, None for topics that are not Kafka's own."""
+    """Return how to read the records of a topic, None for topics that are not Kafka's own."""
     return _TOPICS.get(topic)
 
 
 def decode(kind: PayloadKind, key_data: bytes | None, value_data: bytes | None) -> Decoded:
-    """What the key and value of a record say that is not a control record.
+    """Decode the key and value of a record that is not a control record.
 
-    Never raises for what is in the bytes: `error` says what is wrong.
+    Never raises because of the bytes: `error` says what is wrong.
     """
     key: JsonObject | None = None
     try:
@@ -116,10 +116,10 @@ def decode(kind: PayloadKind, key_data: bytes | None, value_data: bytes | None) 
 
 
 def kafka_text(kind: PayloadKind, record: Record) -> str:
-    """What `kafka-dump-log.sh` 4.3 prints behind a record's metadata with the decoder of `kind`.
+    """Return what `kafka-dump-log.sh` 4.3 prints after a record's metadata, decoded as `kind`.
 
     Raises:
-        CorruptDataError: a coordinator record has no key, which ends the run of Kafka's tool.
+        CorruptDataError: a coordinator record has no key, which ends Kafka's tool.
     """
     if kind is PayloadKind.CLUSTER_METADATA:
         return _cluster_metadata_text(record)
@@ -145,7 +145,7 @@ def kafka_text(kind: PayloadKind, record: Record) -> str:
 
 
 def _coordinator_key(kind: PayloadKind, data: bytes, options: _Options) -> tuple[int, JsonObject]:
-    """Record type and key, as `CoordinatorRecordSerde.deserialize` reads them."""
+    """Return record type and key, as `CoordinatorRecordSerde.deserialize` reads them."""
     try:
         frame = CoordinatorKey.parse(data)
     except ConstructError as error:
@@ -161,7 +161,7 @@ def _coordinator_key(kind: PayloadKind, data: bytes, options: _Options) -> tuple
 def _coordinator_value(
     kind: PayloadKind, record_type: int, data: bytes | None, options: _Options
 ) -> JsonObject | None:
-    """The value that belongs to a key of `record_type`, None for a tombstone."""
+    """Return the value that belongs to a key of `record_type`, None for a tombstone."""
     found = by_key(kind, record_type, "value")
     if data is None or found is None:
         return None
@@ -191,7 +191,7 @@ def _coordinator_fields(
 
 
 def _java_reason(error: ConstructError) -> str:
-    """The message of the exception that Kafka has where our schema has `error`."""
+    """Return the message of the exception that Kafka throws for `error`."""
     # java.nio.BufferUnderflowException has no message.
     return error.reason if isinstance(error, MessageError) else "null"
 
@@ -199,10 +199,10 @@ def _java_reason(error: ConstructError) -> str:
 def _metadata(
     kind: PayloadKind, data: bytes | None, options: _Options
 ) -> tuple[Message, int, dict[str, Any]]:
-    """Message, stored version and fields of a framed record, as `AbstractApiMessageSerde` reads it.
+    """Return message, stored version and fields of a framed record, as `AbstractApiMessageSerde`.
 
-    Like Kafka this reads versions that nobody knows by the nearest one that is known, as long as
-    no nested struct has to be read; the caller compares the version with `Message.versions`.
+    Like Kafka, read an unknown version as the nearest known one, as long as no nested struct has to
+    be read; the caller compares the version with `Message.versions`.
     """
     stream = io.BytesIO(data or b"")
     frame_version = _read_short(stream, "frame version")
@@ -237,7 +237,7 @@ def _metadata(
 
 
 def _read_short(stream: io.BytesIO, what: str) -> int:
-    """A varint as Java's short; one that is negative as an int loses its upper half."""
+    """Read a varint as Java's short; one that is negative as an int loses its upper half."""
     try:
         number: int = UnsignedVarint.parse_stream(stream)
     except ConstructError as error:

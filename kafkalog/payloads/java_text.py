@@ -1,4 +1,4 @@
-"""Text as Java reads and writes it: UTF-8, lines, doubles and JSON, to be equal to Kafka's tools.
+"""Text as Java reads and writes it: UTF-8, lines, doubles and JSON, to match Kafka's tools.
 
 Follows `String(byte[], UTF_8)`, `BufferedReader.readLine` over a `StreamDecoder`, `Double.toString`
 (of JDK 19 and later, which prints the shortest digits) and Jackson's `JsonNode.toString` as of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PIECE_SIZE: Final = 1 << 18
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
-_DECODED_AT_ONCE: Final = 8192  # chars, the buffer of a BufferedReader
+_DECODED_AT_ONCE: Final = 8192  # chars, the buffer size of a BufferedReader
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _ESCAPED: Final = re.compile(r'[\x00-\x1f"\\]')
 _ESCAPES: Final = {
@@ -33,20 +33,20 @@ _ESCAPES: Final = {
 
 
 def java_text(data: bytes) -> str:
-    """Decode UTF-8 with U+FFFD for malformed input, as many of them as Java puts.
+    """Decode UTF-8 with U+FFFD for malformed input, in the same number as Java.
 
-    Python differs from Java in encoded surrogates only: one U+FFFD there, several here.
+    Python differs from Java only for encoded surrogates: Java puts one U+FFFD, Python several.
     """
     return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
 
 
 def java_utf8(data: bytes) -> Iterator[bytes]:
-    """The same in UTF-8, in pieces: of a large value no text of its own is in memory."""
+    """Do what `java_text` does, as pieces of UTF-8, so that no large text is in memory."""
     start = 0
     while start < len(data):
         end = start + _PIECE_SIZE
-        # No sequence is longer than four bytes: a cut before a first byte, or after three that are
-        # none, parts none.
+        # No sequence is longer than four bytes, so a cut before a first byte, or after three other
+        # bytes, splits none.
         for _ in range(3):
             if data[end : end + 1] < b"\x80" or data[end : end + 1] >= b"\xc0":
                 break
@@ -56,10 +56,10 @@ def java_utf8(data: bytes) -> Iterator[bytes]:
 
 
 def java_lines(data: bytes) -> Iterator[str]:
-    """Yield the lines of a file as Java reads them, and raise where a reader gets to what is wrong.
+    """Yield the lines of a file as Java reads them; raise where Java's reader would meet an error.
 
-    Java decodes ahead of the lines: malformed bytes are met with the first line that is decoded
-    together with them, and a character that the end of the file cuts off after the last whole line.
+    Java decodes ahead of the lines: it meets malformed bytes with the first line that is decoded
+    together with them, and a character cut off by the end of the file after the last whole line.
 
     Raises:
         UnicodeDecodeError: it is not UTF-8.
@@ -78,17 +78,17 @@ def java_lines(data: bytes) -> Iterator[str]:
 
 
 def _is_cut_off(error: UnicodeDecodeError) -> bool:
-    """Whether more bytes could make a character of it; Java sees surrogates at their end only."""
+    """Return whether more bytes could complete a character; Java checks surrogates at the end."""
     found = error.object[error.start :]
     is_short = len(found) == 2 and _SURROGATE.match(found) is not None
     return is_short or error.reason == "unexpected end of data"
 
 
 def _decoded_before(text: str) -> str:
-    """What a reader was given before Java gets to malformed bytes after this text: full buffers.
+    """Return what a reader gets before Java reaches malformed bytes after this text: full buffers.
 
-    Halves of a pair come together. Just after a full buffer the bytes count as not decoded with it,
-    which is so of ASCII.
+    Surrogate pairs are not split. Directly after a full buffer the bytes count as not decoded with
+    it, which is true for ASCII.
     """
     units = text.encode("utf-16-le")
     start, end = 0, len(units) // 2
@@ -100,7 +100,7 @@ def _decoded_before(text: str) -> str:
 
 
 def java_double(number: float) -> str:
-    """`Double.toString`: plain from 0.001 up to 10 million, else scientific, with a point."""
+    """Format as `Double.toString`: plain from 0.001 up to 10 million, else scientific."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -117,9 +117,9 @@ def java_double(number: float) -> str:
 
 
 def _shortest_decimal(number: float) -> tuple[str, str, int]:
-    """Sign, digits and the first digit's power of ten.
+    """Return sign, digits and the first digit's power of ten.
 
-    Where one digit would do, Java takes the nearest number of two digits: `4.9E-324`, not `5E-324`.
+    If one digit would do, Java prints the nearest number with two: `4.9E-324`, not `5E-324`.
     """
     shortest = repr(number)
     two_digits = f"{number:.1e}"
@@ -131,11 +131,11 @@ def _shortest_decimal(number: float) -> tuple[str, str, int]:
 
 
 def java_json(value: object) -> str:
-    """Compact JSON, members in their order, as Jackson writes a tree.
+    """Return compact JSON, with members in their order, as Jackson writes a tree.
 
     Args:
-        value: None, bool, int, float, str, or lists and dicts of these. Floats that are no numbers
-            are written as strings, `"NaN"`.
+        value: None, bool, int, float, str, or lists and dicts of these. NaN and infinities are
+            written as strings, `"NaN"`.
     """
     if value is None:
         return "null"

@@ -1,8 +1,8 @@
 """Parsed messages as JSON values, by the rules of Kafka's generated `*JsonConverter` classes (4.3).
 
-Members in the order of the definition; untagged fields always, tagged ones only where they differ
-from their default; bytes in base64; doubles that are no numbers as strings; malformed UTF-8 as
-U+FFFD, the way Java decodes it.
+Members are in the order of the definition; untagged fields always, tagged ones only if they differ
+from their default; bytes in base64; NaN and infinities as strings; malformed UTF-8 as U+FFFD, the
+way Java decodes it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JsonObject = dict[str, Any]
 
 
 def message_json(found: Message, version: int, values: dict[str, Any]) -> JsonObject:
-    """A message's fields as JSON; `values` as parsed, by the schema of any of its versions."""
+    """Return a message's fields as JSON; `values` may be parsed by any version's schema."""
     fields = _struct_json(found.struct, version, values)
     if found.name == "GroupMetadataValue" and fields["protocolType"] == "consumer":
         for parsed, shown in zip(values["members"], fields["members"], strict=True):
@@ -36,7 +36,7 @@ def message_json(found: Message, version: int, values: dict[str, Any]) -> JsonOb
 
 
 def has_struct(values: dict[str, Any]) -> bool:
-    """Whether a parsed message holds a struct, in a field or as an element of an array."""
+    """Return whether a parsed message holds a struct, in a field or as an element of an array."""
     for value in values.values():
         if isinstance(value, dict):
             return True
@@ -46,11 +46,11 @@ def has_struct(values: dict[str, Any]) -> bool:
 
 
 def _consumer_protocol_json(part: str, data: bytes) -> JsonObject | None:
-    """A member's subscription or assignment, None where it stays opaque bytes.
+    """Return a member's subscription or assignment, None if it stays opaque bytes.
 
-    Follows `DumpLogSegments.OffsetsMessageParser.replaceField`, which reads by whatever version is
-    stored: one below 0 has the fields of version 0, one above 3 those of version 3 as long as
-    no nested struct has to be read.
+    Follows `DumpLogSegments.OffsetsMessageParser.replaceField`, which reads any stored version: one
+    below 0 has the fields of version 0, one above 3 those of version 3 as long as no nested struct
+    has to be read.
     """
     name = f"ConsumerProtocol{part.capitalize()}"
     found = message(name)

@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata` as Kafka's dump tool prints them: Java's toString, no JSON.
+"""Records of `__remote_log_metadata` as Kafka's dump tool prints them: Java's toString, not JSON.
 
 Follows `RemoteLogSegmentMetadata`, `RemoteLogSegmentMetadataUpdate`,
 `RemotePartitionDeleteMetadata` and `RemoteLogSegmentMetadataSnapshot` of Kafka 4.3.
@@ -22,14 +22,14 @@ DELETE_STATES: Final = (
 
 
 def remote_log_text(api_key: int, fields: dict[str, Any]) -> str:
-    """The toString of the object that Kafka makes of a record.
+    """Return the toString of the object that Kafka builds from a record.
 
     Args:
         api_key: 0 segment, 1 segment update, 2 partition delete, 3 segment snapshot.
         fields: the record's fields as JSON values; absent tagged fields have their default.
 
     Raises:
-        ValueError: Kafka refuses to make the object; the text is that of its exception.
+        ValueError: Kafka refuses to build the object; the text is that of its exception.
     """
     return _TEXTS[api_key](fields)
 

@@ -1,4 +1,4 @@
-"""What is in the partitions of log directories, counted: records, bytes, codecs, keys, times."""
+"""Profiles of partitions and topics: counts of records, bytes, codecs, keys and times."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The profile of a partition or a topic, with sketches of its keys in little memory.
 
-The sketches are those of Apache DataSketches: they can be merged, and say how wrong they can be.
+The sketches are those of Apache DataSketches: they can be merged, and state their error bounds.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LG_REGISTERS: Final = 14  # 16,384 registers in 8 KiB: a standard deviation of 
 _LG_FREQUENT: Final = 12  # 3,072 keys at a time
 _DEVIATIONS: Final = 2
 KEY_SIZE_MAX: Final = 1024
-"""How much of a key is shown among the frequent ones."""
+"""How many bytes of a frequent key are shown."""
 _DIGEST_SIZE: Final = 16
 
 
 class DistinctCount:
-    """An estimate of the number of distinct values: within 1.6 % in 19 of 20 cases. 8 KiB."""
+    """Estimates the number of distinct values: within 1.6 % in 19 of 20 cases. 8 KiB."""
 
     def __init__(self, text: str | None = None) -> None:
         self._union = datasketches.hll_union(_LG_REGISTERS)
@@ -51,12 +51,12 @@ class DistinctCount:
         self._union.update(other._whole)
 
     def as_text(self) -> str:
-        """Return the text from which it is rebuilt."""
+        """Return a text from which it can be rebuilt."""
         return base64.b64encode(self._whole.serialize_compact()).decode()
 
     @property
     def bounds(self) -> tuple[int, int, int]:
-        """The estimate, and what it is at least and at most."""
+        """The estimate, and its lower and upper bound."""
         sketch = self._whole
         lower, upper = sketch.get_lower_bound(_DEVIATIONS), sketch.get_upper_bound(_DEVIATIONS)
         return round(sketch.get_estimate()), round(lower), round(upper)
@@ -70,9 +70,9 @@ class DistinctCount:
 
 
 class FrequentKeys:
-    """Which keys are frequent: all that make more than 1 record in 900. Some 100 KiB and keys.
+    """Finds the frequent keys: all that make up more than 1 record in 900. Some 100 KiB and keys.
 
-    Of a key the first `KEY_SIZE_MAX` bytes are kept.
+    The first `KEY_SIZE_MAX` bytes of a key are kept.
     """
 
     def __init__(self, text: str | None = None) -> None:
@@ -91,7 +91,7 @@ class FrequentKeys:
         self._sketch.merge(other._sketch)
 
     def as_text(self) -> str:
-        """Return the text from which it is rebuilt."""
+        """Return a text from which it can be rebuilt."""
         return base64.b64encode(self._sketch.serialize()).decode()
 
     def most(self, count: int) -> tuple[HotKey, ...]:
@@ -106,7 +106,7 @@ class FrequentKeys:
 
 
 def text_of(key: bytes) -> str:
-    """Return a key as the sketches take it: they pass over texts that are empty.
+    """Return a key in the form for the sketches, which ignore empty texts.
 
     Of a long key they get the beginning and a checksum, so that they stay small.
     """
@@ -117,7 +117,7 @@ def text_of(key: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """Return the key of a text, as far as it is there."""
+    """Return the key of such a text, as far as it was kept."""
     data = text[1:].encode("latin-1")
     return data if text.startswith("=") else data[_DIGEST_SIZE:]
 
@@ -127,9 +127,9 @@ class CodecUse:
     """The batches of one codec.
 
     Attributes:
-        codec: Kafka's name of it.
-        batches, size_bytes: how many, and what they take in the log, headers of batches included.
-        data_bytes: of the keys, values and headers in them, uncompressed.
+        codec: Kafka's name for it.
+        batches, size_bytes: their number and their size in the log, including batch headers.
+        data_bytes: size of the keys, values and headers in them, uncompressed.
     """
 
     codec: str
@@ -139,17 +139,17 @@ class CodecUse:
 
     @property
     def ratio(self) -> float | None:
-        """Data by what it takes; None where nothing is there."""
+        """Ratio of uncompressed data to size in the log; None without batches."""
         return self.data_bytes / self.size_bytes if self.size_bytes else None
 
 
 @dataclass(frozen=True, slots=True)
 class HotKey:
-    """A key that many records have; how many is known within bounds.
+    """A key that many records have; their number is known within bounds.
 
     Attributes:
         key: its bytes.
-        at_least, at_most: records with it; the same where few keys were met.
+        at_least, at_most: number of records with it; equal if there were few keys.
     """
 
     key: bytes
@@ -159,12 +159,12 @@ class HotKey:
 
 @dataclass(frozen=True, slots=True)
 class TimeBucket:
-    """The records whose timestamps lie in one stretch of time.
+    """The records whose timestamps lie in one interval.
 
     Attributes:
-        start: of the stretch, milliseconds since 1970 UTC.
-        records: how many.
-        data_bytes: of their keys, values and headers, uncompressed.
+        start: start of the interval, milliseconds since 1970 UTC.
+        records: number of records.
+        data_bytes: size of their keys, values and headers, uncompressed.
     """
 
     start: int
@@ -174,30 +174,31 @@ class TimeBucket:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a partition holds, or all partitions of a topic together.
+    """The content of a partition, or of all partitions of a topic together.
 
-    All numbers are exact but those of keys and producers, which are estimates with bounds (two
-    standard deviations) where there are many. Records are those that a consumer is given, of sound
+    All numbers are exact except those of keys and producers, which are estimates with bounds (two
+    standard deviations) if there are many. Records are those that a consumer gets, from sound
     batches; batches and codecs are all that can be framed.
 
     Attributes:
-        topic: whose.
-        partition: which one; None for the whole topic.
-        logs: how many partition directories were read.
-        segments, size_bytes: their segments, and the bytes of all their files.
-        batches, control_batches, transactional_batches, idempotent_batches: how many.
-        records, null_keys, tombstones: how many; a tombstone has a key and no value.
-        key_bytes, value_bytes, header_bytes: uncompressed.
-        first_offset, last_offset: of records; None without any.
+        topic: the topic.
+        partition: the partition; None for the whole topic.
+        logs: number of partition directories that were read.
+        segments, size_bytes: number of segments, and the size of all their files.
+        batches, control_batches, transactional_batches, idempotent_batches: numbers of batches.
+        records, null_keys, tombstones: numbers of records; a tombstone has a key and no value.
+        key_bytes, value_bytes, header_bytes: sizes, uncompressed.
+        first_offset, last_offset: offsets of records; None without any.
         earliest, latest: their timestamps, milliseconds since 1970 UTC; None without any.
-        batch_records_max, batch_size_max: the fullest batch, and the largest in bytes.
+        batch_records_max, batch_size_max: most records in a batch, and the largest batch in bytes.
         codecs: by name.
-        producers, producers_at_least, producers_at_most: how many producer ids.
-        keys, keys_at_least, keys_at_most: how many different keys.
-        hot_keys: those that most records have, first those with the most.
-        bucket_ms: how long the stretches of the histogram are.
-        histogram: where records lie in time; stretches without any are left out.
-        defects: how much damage was passed over, and parts of logs that were deleted unread.
+        producers, producers_at_least, producers_at_most: number of producer ids.
+        keys, keys_at_least, keys_at_most: number of distinct keys.
+        hot_keys: the most frequent keys, most frequent first.
+        bucket_ms: length of the intervals of the histogram.
+        histogram: records by time; intervals without any are left out.
+        defects: number of defects that were skipped, and of parts of logs deleted before being
+            read.
     """
 
     topic: str
@@ -235,5 +236,5 @@ class Profile:
 
     @property
     def data_bytes(self) -> int:
-        """Of keys, values and headers, uncompressed."""
+        """Size of keys, values and headers, uncompressed."""
         return self.key_bytes + self.value_bytes + self.header_bytes

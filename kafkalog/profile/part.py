@@ -30,13 +30,13 @@ _OF_BATCHES: Final = (
 
 
 class Part:
-    """What was counted.
+    """The counts of one piece of a log.
 
     Attributes:
-        counts: sums, by name; of a codec as `codec/lz4/batches`.
-        largest, smallest: by name; a name is missing where nothing was seen.
-        keys, producers: how many different ones.
-        frequent: keys.
+        counts: sums, by name; for a codec as `codec/lz4/batches`.
+        largest, smallest: by name; a name is missing if nothing was seen.
+        keys, producers: estimates of distinct values.
+        frequent: the frequent keys.
         histogram: records and bytes by time.
     """
 
@@ -102,7 +102,7 @@ class Part:
             self.counts[f"codec/{row['codec']}/size_bytes"] += row["size_sum"]
 
     def merge(self, other: Self) -> None:
-        """Add what another one has counted."""
+        """Add the counts of another part."""
         self.counts.update(other.counts)
         for name, value in other.largest.items():
             self.largest[name] = max(value, self.largest.get(name, value))
@@ -114,7 +114,7 @@ class Part:
         self.histogram.merge(other.histogram)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `from_json` rebuilds it from."""
+        """Return the fields from which `from_json` rebuilds it."""
         self._add_keys()
         return {
             "counts": dict(self.counts),
@@ -146,7 +146,7 @@ class Part:
             self.largest[name] = max(both["max"], self.largest.get(name, both["max"]))
 
     def _add_keys(self) -> None:
-        """Show the keys that wait to the sketches, each once with its count: that is faster."""
+        """Pass the waiting keys to the sketches, each once with its count, which is faster."""
         counted = pc.value_counts(pa.chunked_array(self._waiting, pa.binary()).drop_null())
         self._waiting.clear()
         texts = [text_of(key.as_py()) for key in counted.field("values")]
@@ -155,9 +155,9 @@ class Part:
 
 
 class Histogram:
-    """Records and bytes in stretches of time, which double in length where they become too many.
+    """Records and bytes in intervals of time, which double in length when there are too many.
 
-    So it is the same in whatever order its parts are merged.
+    So the result does not depend on the order in which parts are merged.
     """
 
     def __init__(self, bucket_ms: int) -> None:
@@ -178,7 +178,7 @@ class Histogram:
         self._shorten()
 
     def merge(self, other: Histogram) -> None:
-        """Add another one."""
+        """Add another histogram."""
         while self.bucket_ms < other.bucket_ms:
             self._double()
         for start, (records, size) in other.buckets.items():
@@ -221,16 +221,16 @@ def profile_part(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _count(part: Part, splits: Iterable[Split]) -> None:
-    """Count what is in some splits."""
+    """Count the records and batches in some splits."""
     for split in splits:
         found: list[Defect] = []
-        lost: list[Defect] = []  # of either pass: the other one may have come in time
+        lost: list[Defect] = []  # of either pass: the other may have read it in time
         for batch in _read(split, _OF_RECORDS, found, lost):
             part.add_records(batch)
         of_batches = replace(split, table=TableName.BATCHES, from_offset=None, committed=False)
         for batch in _read(of_batches, _OF_BATCHES, found, lost):
             part.add_batches(batch)
-        # What is wrong with a batch is found twice, what is wrong with its records once.
+        # Defects of a batch are found by both passes, defects of its records by one.
         told = {(one.reference, one.path, one.position) for one in found}
         part.counts["defects"] += len(told) + bool(lost)
 
@@ -243,12 +243,12 @@ def _read(
 
 
 def _sizes(column: Any) -> Any:
-    """Return bytes of each value; of null none."""
+    """Return the size of each value in bytes, 0 for null."""
     return pc.fill_null(pc.binary_length(column).cast(pa.int64()), 0)
 
 
 def _header_sizes(column: Any) -> Any:
-    """Return bytes of the keys and values of all headers of each record."""
+    """Return the size of the keys and values of all headers, per record."""
     flat = column.flatten()
     if not len(flat):
         return pa.repeat(pa.scalar(0, pa.int64()), len(column))

@@ -75,24 +75,24 @@ def profile_logs(
     ends: Callable[[PartitionEnd], object] | None = None,
     failed: Callable[[KafkaLogError], object] | None = None,
 ) -> list[Profile]:
-    """Return the profiles of all partitions, each topic's after those of its partitions.
+    """Return the profiles of all partitions; that of a topic comes after its partitions.
 
     Args:
-        engine: what counts.
+        engine: runs the counting tasks.
         paths: log directories, partition directories or logs.
-        request: which records; its table is that of records.
-        bucket_ms: how long the stretches of the histogram are, at least.
-        hot_keys: how many of them.
+        request: which records; its table must be that of records.
+        bucket_ms: minimum length of the intervals of the histogram.
+        hot_keys: maximum number of frequent keys.
         done: called with the number of tasks that ended.
-        differences, ends: as those of `plan_splits`.
-        failed: called where kafkalog itself fails on a log: its partition and topic have no profile
-            then; None: it is raised.
+        differences, ends: as for `plan_splits`.
+        failed: called if kafkalog itself fails on a log, whose partition and topic then have no
+            profile; if None, the error is raised.
 
     Raises:
         KafkaLogError: as `plan_splits` and the engine.
 
     Cost:
-        Memory here: about 300 KiB per partition, and the keys that are frequent.
+        Memory here: about 300 KiB per partition, and the frequent keys.
     """
     at_ms = now_ms()
     targets = {one.partition.path: one for one in find_targets(paths, request)}
@@ -120,7 +120,7 @@ def profile_logs(
 
 
 def _grouped(splits: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Yield splits as JSON, neighbours together as long as they are not larger than one may be."""
+    """Yield splits as JSON, in groups of consecutive splits of limited size."""
     some: list[Any] = []
     room = size
     for split in splits:
@@ -134,7 +134,7 @@ def _grouped(splits: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 
 def _in_order(results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """Results by number: sketches are the same only where they are merged in the same order."""
+    """Yield results by number: merged in another order, sketches would differ."""
     waiting: dict[int, Any] = {}
     following = 0
     for number, result in results:

@@ -1,4 +1,4 @@
-"""What a broker's next start would make of a partition directory, step by step."""
+"""Predicts what a broker's next start would do to a partition directory, step by step."""
 
 from kafkalog.recovery.epochs import epochs_from_start
 from kafkalog.recovery.log_dir_start import (

@@ -1,4 +1,4 @@
-"""The leader epochs of a partition as a start leaves them.
+"""The leader epochs of a partition, as a start updates them.
 
 Follows `LeaderEpochFileCache` and `LeaderEpochCheckpointFile` of Kafka 4.3.
 """
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class LeaderEpochs:
-    """Epoch to start offset, kept ascending in both.
+    """Epoch to start offset, ascending in both.
 
     Args:
         directory: the files.
         rebuilds: whether a file that Kafka cannot read is rebuilt from the batches of the logs.
 
     Attributes:
-        refusal: Kafka's error for a file that was rebuilt; None if it can read the file.
+        refusal: Kafka's error for a file that was rebuilt; None if Kafka can read the file.
 
     Raises:
-        StartRefusedError: the file is malformed, and not rebuilt.
+        StartRefusedError: the file is malformed and not rebuilt.
     """
 
     def __init__(self, directory: Directory, *, rebuilds: bool = False) -> None:
@@ -68,7 +68,7 @@ class LeaderEpochs:
         return next(reversed(self._starts), None)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that an epoch begins at an offset; `write` puts it into the file.
+        """Record that an epoch begins at an offset; `write` puts it into the file.
 
         Raises:
             StartRefusedError: one of them is negative.
@@ -76,12 +76,12 @@ class LeaderEpochs:
         self._is_changed |= self._assign(epoch, start_offset)
 
     def write(self) -> None:
-        """Write the file, if epochs have been noted."""
+        """Write the file if epochs were recorded."""
         if self._is_changed:
             self._write("epochs found in the log", routine=False)
 
     def _rebuild(self) -> None:
-        """Note the epochs of all batches, as scans of all segments would."""
+        """Rebuild the epochs from all batches, as scans of all segments would."""
         self._starts.clear()
         logs = self._directory.names(file_names.LOG, file_names.LOG + file_names.SWAP)
         for name in sorted(logs, key=offset_from_name):
@@ -116,9 +116,9 @@ class LeaderEpochs:
         return True
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drop the epochs that begin at or above the log's end.
+        """Drop the epochs that begin at or above the log end offset.
 
-        One that begins at the end is that of a leader without appends, which is usual.
+        An epoch that begins at the end belongs to a leader without appends, which is usual.
         """
         removed = []
         while self._starts:
@@ -132,14 +132,14 @@ class LeaderEpochs:
             self._write("epochs at or above the log's end", routine=is_usual)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop the epochs before the one that the log starts in, and let that one begin there."""
+        """Drop the epochs before that of the log's start, and let that one begin there."""
         left = epochs_from_start(self.entries, start_offset)
         if self._starts and self.entries[0].start_offset <= start_offset:
             self._starts = {entry.epoch: entry.start_offset for entry in left}
             self._write("epochs before the log's start", routine=True)
 
     def clear(self) -> None:
-        """Drop all."""
+        """Drop all epochs."""
         self._starts.clear()
         self._write("the log starts over", routine=True)
 
@@ -148,13 +148,13 @@ class LeaderEpochs:
         lines = ["0", str(len(self._starts))]
         lines += [f"{entry.epoch} {entry.start_offset}" for entry in self.entries]
         data = "".join(f"{line}\n" for line in lines).encode()
-        if data != self._data:  # Kafka rewrites it even so, which nobody can notice
+        if data != self._data:  # Kafka rewrites it even so, without any visible effect
             self._data = data
             self._directory.write(file_names.LEADER_EPOCHS, data, why, routine=routine)
 
 
 def epochs_from_start(entries: Sequence[EpochEntry], start_offset: int) -> tuple[EpochEntry, ...]:
-    """The epochs of a log that begins at an offset: the one it begins in, and those after it.
+    """Return the epochs of a log from an offset on: the epoch it begins in, and those after it.
 
     Args:
         entries: ascending in both numbers.

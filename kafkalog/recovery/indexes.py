@@ -1,10 +1,10 @@
 """Offset, time and transaction indexes as a broker reads them, and as a scan rebuilds them.
 
-Follows `AbstractIndex`, `OffsetIndex` and `TimeIndex` of Kafka 4.3, to the steps of the binary
-search: over the zeros of a preallocated index, or over garbage, its answer depends on them.
+Follows `AbstractIndex`, `OffsetIndex` and `TimeIndex` of Kafka 4.3 down to the steps of the binary
+search, because its answer over garbage or over the zeros of a preallocated index depends on them.
 
-Follows `LogSegment.recover` of Kafka 4.3: an entry where more than index.interval.bytes follow
-the last one.
+Follows `LogSegment.recover` of Kafka 4.3: an entry is due once more than index.interval.bytes
+follow the last one.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kafkalog.producers import CompletedTransaction
     from kafkalog.recovery.directory import Content
     from kafkalog.recovery.model import StartConfig
-    from kafkalog.recovery.producers import CompletedTransaction
 
 
 class AbortedList:
-    """Aborted transactions in the order of their markers."""
+    """Aborted transactions, in the order of their markers."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -62,16 +62,16 @@ _WARM_BYTES = 8192
 
 
 class InvalidOffsetError(StartRefusedError):
-    """Kafka's `InvalidOffsetException`: the offsets of a log go back where an entry is due."""
+    """Kafka's `InvalidOffsetException`: offsets go back at a batch for which an entry is due."""
 
 
 class IndexSlots:
-    """What offset and time index have in common.
+    """Base of the offset index and the time index.
 
     Args:
-        base_offset: of the segment.
-        content: the file; None for a new, empty one.
-        capacity_bytes: how large the broker makes it.
+        base_offset: base offset of the segment.
+        content: the file; None for a new, empty index.
+        capacity_bytes: size that the broker preallocates.
     """
 
     entry: ClassVar[struct.Struct]
@@ -93,10 +93,10 @@ class IndexSlots:
         return fields[0], fields[1]
 
     def resize(self) -> None:
-        """Grow the file to its capacity, as that of an active segment.
+        """Grow the file to its capacity, as a broker does for an active segment.
 
         Raises:
-            StartRefusedError: it has more entries than that; Kafka does not expect it.
+            StartRefusedError: it has more entries than that, which Kafka does not expect.
         """
         if self.entry_count > self.capacity:
             size, limit = self.entry_count * self.entry.size, self.capacity * self.entry.size
@@ -105,16 +105,16 @@ class IndexSlots:
             )
 
     def data(self) -> bytes:
-        """Return the entries as they are in a trimmed file."""
+        """Return the entries, as a trimmed file holds them."""
         size = self.entry_count * self.entry.size
         if self._content is not None:
             return self._content.read(0, size)
         return bytes(self._written[:size])
 
     def forget(self) -> None:
-        """Drop the entries of an index that was made and will hardly be read.
+        """Drop the entries of a rebuilt index that will hardly be read again.
 
-        Then searches begin at position 0, which finds the same batch, later.
+        Later searches then begin at position 0, which finds the same batch more slowly.
         """
         if self._content is None:
             self._written = bytearray()
@@ -133,7 +133,7 @@ class IndexSlots:
             del self._written[count * self.entry.size :]
 
     def _floor(self, target: int, key: Callable[[int], int]) -> int:
-        """Ordinal of the largest entry <= target as Kafka's search finds it, -1 without one."""
+        """Return the ordinal of the largest entry <= target that Kafka's search finds, or -1."""
         if not self.entry_count or (self._content is None and not self._written):
             return -1
         first_warm = max(0, self.entry_count - 1 - _WARM_BYTES // self.entry.size)
@@ -155,7 +155,7 @@ class IndexSlots:
         return low
 
     def _count_below(self, offset: int, key: Callable[[int], int]) -> int:
-        """Return how many entries `truncateTo` leaves."""
+        """Return the number of entries that `truncateTo` keeps."""
         slot = self._floor(offset, key)
         return slot if slot >= 0 and key(slot) == offset else slot + 1
 
@@ -172,7 +172,7 @@ class IndexSlots:
 
 
 class OffsetSlots(IndexSlots):
-    """An `.index`."""
+    """An offset index, `.index`."""
 
     entry = OFFSET_INDEX_ENTRY.struct
 
@@ -181,11 +181,11 @@ class OffsetSlots(IndexSlots):
         self.last_offset = self._last_offset()
 
     def offset(self, number: int) -> int:
-        """Offset of an entry."""
+        """Return the offset of an entry."""
         return self.base_offset + self.slot(number)[0]
 
     def position_below(self, offset: int) -> int:
-        """Return where a search for the offset starts."""
+        """Return the position at which a search for the offset starts."""
         slot = self._floor(offset, self.offset)
         return self.slot(slot)[1] if slot >= 0 else 0
 
@@ -211,12 +211,12 @@ class OffsetSlots(IndexSlots):
         self.last_offset = offset
 
     def extend(self, entries: bytes, last_offset: int) -> None:
-        """Add entries that `append` would take, the last of them with that offset."""
+        """Add entries that `append` would accept; `last_offset` is that of the last one."""
         self._extend(entries)
         self.last_offset = last_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at and above the offset."""
+        """Drop the entries from the offset on."""
         self._keep(self._count_below(offset, self.offset))
         self.last_offset = self._last_offset()
 
@@ -225,7 +225,7 @@ class OffsetSlots(IndexSlots):
 
 
 class TimeSlots(IndexSlots):
-    """A `.timeindex`."""
+    """A time index, `.timeindex`."""
 
     entry = TIME_INDEX_ENTRY.struct
 
@@ -234,11 +234,11 @@ class TimeSlots(IndexSlots):
         self.last = self._last()
 
     def offset(self, number: int) -> int:
-        """Offset of an entry."""
+        """Return the offset of an entry."""
         return self.base_offset + self.slot(number)[1]
 
     def maybe_append(self, timestamp: int, offset: int, *, at_end: bool = False) -> None:
-        """Add an entry if its timestamp is later than the last; one slot is kept for the end.
+        """Add an entry if its timestamp is later than the last; one slot is reserved for the end.
 
         Raises:
             InvalidOffsetError: the offset is below the last one.
@@ -260,24 +260,24 @@ class TimeSlots(IndexSlots):
             self.last = (timestamp, offset)
 
     def extend(self, entries: bytes, last: tuple[int, int]) -> None:
-        """Add entries that `maybe_append` would take; timestamp and offset of the last of them."""
+        """Add entries that `maybe_append` would accept; `last` holds the last one's two fields."""
         self._extend(entries)
         self.last = last
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at and above the offset."""
+        """Drop the entries from the offset on."""
         self._keep(self._count_below(offset, self.offset))
         self.last = self._last()
 
     def _last(self) -> tuple[int, int]:
-        """Timestamp and offset of the last entry, `NO_TIMESTAMP` and base offset without one."""
+        """Return the last entry's timestamp and offset, else `NO_TIMESTAMP` and the base offset."""
         if not self.entry_count:
             return c.NO_TIMESTAMP, self.base_offset
         return self.slot(self.entry_count - 1)[0], self.offset(self.entry_count - 1)
 
 
 class IndexBuild:
-    """The indexes so far.
+    """The indexes of a segment while they are being rebuilt.
 
     Attributes:
         offsets: the offset index.
@@ -294,10 +294,10 @@ class IndexBuild:
         self._last_entry = 0
 
     def batch(self, max_timestamp: int, last_offset: int, position: int) -> None:
-        """Add the entries that are due at a batch; its position is that in the log.
+        """Add the entries that are due at a batch, whose position is that in the log.
 
         Raises:
-            InvalidOffsetError: offsets go back where an entry is due.
+            InvalidOffsetError: offsets go back at a batch for which an entry is due.
             StartRefusedError: an index is full.
         """
         if max_timestamp > self.max_timestamp[0]:
@@ -313,7 +313,7 @@ class IndexBuild:
         last_offsets: NDArray[np.int64],
         positions: NDArray[np.int64],
     ) -> bool:
-        """As `batch` for each of some; false where that would raise: then nothing has changed."""
+        """Do what `batch` does, for several; return False, changing nothing, if it would raise."""
         import numpy as np
 
         largest, of_largest = self.max_timestamp
@@ -334,11 +334,11 @@ class IndexBuild:
         return True
 
     def end(self) -> None:
-        """Add the entry of the time index that a segment ends with."""
+        """Add the entry that the time index of a segment ends with."""
         self.times.maybe_append(*self.max_timestamp, at_end=True)
 
     def _due(self, positions: NDArray[np.int64]) -> list[int]:
-        """Ordinals of the batches that entries are due at."""
+        """Return the ordinals of the batches for which entries are due."""
         behind = positions.searchsorted(positions + self._interval, "right").tolist()
         due = []
         ordinal = int(positions.searchsorted(self._last_entry + self._interval, "right"))
@@ -350,7 +350,7 @@ class IndexBuild:
     def _is_plain(
         self, offsets: NDArray[np.int64], of_times: NDArray[np.int64], count: int
     ) -> bool:
-        """Whether entries with these offsets can be appended; the first of each is the last now."""
+        """Return whether entries can be appended; each column starts with the last one."""
         first = 0 if self.offsets.entry_count else 1
         if not (offsets[first + 1 :] > offsets[first:-1]).all():
             return False

@@ -1,6 +1,4 @@
-"""The steps by which a broker loads a partition: leftovers first, each on a `Directory`.
-
-Follows `LogLoader.removeTempFilesAndCollectSwapFiles` and `LogLoader.load` of Kafka 4.3.
+"""The steps by which a broker loads a partition, leftovers first, each on a `Directory`.
 
 Follows `LogLoader` and `LocalLog.splitOverflowedSegment` of Kafka 4.3.
 """
@@ -40,13 +38,13 @@ _KRAFT_SNAPSHOT_DELETED = ".checkpoint.deleted"
 def settle_left_overs(
     directory: Directory, config: StartConfig, *, trusts_swaps: bool = True
 ) -> None:
-    """Remove leftovers, and put the files of a complete swap in their places.
+    """Remove leftovers, and put the files of a complete swap in place.
 
     Args:
         directory: the files.
-        config: how large indexes are.
+        config: the sizes of indexes.
         trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
-            else they are built.
+            otherwise they are built.
 
     Raises:
         StartRefusedError: Kafka would throw.
@@ -56,7 +54,7 @@ def settle_left_overs(
 
 
 def _remove_temporary(directory: Directory) -> list[str]:
-    """First pass: drop leftovers and swaps that were not complete; the names of the rest."""
+    """Remove leftovers and incomplete swaps, as the first pass does; return the remaining names."""
     swaps, cleaned = [], []
     least_cleaned = INT64_MAX
     for name in directory.names():
@@ -78,7 +76,7 @@ def _remove_temporary(directory: Directory) -> list[str]:
 def _complete_swap(
     directory: Directory, config: StartConfig, swaps: list[str], *, trusts_swaps: bool
 ) -> None:
-    """Delete the segments that complete swap files replace, then rename these."""
+    """Delete the segments that complete swap files replace, then rename the swap files."""
     least, most = INT64_MAX, -INT64_MAX - 1
     for name in swaps:
         if not name.removesuffix(file_names.SWAP).endswith(file_names.LOG):
@@ -124,7 +122,7 @@ def _next_offset_of_swap(
 
 
 def _complete_indexes(directory: Directory, segment: SegmentState) -> None:
-    """Write the indexes that a swap file came without."""
+    """Write the indexes that are missing next to a swap file."""
     built = None
     for suffix in (file_names.OFFSET_INDEX, file_names.TIME_INDEX):
         name = segment.name(suffix + file_names.SWAP)
@@ -134,7 +132,7 @@ def _complete_indexes(directory: Directory, segment: SegmentState) -> None:
             directory.write(name, built[suffix], why, keep=True)
 
 
-_INDEXES_KEPT = 2  # segments back that a scan may still look into
+_INDEXES_KEPT = 2  # number of recent segments that a scan may still look into
 
 
 class Loader:
@@ -143,18 +141,18 @@ class Loader:
     Args:
         directory: its files.
         epochs: its leader epochs.
-        config: what the outcome depends on.
-        now_ms: the clock.
+        config: the configs that the outcome depends on.
+        now_ms: the broker's clock.
         is_clean: whether the broker was shut down cleanly.
         recovery_point: from the checkpoint.
         log_start_checkpoint: from the checkpoint.
-        check_crc: whether scans compare checksums, as a broker's do.
+        check_crc: whether scans verify checksums, as a broker's do.
         trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
-            else they are built.
+            otherwise they are built.
         progress: called with the bytes that scans have read since the last call.
 
     After `load`, `segments`, `producers`, `log_end_offset` and `recovery_point` hold the outcome,
-    and `tidying_count` how many of the actions came before the segments were looked at.
+    and `tidying_count` is the number of actions before the segments were examined.
     """
 
     def __init__(
@@ -191,10 +189,11 @@ class Loader:
         self.log_start_offset = log_start_checkpoint
 
     def load(self, *, is_deleted: bool) -> Iterator[SegmentRecovery]:
-        """Go through all steps; `is_deleted` for a directory that awaits its deletion.
+        """Run all steps; `is_deleted` for a directory that awaits deletion.
 
         Yields:
-            Each scan of a segment before it is made: who reads the log anyway may feed it.
+            Each scan of a segment before it runs, so that a caller that reads the log anyway can
+            feed it.
 
         Raises:
             StartRefusedError: Kafka would throw.
@@ -235,7 +234,7 @@ class Loader:
                 return
 
     def _load_segments(self) -> Iterator[SegmentRecovery]:
-        """Take up the segments; recover those whose indexes are missing or below the base."""
+        """Load the segments; recover those whose indexes are missing or below the base offset."""
         self.segments = {}
         for name in self.directory.names():
             if name.endswith(file_names.INDEXES):
@@ -288,7 +287,7 @@ class Loader:
         return truncated
 
     def _recover_log(self) -> Iterator[SegmentRecovery]:
-        """Scan what may not be on disk, then find the log's end."""
+        """Scan what may not have been flushed, then find the log end."""
         if not self.is_clean:
             yield from self._recover_unflushed()
         end_offset = self._end_offset()
@@ -315,7 +314,7 @@ class Loader:
                 return
 
     def _end_offset(self) -> int | None:
-        """The log's end, None without segments; all go if it is below the checkpointed start."""
+        """Return the log end offset; drop all segments if it is below the checkpointed start."""
         if not self.segments:
             return None
         end_offset = self.segments[max(self.segments)].next_offset()
@@ -358,7 +357,7 @@ class Loader:
         """Replace a segment by several that can hold its offsets.
 
         Raises:
-            StartRefusedError: its last offset fits, so that it is not the segment that is wrong.
+            StartRefusedError: its last offset fits, so the segment is not to blame.
         """
         next_offset = segment.next_offset()
         if next_offset <= segment.base_offset or segment.fits(next_offset - 1):
@@ -393,8 +392,8 @@ class Loader:
         if segment.base_offset not in self.segments:
             self.producers.remove_with_segment(segment.base_offset)
         elif left_over and not is_listed:
-            # Kafka retires the old files only of a segment that it has taken up already; the
-            # others are replaced, but for this one.
+            # Kafka deletes the old files only of a segment that it has already loaded; otherwise
+            # they are replaced, except this one.
             why = "left from the segment before it was split"
             self.directory.write(segment.name(file_names.TRANSACTION_INDEX), aborted, why)
 

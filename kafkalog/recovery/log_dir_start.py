@@ -1,8 +1,7 @@
 """Predicts a broker's next start on a whole log directory, in a form for reports.
 
-Follows `LogManager.loadLog` and `LogManager.isStrayKraftReplica` of Kafka 4.3.
-
-Follows `KafkaRaftServer.initializeLogDirs` and `LogManager.loadLogs` of Kafka 4.3.
+Follows `LogManager.loadLogs`, `LogManager.loadLog`, `LogManager.isStrayKraftReplica` and
+`KafkaRaftServer.initializeLogDirs` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.cluster_image import ClusterImage
-    from kafkalog.log_dir import LogDir, PartitionDir
+    from kafkalog.log_dir import LogDirListing, PartitionDir
 
 
 _LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
@@ -46,21 +45,21 @@ _LOADED: Final = (DirectoryState.LIVE, DirectoryState.FUTURE)
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """The assignments of a cluster, as one of its brokers sees them.
+    """The partition assignments of a cluster, as one of its brokers sees them.
 
     Attributes:
         node_id: the broker.
-        image: what the cluster's metadata says.
+        image: the cluster metadata.
     """
 
     node_id: int
     image: ClusterImage
 
     def stray_reason(self, partition: PartitionDir) -> str | None:
-        """Return why the start makes a stray of the directory; None if it does not.
+        """Return why the start makes the directory a stray; None if it does not.
 
-        As for Kafka, the topic id counts and not the name. Also None if the metadata could not
-        be read to the end: what is missing in it proves nothing.
+        As in Kafka, the topic id counts and not the name. Also None if the metadata could not be
+        read to the end: then anything missing from it proves nothing.
         """
         is_judged = partition.state in _LOADED and partition.topic != CLUSTER_METADATA_TOPIC
         if not is_judged or not self.image.is_whole:
@@ -71,7 +70,7 @@ class Hosting:
         try:
             topic_id = read_topic_id(path)
         except KafkaLogError:
-            return None  # the log cannot be loaded at all
+            return None  # the log cannot be loaded anyway
         if topic_id in self.image.removed:
             return f"the topic with id {topic_id} was deleted"
         if topic_id not in self.image.topics.values():
@@ -85,15 +84,17 @@ class Hosting:
         return None
 
 
-def read_hosting(log_dir: LogDir, metadata_dir: LogDir | None = None) -> Hosting | None:
-    """Read the assignments from `meta.properties` of a log directory and the cluster's metadata.
+def read_hosting(
+    log_dir: LogDirListing, metadata_dir: LogDirListing | None = None
+) -> Hosting | None:
+    """Read the assignments, from `meta.properties` of a log directory and the cluster metadata.
 
     Args:
         log_dir: the directory.
-        metadata_dir: the log directory that holds `__cluster_metadata-0`; the same one if None.
+        metadata_dir: the log directory that holds `__cluster_metadata-0`; None for the same one.
 
     Returns:
-        None if one of them is missing or incomplete, as in a directory of ZooKeeper's times.
+        None if one of them is missing or incomplete, as in a directory from a ZooKeeper cluster.
 
     Cost:
         That of `read_cluster_image`.
@@ -111,11 +112,11 @@ def read_hosting(log_dir: LogDir, metadata_dir: LogDir | None = None) -> Hosting
 
 @dataclass(frozen=True, slots=True)
 class PredictedLogDirStart:
-    """What the next start would make of a log directory.
+    """What the next start would do to a log directory.
 
     Attributes:
         path: the directory.
-        refusals: what stops the start and belongs to no partition.
+        refusals: errors that stop the start and belong to no partition.
         partitions: the predictions for its partition directories, by name.
     """
 
@@ -125,7 +126,7 @@ class PredictedLogDirStart:
 
     @property
     def consequence(self) -> Consequence | None:
-        """The gravest consequence for the directory or the broker; None if the start succeeds.
+        """The worst consequence for the directory or the broker; None if the start succeeds.
 
         With a single log directory the broker stops in either case.
         """
@@ -137,14 +138,14 @@ class PredictedLogDirStart:
 
 
 def predict_log_dir_start(
-    log_dir: LogDir, mode: StartMode | None = None, *, config: StartConfig | None = None
+    log_dir: LogDirListing, mode: StartMode | None = None, *, config: StartConfig | None = None
 ) -> PredictedLogDirStart:
-    """Predict what a broker's next start would do with a log directory. Nothing is written.
+    """Predict what a broker's next start would do to a log directory. Nothing is written.
 
     Args:
         log_dir: the directory.
-        mode: how the broker comes to it; if None, by its mark of a clean shutdown.
-        config: what the outcome depends on; Kafka's defaults if None.
+        mode: how the broker starts; None derives it from the clean shutdown mark.
+        config: the configs that the outcome depends on; None for Kafka's defaults.
 
     Raises:
         UnreadableError: a partition directory cannot be read.
@@ -160,16 +161,16 @@ def predict_log_dir_start(
     return PredictedLogDirStart(log_dir.path, log_dir_refusals(log_dir), tuple(starts))
 
 
-def log_dir_refusals(log_dir: LogDir) -> tuple[Refusal, ...]:
-    """Return what stops a start on a log directory and belongs to no partition."""
+def log_dir_refusals(log_dir: LogDirListing) -> tuple[Refusal, ...]:
+    """Return the errors that stop a start on a log directory and belong to no partition."""
     return (*_identity_refusals(log_dir), *_checkpoint_refusals(log_dir), *_name_refusals(log_dir))
 
 
-def missing_identity(log_dir: LogDir) -> str | None:
+def missing_identity(log_dir: LogDirListing) -> str | None:
     """Describe what `meta.properties` lacks for a start; None if nothing.
 
-    Also None for partitions without any other file near, which are no log directory, and for a
-    directory of ZooKeeper's times that names its broker alone.
+    Also None for partitions without other files next to them, which are no log directory, and for a
+    directory from a ZooKeeper cluster, which names only its broker.
     """
     entry = log_dir.file(file_names.META_PROPERTIES)
     if entry is None:
@@ -186,14 +187,14 @@ def missing_identity(log_dir: LogDir) -> str | None:
     return f"{file_names.META_PROPERTIES} names no node" if found.node_id is None else None
 
 
-def _identity_refusals(log_dir: LogDir) -> Iterator[Refusal]:
+def _identity_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
     missing = missing_identity(log_dir)
     if missing is not None:
         yield Refusal("RuntimeException", missing, Consequence.BROKER_FAILS)
 
 
-def _checkpoint_refusals(log_dir: LogDir) -> Iterator[Refusal]:
-    """A malformed checkpoint is an I/O error, but a wrong number in it is only logged."""
+def _checkpoint_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
+    """Yield malformed checkpoints, which are I/O errors; a wrong number in one is only logged."""
     for name in CHECKPOINTS:
         entry = log_dir.file(name)
         if entry is None or entry.error is not None:
@@ -206,7 +207,7 @@ def _checkpoint_refusals(log_dir: LogDir) -> Iterator[Refusal]:
                 yield error.refusal()
 
 
-def _name_refusals(log_dir: LogDir) -> Iterator[Refusal]:
+def _name_refusals(log_dir: LogDirListing) -> Iterator[Refusal]:
     for name in log_dir.others:
         if name != file_names.REMOTE_INDEX_CACHE:
             message = f"Found directory {name!r}, which is not in the form of topic-partition"
@@ -223,23 +224,23 @@ def _name_refusals(log_dir: LogDir) -> Iterator[Refusal]:
 
 @dataclass(frozen=True, slots=True)
 class NextStart:
-    """One prediction in short.
+    """A short form of one prediction.
 
     Attributes:
         path: the partition directory or the log directory.
         topic: the topic; None for a log directory.
-        partition: its number; None for a log directory, and where the name has none.
-        mode: how the broker comes to it.
-        verdict: what the start comes to.
+        partition: its number; None for a log directory, or if the name has none.
+        mode: how the broker starts.
+        verdict: the outcome of the start.
         truncate_to: the log end offset after the start if the log is cut, else None.
-        records_lost: records that go, by what the headers of their batches say.
-        bytes_lost: bytes of logs that go.
+        records_lost: records that are cut off, according to the headers of their batches.
+        bytes_lost: bytes of logs that are cut off.
         rebuilt_segments: base offsets of the segments with an index that changes.
-        error: simple name of Kafka's exception, None if it succeeds.
-        consequence: how far a refusal reaches, None if it succeeds.
-        detail: all that in one line.
-        assumptions: what could not be read and was assumed, in words.
-        notes: what the start would not notice, and someone should know.
+        error: simple name of Kafka's exception, None if the start succeeds.
+        consequence: how far a refusal reaches, None if the start succeeds.
+        detail: everything above in one line.
+        assumptions: what could not be read and was assumed, as phrases.
+        notes: what the start would not notice, but an operator should know.
     """
 
     path: str
@@ -259,12 +260,12 @@ class NextStart:
 
     @property
     def is_remarkable(self) -> bool:
-        """Whether there is something to say."""
+        """Whether there is anything to report."""
         return self.verdict != Verdict.NOTHING or bool(self.notes)
 
     @classmethod
     def of_partition(cls, partition: PartitionDir, predicted: PredictedStart) -> NextStart:
-        """That of a partition."""
+        """Summarize the prediction for a partition."""
         is_cut = predicted.verdict == Verdict.TRUNCATE and predicted.loaded is not None
         refusal = predicted.refusal
         return cls(
@@ -286,7 +287,7 @@ class NextStart:
 
     @classmethod
     def of_stray(cls, partition: PartitionDir, mode: StartMode, reason: str) -> NextStart:
-        """That of a partition which is loaded as it is, and then taken away from the broker."""
+        """Summarize the start of a partition that is loaded unchanged and then becomes a stray."""
         return cls(
             path=partition.path,
             topic=partition.topic,
@@ -305,7 +306,7 @@ class NextStart:
         )
 
     def as_stray(self, reason: str) -> NextStart:
-        """Return the same, of a directory that becomes a stray once it is loaded."""
+        """Return the same prediction for a directory that becomes a stray once it is loaded."""
         if self.verdict in (Verdict.REFUSE, Verdict.STRAY):
             return self
         notes = tuple(note for note in self.notes if note != NO_TOPIC_ID)
@@ -313,8 +314,8 @@ class NextStart:
         return replace(self, verdict=Verdict.STRAY, detail=detail, notes=notes)
 
     @classmethod
-    def of_log_dir(cls, log_dir: LogDir, mode: StartMode, refusal: Refusal) -> NextStart:
-        """That of a log directory which stops the start."""
+    def of_log_dir(cls, log_dir: LogDirListing, mode: StartMode, refusal: Refusal) -> NextStart:
+        """Summarize the start of a log directory that is refused."""
         return cls(
             path=log_dir.path,
             topic=None,

@@ -9,40 +9,42 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.producers import EXPIRATION_MS
+
 if TYPE_CHECKING:
     from kafkalog.model import EpochEntry, ProducerState
 
 
 class StartMode(StrEnum):
-    """How a broker comes to the log."""
+    """How a broker starts on the log."""
 
     CLEAN = "clean"
-    """After a clean shutdown: nothing is scanned that need not be."""
+    """After a clean shutdown: only what must be scanned is scanned."""
     UNCLEAN = "unclean"
-    """Without the mark of one: everything from the recovery point on is scanned."""
+    """Without a clean shutdown mark: everything from the recovery point on is scanned."""
     FULL = "full"
-    """As unclean, with recovery point 0: everything is scanned."""
+    """Like unclean, with recovery point 0: everything is scanned."""
 
 
 class Verdict(StrEnum):
-    """The outcome of a start, gravest last."""
+    """The outcome of a start, worst last."""
 
     NOTHING = "nothing"
     """Only what every start writes, such as the producer snapshot at the log end."""
     TIDY = "tidy"
-    """Left-overs are removed, an interrupted swap is completed, or small files are written."""
+    """Leftovers are removed, an interrupted swap is completed, or small files are written."""
     REBUILD = "rebuild"
     """Indexes are rewritten; no record is touched."""
     TRUNCATE = "truncate"
-    """The end of the log is cut off, or all of it."""
+    """The log is cut at its end, or dropped."""
     STRAY = "stray"
-    """The broker is not to have the partition: its directory is renamed, and nobody reads it."""
+    """The partition is not assigned to the broker: its directory is renamed and not read."""
     REFUSE = "refuse"
     """The log cannot be loaded."""
 
 
 class Consequence(StrEnum):
-    """How far a log that cannot be loaded reaches."""
+    """How far the failure of a log that cannot be loaded reaches."""
 
     LOG_DIR_OFFLINE = "the log directory goes offline"
     BROKER_FAILS = "the broker does not start"
@@ -50,7 +52,7 @@ class Consequence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StartConfig:
-    """The configs a start depends on; the defaults are Kafka's.
+    """The configs that a start depends on; the defaults are Kafka's.
 
     Attributes:
         index_interval_bytes: `index.interval.bytes` of the topic.
@@ -61,13 +63,13 @@ class StartConfig:
 
     index_interval_bytes: int = 4096
     segment_index_bytes: int = 10 << 20
-    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_ms: int = EXPIRATION_MS
     now_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile:
-    """A file is deleted; `routine` where brokers that are well leave such files."""
+    """A file is deleted; `routine` if healthy brokers leave such files, too."""
 
     name: str
     why: str
@@ -76,7 +78,7 @@ class RemoveFile:
 
 @dataclass(frozen=True, slots=True)
 class RenameFile:
-    """A file gets another name; one that has that name already is replaced."""
+    """A file is renamed, replacing any file of that name."""
 
     name: str
     new_name: str
@@ -85,7 +87,7 @@ class RenameFile:
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """A file is written; `routine` where every start writes such a file."""
+    """A file is written; `routine` if every start writes such a file."""
 
     name: str
     size_bytes: int
@@ -98,11 +100,11 @@ class TruncateLog:
     """A segment's log is cut.
 
     Attributes:
-        base_offset: of the segment.
+        base_offset: base offset of the segment.
         position: where it is cut, and so its new size.
-        offset: of the first record that is cut off, where the log goes on.
-        bytes_lost: how many bytes that removes.
-        records_lost: records in the batches that begin in them, by what their headers say.
+        offset: offset of the first record that is cut off, where the log continues.
+        bytes_lost: number of bytes removed.
+        records_lost: records in the batches that begin in these bytes, according to their headers.
         why: what was found at that position.
     """
 
@@ -116,7 +118,7 @@ class TruncateLog:
 
 @dataclass(frozen=True, slots=True)
 class RebuildIndexes:
-    """The indexes of a segment are rebuilt; the counts are those of the new ones.
+    """The indexes of a segment are rebuilt; the counts are those of the new indexes.
 
     `changed` names the files whose bytes will differ from those on disk (zero padding aside).
     """
@@ -131,7 +133,7 @@ class RebuildIndexes:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSegment:
-    """A segment is removed: its log and whichever indexes it has."""
+    """A segment is removed: its log and its existing indexes."""
 
     base_offset: int
     size_bytes: int
@@ -141,7 +143,7 @@ class DeleteSegment:
 
 @dataclass(frozen=True, slots=True)
 class CreateSegment:
-    """An empty segment is made, as no other is left."""
+    """An empty segment is created, because no other is left."""
 
     base_offset: int
     why: str
@@ -149,7 +151,7 @@ class CreateSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentPart:
-    """One of the segments that another is split into: its bytes there, from and to."""
+    """One of the segments that another is split into, with its range of bytes there."""
 
     base_offset: int
     start: int
@@ -190,9 +192,10 @@ class Refusal:
 class LoadedSegment:
     """A segment as the broker has it after the start.
 
-    `path` and `start` say where its bytes are now (a split segment begins inside a file), path is
-    None for a new one. Entries are counted as Kafka does: padding of a preallocated index that is
-    not rebuilt counts. `max_timestamp` is that of the last entry of the time index, or of a scan.
+    `path` and `start` say where its bytes are now (a split segment begins inside a file); path is
+    None for a new segment. Entries are counted as Kafka counts them: the padding of a preallocated
+    index that is not rebuilt counts. `max_timestamp` comes from the last entry of the time index,
+    or from a scan.
     """
 
     base_offset: int
@@ -211,14 +214,14 @@ class LoadedLog:
 
     Attributes:
         log_start_offset: first readable offset.
-        log_end_offset: offset the next record gets.
-        recovery_point: offset below which all is taken to be on disk.
-        first_unstable_offset: first offset of the earliest transaction that is not decided, or
+        log_end_offset: offset that the next record gets.
+        recovery_point: offset below which everything is assumed to be flushed.
+        first_unstable_offset: first offset of the earliest transaction that is undecided, or that
             was replayed and is above the high watermark of a start; None without one.
         segments: by base offset; never empty.
         producers: their states by producer id.
         leader_epochs: the entries of leader-epoch-checkpoint.
-        snapshots: offsets of the producer snapshots that are there then.
+        snapshots: offsets of the producer snapshots that exist then.
     """
 
     log_start_offset: int
@@ -233,20 +236,20 @@ class LoadedLog:
 
 @dataclass(frozen=True, slots=True)
 class PredictedStart:
-    """What the next start would make of one partition directory.
+    """What the next start would do to one partition directory.
 
     Attributes:
         path: the directory.
-        mode: how the broker comes to it.
-        recovery_point: from the checkpoint, or what is assumed in its place.
+        mode: how the broker starts.
+        recovery_point: from the checkpoint, or assumed in its place.
         log_start_checkpoint: from the checkpoint of log start offsets, 0 without an entry.
-        assumptions: what could not be read and was assumed, in words.
-        notes: what the start would not notice, or not report, and someone should know.
-        actions: what is done, in order; up to the refusal where there is one.
+        assumptions: what could not be read and was assumed, as phrases.
+        notes: what the start would not notice or report, but an operator should know.
+        actions: the actions in order, up to the refusal if there is one.
         refusal: why the log cannot be loaded, None if it can.
         loaded: the log after the start, None if it is refused.
-        stray: why the broker makes a stray of the directory once it is loaded, None if it keeps it
-            or that is not known.
+        stray: why the broker makes the directory a stray once it is loaded; None if it keeps it,
+            or if that is unknown.
     """
 
     path: str
@@ -269,7 +272,7 @@ class PredictedStart:
 
     @property
     def records_lost(self) -> int:
-        """The number of records cut off, by the headers of their batches."""
+        """Number of records cut off, according to the headers of their batches."""
         return sum(cut.records_lost for cut in self.cuts)
 
     @property
@@ -281,7 +284,7 @@ class PredictedStart:
 
     @property
     def rebuilt(self) -> tuple[int, ...]:
-        """Base offsets of segments with an index that will not be as it is now."""
+        """Base offsets of the segments with an index that will change."""
         return tuple(
             action.base_offset
             for action in self.actions
@@ -290,7 +293,7 @@ class PredictedStart:
 
     @property
     def verdict(self) -> Verdict:
-        """What the start comes to."""
+        """The outcome of the start."""
         if self.refusal is not None:
             return Verdict.REFUSE
         if self.stray is not None:
@@ -299,7 +302,7 @@ class PredictedStart:
 
     @property
     def change(self) -> Verdict:
-        """The change to the log and its files, wherever they are afterwards."""
+        """The change to the log and its files, wherever they end up."""
         if self.cuts:
             return Verdict.TRUNCATE
         if self.rebuilt or any(isinstance(action, SplitSegment) for action in self.actions):
@@ -318,11 +321,11 @@ class PredictedStart:
 
 
 class StartRefusedError(Exception):
-    """Kafka's loader would throw; becomes a `Refusal` where the prediction ends.
+    """Kafka's loader would throw; becomes the `Refusal` with which a prediction ends.
 
     Args:
         error: simple name of Kafka's exception.
-        message: what it says, without paths.
+        message: its message, without paths.
         is_storage: whether it is an I/O error, which takes the log directory offline.
     """
 
@@ -333,7 +336,7 @@ class StartRefusedError(Exception):
         self.is_storage = is_storage
 
     def refusal(self) -> Refusal:
-        """As a value."""
+        """Return the refusal as a value."""
         reach = Consequence.LOG_DIR_OFFLINE if self.is_storage else Consequence.BROKER_FAILS
         return Refusal(self.error, self.message, reach)
 
@@ -350,7 +353,7 @@ def start_line(predicted: PredictedStart) -> str:
 
 
 def stray_line(reason: str, change: str = _NOTHING) -> str:
-    """Describe in one line why a directory is taken away, and what is done to it before."""
+    """Describe in one line why a directory becomes a stray, and what changes before that."""
     line = f"rename the directory to …-stray: {reason}"
     return line if change == _NOTHING else f"{change}; then {line}"
 
@@ -367,7 +370,7 @@ def _change_line(predicted: PredictedStart) -> str:
 
 
 def refusal_line(refusal: Refusal) -> str:
-    """One line for people: why a log or a log directory is refused."""
+    """Describe in one line why a log or a log directory is refused."""
     return f"refuse: {refusal.error}: {refusal.message}; {refusal.consequence}"
 
 

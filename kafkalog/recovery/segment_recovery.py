@@ -1,4 +1,4 @@
-"""The scan that recovers one segment: it ends at the first thing that is wrong.
+"""The scan that recovers one segment: it ends at the first defect.
 
 Follows `LogSegment.recover` of Kafka 4.3.
 """
@@ -12,7 +12,7 @@ from kafkalog.model import Level
 from kafkalog.paths.source import Source
 from kafkalog.recovery.indexes import AbortedList, IndexBuild
 from kafkalog.recovery.model import StartRefusedError
-from kafkalog.recovery.producer_replay import AppendsOneByOne, StoppedError
+from kafkalog.recovery.producer_replay import AppendsOneByOne, StoppedError, readable_markers
 from kafkalog.recovery.walk import CorruptRecordError, Walker, walk
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class OffsetOverflowError(Exception):
-    """A batch does not fit into its segment: Kafka splits the segment and begins again.
+    """A batch does not fit into its segment: Kafka splits the segment and starts again.
 
-    `aborted` holds the transaction index entries up to then.
+    `aborted` holds the transaction index entries up to that point.
     """
 
     def __init__(self, segment: SegmentState, aborted: bytes) -> None:
@@ -41,11 +41,11 @@ class SegmentRecovery(Walker):
     """One scan. A caller that reads the log anyway may feed it; it reads the rest itself.
 
     Args:
-        segment: what is scanned; it gets the new indexes.
-        producers: their states at the base offset; brought up to the end.
+        segment: the segment to scan; it gets the new indexes.
+        producers: their states at the base offset; updated to the end.
         epochs: gets the epochs of the batches.
-        check_crc: whether checksums are compared; they are taken to be right where not.
-        progress: called with the size of what was taken in, in bytes.
+        check_crc: whether checksums are verified; otherwise they are assumed to be right.
+        progress: called with the number of bytes processed.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class SegmentRecovery(Walker):
         segment.use_indexes(self._indexes.offsets, self._indexes.times)
 
     def feed(self, stretch: Stretch) -> None:
-        """Take in batches that somebody else has read, with their checksums.
+        """Process batches that the caller has read, with their checksums.
 
-        They are of the file from its beginning on, stretch after stretch; from the first thing
-        that is odd on, nothing more is taken.
+        They must be consecutive from the beginning of the file on; after the first irregularity
+        nothing more is accepted.
         """
         if not self._is_fed or self._refusal is not None:
             return
@@ -95,9 +95,8 @@ class SegmentRecovery(Walker):
             self._refusal = error
 
     def columns(self, stretch: Stretch) -> int:
-        """Take in batches with right checksums; how many."""
+        """Process batches with right checksums; return how many were accepted."""
         from kafkalog.columns import header_table as h
-        from kafkalog.recovery.producer_columns import readable_markers
 
         base_offset = self.segment.base_offset
         last_offsets = stretch.headers[h.LAST_OFFSET]
@@ -123,7 +122,7 @@ class SegmentRecovery(Walker):
         self._note_epochs(part)
         self._take(part.size_bytes)
         self._next_offset = int(headers[h.LAST_OFFSET, -1]) + 1
-        # Legacy messages have no producers: the states stay where they are.
+        # Legacy messages have no producers: the states do not change.
         of_producers = headers[h.LAST_OFFSET, headers[h.MAGIC] >= 2]
         if len(of_producers):
             self._producers.end_offset = int(of_producers[-1]) + 1
@@ -145,7 +144,7 @@ class SegmentRecovery(Walker):
             self._epochs.assign(int(epochs[i]), int(part.headers[h.BASE_OFFSET, i]))
 
     def frame(self, source: Source, frame: Frame) -> bool:
-        """Take in one batch, whose checksum has not been looked at."""
+        """Process one batch, whose checksum has not been verified."""
         frame.ensure_valid(check_crc=self._check_crc)
         if not self.segment.fits(frame.last_offset):
             raise OffsetOverflowError(self.segment, bytes(self._aborted.data))
@@ -161,7 +160,7 @@ class SegmentRecovery(Walker):
         return True
 
     def end(self, why: str) -> int:
-        """Scan what has not been fed, cut the log at the first defect, and write the indexes.
+        """Scan what was not fed, cut the log at the first defect, and write the indexes.
 
         Args:
             why: the broker's reason.
@@ -171,7 +170,7 @@ class SegmentRecovery(Walker):
 
         Raises:
             OffsetOverflowError: an offset does not fit into the segment.
-            StartRefusedError: anything Kafka does not catch; `InvalidOffsetError` among them.
+            StartRefusedError: any error that Kafka does not catch, including `InvalidOffsetError`.
         """
         segment = self.segment
         reason = "the last batch is not complete"

@@ -1,4 +1,4 @@
-"""One segment during a start: its log, its indexes, and where something is in it.
+"""One segment during a start: its log, its indexes, and searches in them.
 
 Follows `LogSegment` of Kafka 4.3.
 """
@@ -32,9 +32,9 @@ class SegmentState:
 
     Args:
         directory: the files.
-        base_offset: which segment.
+        base_offset: base offset of the segment.
         config: index sizes and density.
-        log: its log; if None, the file of that name in the directory.
+        log: its log; None for the file of that name in the directory.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SegmentState:
         self.has_epochs = False  # whether its last batch has a leader epoch
 
     def name(self, suffix: str) -> str:
-        """Name of one of its files."""
+        """Return the name of one of its files."""
         return segment_file(self.base_offset, suffix)
 
     @property
@@ -69,7 +69,7 @@ class SegmentState:
 
     @property
     def offset_index(self) -> OffsetSlots:
-        """The offset index, as it is or as it was made."""
+        """The offset index, as it is on disk or as it was rebuilt."""
         if self._offset_index is None:
             self._offset_index = OffsetSlots(
                 self.base_offset,
@@ -80,7 +80,7 @@ class SegmentState:
 
     @property
     def time_index(self) -> TimeSlots:
-        """The time index, as it is or as it was made."""
+        """The time index, as it is on disk or as it was rebuilt."""
         if self._time_index is None:
             self._time_index = TimeSlots(
                 self.base_offset,
@@ -90,13 +90,13 @@ class SegmentState:
         return self._time_index
 
     def use_indexes(self, offsets: OffsetSlots, times: TimeSlots | None = None) -> None:
-        """Take these indexes, not those under the segment's name."""
+        """Use these indexes instead of those under the segment's name."""
         self._offset_index = offsets
         self._time_index = times
 
     @property
     def aborted_count(self) -> int:
-        """Entries of the transaction index."""
+        """Number of entries in the transaction index."""
         content = self.directory.contents.get(self.name(file_names.TRANSACTION_INDEX))
         return content.size_bytes // ABORTED_TRANSACTION.struct.size if content else 0
 
@@ -112,7 +112,7 @@ class SegmentState:
         return 0 <= offset - self.base_offset <= c.INT32_MAX
 
     def find(self, offset: int) -> Found | None:
-        """Return the position where a read of `offset` begins; None after the last batch."""
+        """Return the position at which a read of `offset` begins; None after the last batch."""
         search = Search(offset)
         self.walk(search, max(self.offset_index.position_below(offset), 0))
         found = search.end()
@@ -126,7 +126,7 @@ class SegmentState:
             yield from frames(source, self.log.start, self.log.end)
 
     def walk(self, walker: Walker, position: int = 0, end: int | None = None) -> None:
-        """Give the batches between two positions in the log to a walker; headers are read."""
+        """Pass the batches between two positions in the log to a walker; only headers are read."""
         if self.log.path is None:
             return
         stop = self.log.end if end is None else self.log.start + end
@@ -134,7 +134,7 @@ class SegmentState:
             walk(source, self.log.start + position, stop, Level.QUICK, walker)
 
     def next_offset(self) -> int:
-        """The offset after the last batch, found by way of the index; the base where that fails.
+        """Return the offset after the last batch, found through the index; else the base offset.
 
         Raises:
             StartRefusedError: a header on the way there is corrupt.
@@ -151,10 +151,10 @@ class SegmentState:
         return last.next_offset
 
     def check_transaction_index(self) -> bool:
-        """Return whether no entry is below the base; the only check of an index at a start.
+        """Return whether no entry is below the base offset, the only check of an index at a start.
 
         Raises:
-            StartRefusedError: an entry has a version that is unknown.
+            StartRefusedError: an entry has an unknown version.
         """
         content = self.directory.contents.get(self.name(file_names.TRANSACTION_INDEX))
         if content is None or content.path is None:
@@ -182,7 +182,7 @@ class SegmentState:
         self._max_timestamp = largest
 
     def build_indexes(self, why: str) -> None:
-        """Write the indexes of a segment that a split makes; it has no transaction index yet."""
+        """Write the indexes of a segment that a split created; it has no transaction index yet."""
         indexes = IndexBuild(self.base_offset, self.config)
         self.use_indexes(indexes.offsets, indexes.times)
         self.walk(Indexing(indexes, self.log.start))
@@ -191,7 +191,7 @@ class SegmentState:
         self.write_indexes(None, why)
 
     def built_indexes(self) -> dict[str, bytes]:
-        """Offset and time index of the log, by suffix, as a split makes them."""
+        """Build offset and time index of the log, by suffix, as a split does."""
         indexes = IndexBuild(self.base_offset, self.config)
         self.walk(Indexing(indexes, self.log.start))
         indexes.end()
@@ -201,7 +201,7 @@ class SegmentState:
         }
 
     def truncate_to_base(self, reason: str) -> int:
-        """Empty the segment after offsets that go back; how many bytes are cut off."""
+        """Empty a segment whose offsets go back; return the number of bytes cut off."""
         found = self.find(self.base_offset)
         self.offset_index.truncate_to(self.base_offset)
         self.time_index.truncate_to(self.base_offset)
@@ -215,20 +215,20 @@ class SegmentState:
         return truncated
 
     def forget_entries(self) -> None:
-        """Drop indexes that were made, now that later segments are looked at."""
+        """Drop rebuilt indexes, once later segments are being processed."""
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.forget()
 
     def count_records(self, start: int) -> int:
-        """Count the records in the batches that begin at or after a position, by their headers."""
+        """Count the records in the batches from a position on, according to their headers."""
         if self.log.path is None:
             return 0
         with Source(self.log.path) as source:
             return count_records(source, self.log.start + start, self.log.end)
 
     def truncate(self, size_bytes: int, offset: int, reason: str) -> None:
-        """Cut the log; it goes on with the offset."""
+        """Cut the log; it continues with the given offset."""
         self.directory.actions.append(
             TruncateLog(
                 self.base_offset,
@@ -245,8 +245,8 @@ class SegmentState:
     def write_indexes(self, aborted: bytes | None, why: str) -> None:
         """Rewrite all indexes.
 
-        The transaction index is created with its first entry, and emptied if present. With None it
-        is left alone.
+        The transaction index is created with its first entry, and emptied if it exists. With None
+        it is left alone.
         """
         assert self._offset_index, "made by who calls"
         assert self._time_index, "made by who calls"
@@ -277,7 +277,7 @@ class SegmentState:
 
 
 def _is_same(content: Content | None, data: bytes) -> bool:
-    """Whether a file holds these entries, followed by nothing but the zeros of preallocation."""
+    """Return whether a file holds these entries, followed only by preallocated zeros."""
     if content is None or content.size_bytes < len(data):
         return False
     if content.path is None:

@@ -52,7 +52,7 @@ NO_TOPIC_ID = (
 
 @dataclass(frozen=True, slots=True)
 class _Circumstances:
-    """How the broker comes to the log, and what of that was assumed."""
+    """How the broker starts on the log, and which parts of that were assumed."""
 
     mode: StartMode
     recovery_point: int
@@ -70,15 +70,15 @@ def predict_start(
     hosting: Hosting | None = None,
     tell: Callable[[str, bytes], None] | None = None,
 ) -> PredictedStart:
-    """Predict what a broker's next start would do with a partition directory. Nothing is written.
+    """Predict what a broker's next start would do to a partition directory. Nothing is written.
 
     Args:
         partition: the directory, or its path.
-        mode: how the broker comes to it; if None, as the log directory around it says.
-        recovery_point: where an unclean start begins to scan; from the checkpoint if None.
-        log_start_checkpoint: the log start offset; from the checkpoint if None.
-        config: what the outcome depends on; Kafka's defaults if None.
-        hosting: the partitions assigned to the broker; this one if None.
+        mode: how the broker starts; None derives it from the log directory.
+        recovery_point: where an unclean start begins to scan; None reads it from the checkpoint.
+        log_start_checkpoint: the log start offset; None reads it from the checkpoint.
+        config: the configs that the outcome depends on; None for Kafka's defaults.
+        hosting: the partitions assigned to the broker; None assumes that this one is.
         tell: called with name and bytes of each file the start would write, in the order of the
             actions that write them; the bytes are not kept.
 
@@ -89,9 +89,9 @@ def predict_start(
         NotFoundError, UnreadableError, NotAKafkaFileError: the directory cannot be read.
 
     Cost:
-        After a clean shutdown the end of the active segment and what the newest producer snapshot
-        does not cover; else each byte from the recovery point on. Memory for the producers and the
-        indexes of a few segments.
+        After a clean shutdown, reads the end of the active segment and what the newest producer
+        snapshot does not cover; otherwise every byte from the recovery point on. Memory for the
+        producers and the indexes of a few segments.
     """
     return StartInProgress(
         open_partition(partition) if isinstance(partition, str) else partition,
@@ -112,12 +112,11 @@ class StartInProgress:
 
     Args:
         partition: the directory.
-        mode, recovery_point, log_start_checkpoint, config, hosting, tell: as those of
-            `predict_start`.
-        check_crc: whether the scans compare checksums, as those of a broker do. Without, they are
-            taken to be right, which is reported as an assumption.
+        mode, recovery_point, log_start_checkpoint, config, hosting, tell: as in `predict_start`.
+        check_crc: whether the scans verify checksums, as a broker's do. Otherwise they are assumed
+            to be right, which is reported as an assumption.
         trusts_swaps: whether the log of a swap without its indexes gets empty ones, as in a broker;
-            else they are built.
+            otherwise they are built.
         rebuilds_epochs: whether leader epochs that Kafka cannot read are rebuilt from the log.
         progress: called with the bytes that scans have read since the last call.
 
@@ -153,7 +152,7 @@ class StartInProgress:
         self._progress = progress
         self._directory = Directory(partition, tell)
         self._begun: Loader | None = None
-        self._loader: Loader | None = None  # when it has come to its end
+        self._loader: Loader | None = None  # set once it has finished
         self._refusal: Refusal | None = None
         self._repaired: Refusal | None = None
         self._path: str | None = None
@@ -163,21 +162,21 @@ class StartInProgress:
         self._go_on()
 
     def begin(self, path: str, base_offset: int) -> None:
-        """The batches of a segment follow; raises as `end`."""
+        """Start a segment, whose batches follow. Raises as `end`."""
         self._path = path
         while self._scan is not None and self._scan.segment.base_offset < base_offset:
             self._go_on()
 
     def feed(self, stretch: Stretch) -> None:
-        """Feed the next batches of the segment, from its first on, with their checksums compared.
+        """Feed the next batches of the segment, from its first on, with their checksums verified.
 
-        They may end anywhere, and what is odd among them may be left out.
+        They may end anywhere, and irregular batches may be left out.
         """
         if self._scan is not None and self._scan.segment.log.path == self._path:
             self._scan.feed(stretch)
 
     def end(self) -> PredictedStart:
-        """Return the prediction, now that no more batches come.
+        """Return the prediction, once all batches have been fed.
 
         Raises:
             UnreadableError: a file cannot be read.
@@ -197,12 +196,12 @@ class StartInProgress:
 
     @property
     def refusal(self) -> Refusal | None:
-        """Why a start would fail, also where the reason was repaired; to be asked at the end."""
+        """Why a start would fail, even if the cause was repaired here; valid after `end`."""
         return self._refusal or self._repaired
 
     @property
     def contents(self) -> dict[str, Content]:
-        """The files as they are then, each by its name; to be asked at the end."""
+        """The files as they would be after the start, by name; valid after `end`."""
         return dict(self._directory.contents)
 
     @property
@@ -212,7 +211,7 @@ class StartInProgress:
         return tuple(self._directory.actions[:count])
 
     def _go_on(self) -> None:
-        """To the next scan, or to the end."""
+        """Continue to the next scan, or to the end."""
         try:
             self._scan = next(self._steps, None)
         except StartRefusedError as error:
@@ -265,7 +264,7 @@ class StartInProgress:
 
 
 def usual_config(partition: PartitionDir) -> StartConfig:
-    """Kafka's defaults, with room for the largest index that is there."""
+    """Return Kafka's defaults, with room for the largest existing index."""
     kinds = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
     sizes = [entry.size_bytes for kind in kinds for entry in partition.live(kind)]
     usual = StartConfig()
@@ -273,7 +272,7 @@ def usual_config(partition: PartitionDir) -> StartConfig:
 
 
 def start_mode(log_dir: str) -> StartMode:
-    """How a broker comes to the partitions of a log directory: it looks for a mark."""
+    """Return how a broker starts on a log directory, by its clean shutdown mark."""
     is_clean = file_system.exists(os.path.join(log_dir, file_names.CLEAN_SHUTDOWN))
     return StartMode.CLEAN if is_clean else StartMode.UNCLEAN
 
@@ -284,7 +283,7 @@ def _circumstances(
     recovery_point: int | None,
     log_start: int | None,
 ) -> _Circumstances:
-    """Return what the broker would read around the partition, given values taking precedence."""
+    """Return what the broker would read around the partition; given values take precedence."""
     assumptions = []
     parent = os.path.dirname(file_system.absolute(partition.path))
     if partition.topic == CLUSTER_METADATA_TOPIC:
@@ -303,14 +302,14 @@ def _circumstances(
 
 
 def checkpointed(log_dir: str, name: str, partition: PartitionDir) -> int | None:
-    """The partition's entry in a checkpoint; None without one, or where the file is malformed."""
+    """Return the partition's checkpoint entry; None if missing or the file is malformed."""
     return checkpoints.checkpointed(log_dir, name, partition.topic, partition.partition)
 
 
 def _loaded(loader: Loader) -> LoadedLog:
     producers = loader.producers
     start = loader.log_start_offset
-    producers.drop_replicated(start)  # a start knows no high watermark but the log's start
+    producers.drop_replicated(start)  # at a start the only known high watermark is the log start
     return LoadedLog(
         log_start_offset=start,
         log_end_offset=loader.log_end_offset,
@@ -324,10 +323,10 @@ def _loaded(loader: Loader) -> LoadedLog:
 
 
 def _first_unstable_offset(loader: Loader) -> int | None:
-    """Base offset of the batch that the earliest undecided transaction begins with.
+    """Return the base offset of the first batch of the earliest undecided transaction.
 
-    The transaction may have begun before the log's start, or its batch may be gone: then that of
-    the next batch, as `UnifiedLog.maybeIncrementFirstUnstableOffset` reads it from the log.
+    The transaction may have begun before the log start, or its batch may be gone: then it is that
+    of the next batch, as `UnifiedLog.maybeIncrementFirstUnstableOffset` reads it from the log.
     """
     offset = loader.producers.first_unstable_offset
     if offset is None:
@@ -356,7 +355,7 @@ def _segment(segment: SegmentState) -> LoadedSegment:
 
 
 def _notes(loader: Loader) -> list[str]:
-    """Return what the start leaves as it is and does not report."""
+    """Return what the start neither changes nor reports."""
     notes = []
     active = loader.segments[max(loader.segments)]
     if active.size_bytes and loader.log_end_offset == active.base_offset:
@@ -385,15 +384,15 @@ _INDEX_SIZE = "segment.index.bytes"
 def start_config(
     partition: PartitionDir, configs: TopicConfigs, now_ms: int | None = None
 ) -> tuple[StartConfig, tuple[ConfigValue, ...]]:
-    """Return the configs a start depends on, and those that were asked.
+    """Return the configs that a start depends on, and all configs that were looked up.
 
     Args:
         partition: the directory.
-        configs: of its topic.
-        now_ms: the broker's clock; the clock of this machine if None.
+        configs: the configs of its topic.
+        now_ms: the broker's clock; None for this machine's clock.
 
     Raises:
-        CorruptDataError: a source holds a value that no broker would take.
+        CorruptDataError: a source holds a value that no broker would accept.
     """
     usual = usual_config(partition)
     index_size = configs.number(_INDEX_SIZE)

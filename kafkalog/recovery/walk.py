@@ -1,10 +1,8 @@
-"""Walks over a log as a start does them: the stopping walk, and columns where it is regular.
+"""Walks over a log as a start performs them: batch by batch, or by columns where it is regular.
 
-Follows `FileLogInputStream`, `DefaultRecordBatch` and `AbstractLegacyRecordBatch` of Kafka 4.3.
-
-Both say the same; the reading of odd batches is Kafka's own, as `batches.frames` has it.
-
-Follows `FileRecords` and `LogSegment` of Kafka 4.3.
+Follows `FileLogInputStream`, `DefaultRecordBatch`, `AbstractLegacyRecordBatch`, `FileRecords` and
+`LogSegment` of Kafka 4.3. Both walks agree; irregular batches are read exactly as Kafka reads them,
+as in `batches.frames`.
 """
 
 from __future__ import annotations
@@ -15,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from formats import constants as c
-from formats.layouts import MESSAGE_HEADER, RECORD_BATCH_HEADER
-from kafkalog.batches.framing import crc_valid
+from formats.layouts import RECORD_BATCH_HEADER
+from kafkalog.batches.framing import batch_of_header, crc_valid
 from kafkalog.batches.records import resolve_batch
 from kafkalog.errors import CorruptDataError
 from kafkalog.jit import fast_path
-from kafkalog.model import Batch, Level
+from kafkalog.model import Batch, Level, wrap_int64
 from kafkalog.recovery.model import StartRefusedError
 
 if TYPE_CHECKING:
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 
 
 _UP_TO_MAGIC = RECORD_BATCH_HEADER.part("base_offset", "batch_length", "magic")
-_HEADER = RECORD_BATCH_HEADER.struct
-_LEGACY = MESSAGE_HEADER.part("crc", "attributes")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
@@ -43,7 +39,7 @@ class CorruptRecordError(StartRefusedError):
 
 
 class Frame:
-    """One batch as the scanner finds it: the header is read when it is asked for.
+    """One batch as the scanner finds it; its header is read on demand.
 
     The first 17 bytes alone decide where it ends, and whether it is taken for magic 2 or a legacy
     message; they are outside the checksum of magic 2.
@@ -99,9 +95,9 @@ class Frame:
             raise CorruptRecordError("InvalidRecordException", error.message) from error
 
     def _require_value(self) -> None:
-        """Stop where `Utils.sizeDelimited` of Kafka does: the value is not within the message."""
+        """Raise as Kafka's `Utils.sizeDelimited` unless the value lies within the message."""
         if self.batch.compression == c.ZSTD:
-            return  # which is no codec of these, and already reported
+            return  # not a codec of these, and already reported
         at = c.LEGACY_TIMESTAMP_POSITION + (_INT64.size if self.magic == 1 else 0)
         key_size = self._int32(at, "key")
         at += _INT32.size + max(key_size, 0)
@@ -112,7 +108,7 @@ class Frame:
             )
 
     def _int32(self, at: int, what: str) -> int:
-        """Return the size of a key or value, which must lie within the message."""
+        """Read the size of a key or value, which must lie within the message."""
         if at + _INT32.size > self.size_bytes:
             raise StartRefusedError("IndexOutOfBoundsException", f"The {what}'s size is missing.")
         return int(_INT32.unpack(self._source.read_exactly(self.position + at, _INT32.size))[0])
@@ -124,7 +120,7 @@ class Frame:
 
     @property
     def next_offset(self) -> int:
-        """Offset after the last; it wraps as a Java long does."""
+        """The offset after the last; it wraps as a Java long does."""
         return wrap_int64(self.last_offset + 1)
 
     def ensure_valid(self, *, check_crc: bool = True) -> None:
@@ -142,9 +138,8 @@ class Frame:
             )
 
     def _read_header(self) -> Batch:
-        is_legacy = self.magic < 2
-        size = _HEADER.size
-        if is_legacy:
+        size = c.RECORD_BATCH_OVERHEAD
+        if self.magic < 2:
             size = c.LEGACY_ATTRIBUTES_POSITION + 1
             if self.magic == 1:
                 size = c.LEGACY_TIMESTAMP_POSITION + _INT64.size
@@ -153,25 +148,8 @@ class Frame:
             raise StartRefusedError(
                 "KafkaException", f"Failed to load record batch at position {self.position}"
             )
-        if is_legacy:
-            crc, attributes = _LEGACY.unpack_from(header, c.LEGACY_CRC_POSITION)
-            timestamp = -1
-            if self.magic == 1:
-                timestamp = _INT64.unpack_from(header, c.LEGACY_TIMESTAMP_POSITION)[0]
-            fields = (attributes, crc, -1, timestamp, timestamp, -1, -1, -1, 1)
-            last_offset = self.offset
-        else:
-            (_, _, epoch, _, crc, attributes, delta, *rest) = _HEADER.unpack(header)
-            fields = (attributes, crc, epoch, *rest)
-            last_offset = wrap_int64(self.offset + delta)
-        return Batch(
-            self._source.path,
-            self.position,
-            self.size_bytes,
-            self.offset,
-            last_offset,
-            self.magic,
-            *fields,
+        return batch_of_header(
+            self._source.path, self.position, self.size_bytes, self.offset, self.magic, header
         )
 
 
@@ -180,7 +158,7 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
 
     Raises:
         CorruptRecordError: a length field is smaller than any message.
-        UnreadableError: the file became shorter since it was listed.
+        UnreadableError: the file became shorter after it was listed.
     """
     while position < end - c.HEADER_SIZE_UP_TO_MAGIC:
         offset, length, magic = _UP_TO_MAGIC.unpack(
@@ -199,47 +177,42 @@ def frames(source: Source, position: int, end: int) -> Iterator[Frame]:
         yield frame
 
 
-def wrap_int64(number: int) -> int:
-    """Return the number as a Java long, which damaged offsets can exceed."""
-    return (number + 2**63) % 2**64 - 2**63
-
-
-# Size read batch by batch before columns are tried, at first and after an odd batch: most walks
-# are short, and a log that is odd throughout must not start over at each batch.
+# Bytes read batch by batch before columns are tried, at first and after an irregular batch: most
+# walks are short, and a log that is irregular throughout must not start over at each batch.
 _ONE_BY_ONE: Final = 256
 _BYTES_ONE_BY_ONE: Final = 4 << 20
-_WORTH_A_SEEK: Final = 1 << 15  # of batches so large headers alone are read, one by one
+_WORTH_A_SEEK: Final = 1 << 15  # batches this large are read one by one, headers only
 
 
 class Walker(ABC):
-    """Who takes batches in, in the order of the log."""
+    """Processes batches in the order of the log."""
 
     @abstractmethod
     def columns(self, stretch: Stretch) -> int:
-        """Take batches in; how many, fewer than there are where the next is to come by itself."""
+        """Process batches; return how many, fewer than given if the next must come by itself."""
 
     @abstractmethod
     def frame(self, source: Source, frame: Frame) -> bool:
-        """Take one batch in; false where no more is wanted."""
+        """Process one batch; return False if no more are wanted."""
 
 
 def walk(source: Source, position: int, end: int, level: Level, walker: Walker) -> None:
-    """Give the batches from `position` up to `end`, positions in the file, to a walker.
+    """Pass the batches from `position` up to `end`, positions in the file, to a walker.
 
     Args:
         source: the log.
-        position: where the first begins.
+        position: position of the first batch.
         end: where the log ends.
-        level: quick reads headers, standard also checks that checksums of columns match; of a
-            batch that comes by itself nothing is checked.
-        walker: receives them.
+        level: quick reads headers, standard also verifies the checksums of columns; nothing is
+            verified for a batch that comes by itself.
+        walker: receives the batches.
 
     Raises:
         CorruptRecordError: a length field is smaller than any message; or what the walker raises.
 
     Cost:
-        That of `plain_stretches`; where batches are large and their headers alone are read, a read
-        of 4 KiB for each.
+        That of `plain_stretches`; a read of 4 KiB per batch if batches are large and only their
+        headers are read.
     """
     while True:
         begin, count, is_over = position, 0, True
@@ -275,17 +248,17 @@ def _in_columns(source: Source, position: int, end: int, level: Level, walker: W
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The batch that a read from an offset on begins with; its position in the log."""
+    """The batch with which a read from an offset begins; its position in the log."""
 
     position: int
     base_offset: int
 
 
 class Search(Walker):
-    """The batch that holds an offset, or the next one: `searchForOffsetFromPosition`.
+    """Finds the batch that holds an offset, or the next one: `searchForOffsetFromPosition`.
 
     Attributes:
-        found: that batch, when the walk is over; positions are those in the file.
+        found: that batch, once the walk is over; positions are those in the file.
     """
 
     def __init__(self, offset: int) -> None:
@@ -294,11 +267,11 @@ class Search(Walker):
         self._previous: tuple[Found, int] | None = None  # with its last offset
 
     def columns(self, stretch: Stretch) -> int:
-        """Pass over batches that begin below the offset; how many."""
+        """Skip batches that begin below the offset; return how many."""
         from kafkalog.columns import header_table as h
 
         headers = stretch.headers
-        # Of a compressed legacy message the first offset is inside it.
+        # The first offset of a compressed legacy message is inside it.
         passed = (headers[h.MAGIC] >= 2) | (headers[h.ATTRIBUTES] & c.COMPRESSION_MASK == 0)
         passed &= headers[h.BASE_OFFSET] < self._offset
         count = stretch.count if passed.all() else int(passed.argmin())
@@ -310,7 +283,7 @@ class Search(Walker):
         return count
 
     def frame(self, _source: Source, frame: Frame) -> bool:
-        """Look at one batch; whether it is not yet the place."""
+        """Examine one batch; return whether the search goes on."""
         base_offset = frame.base_offset
         here = Found(frame.position, base_offset)
         if base_offset == self._offset:
@@ -322,7 +295,7 @@ class Search(Walker):
         return self.found is None
 
     def end(self) -> Found | None:
-        """Return the findings, now that there are no more batches."""
+        """Return the result, once there are no more batches."""
         return self.found or self._holder()
 
     def _holder(self) -> Found | None:
@@ -332,7 +305,7 @@ class Search(Walker):
 
 
 class ToTheEnd(Walker):
-    """The offset and position after the last batch, and whether that has a leader epoch."""
+    """Finds the offset and position after the last batch, and whether that has a leader epoch."""
 
     def __init__(self, base_offset: int) -> None:
         self.next_offset = base_offset
@@ -340,7 +313,7 @@ class ToTheEnd(Walker):
         self.has_epoch = False
 
     def columns(self, stretch: Stretch) -> int:
-        """Take in batches; all of them."""
+        """Process batches; return their number."""
         from kafkalog.columns import header_table as h
 
         last = stretch.headers[:, -1].tolist()
@@ -350,7 +323,7 @@ class ToTheEnd(Walker):
         return stretch.count
 
     def frame(self, _source: Source, frame: Frame) -> bool:
-        """Take in one batch."""
+        """Process one batch."""
         self.next_offset = frame.next_offset
         self.end_position = frame.end_position
         self.has_epoch = frame.magic >= 2 and frame.batch.partition_leader_epoch >= 0
@@ -358,14 +331,14 @@ class ToTheEnd(Walker):
 
 
 class Indexing(Walker):
-    """The indexes of a log, without a look at what else is in it."""
+    """Builds the indexes of a log, and looks at nothing else in it."""
 
     def __init__(self, indexes: IndexBuild, start: int) -> None:
         self._indexes = indexes
         self._start = start
 
     def columns(self, stretch: Stretch) -> int:
-        """Add the entries that are due at batches; how many were taken in."""
+        """Add the entries that are due at batches; return how many batches were processed."""
         from kafkalog.columns import header_table as h
 
         times, offsets, positions = stretch.headers[[h.MAX_TIMESTAMP, h.LAST_OFFSET, h.POSITION]]

@@ -1,4 +1,4 @@
-"""The result of a repair of a partition, file by file, and what forbids it in place."""
+"""The result of a repair of a partition, file by file, and conditions that forbid it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Fate(StrEnum):
     """The fate of a file."""
 
     REMOVED = "removed"
-    """It goes."""
+    """It is removed."""
     CUT = "cut"
-    """Its end goes; it is changed in place."""
+    """It is cut at its end, in place."""
     RENAMED = "renamed"
-    """It is another file, which gets this name."""
+    """Another file gets this name."""
     WRITTEN = "written"
-    """It is a new file, in place of one of that name where there is one."""
+    """It is written, replacing a file of that name if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class FileChange:
     """A file that will change.
 
     Attributes:
-        name: of the file.
-        fate: its fate.
-        size_bytes: after the change.
-        bytes_gone: of a file that is removed or cut: how many of its bytes go.
+        name: name of the file.
+        fate: what happens to it.
+        size_bytes: its size after the change.
+        bytes_gone: number of bytes that a removed or cut file loses.
         records_gone: records that can be read in these bytes, by the headers of their batches.
         why: why it is removed or cut; None for others, and if it is only renamed.
     """
@@ -62,10 +62,10 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class Untouched:
-    """Why a recovery leaves a partition to the broker, as a refusal would say it.
+    """Why a recovery leaves a partition to the broker.
 
     Attributes:
-        reason: the words.
+        reason: the reason, as a phrase for a message.
         hint: what to do instead.
     """
 
@@ -80,13 +80,13 @@ class RecoveryPlan:
     Attributes:
         partition: the directory as it is.
         config: the configs the outcome depends on; the clock is fixed.
-        predicted: what the start of a broker does, once the recovery has repaired what stops it.
+        predicted: the start of a broker, once the recovery has repaired what would stop it.
         refusal: why a start on the directory as it is would fail; None if it would not.
         tidying: the actions of the start that finish or roll back what a crash left.
-        changes: the files that will not be as they are, by name.
-        bytes_to_scan: bytes of the segments that are scanned.
-        high_watermark: what the checkpoint of high watermarks says, None without an entry.
-        has_mark: whether the log directory has the mark of a clean shutdown.
+        changes: the files that will change, by name.
+        bytes_to_scan: size of the segments that are scanned.
+        high_watermark: the entry in the checkpoint of high watermarks, None without one.
+        has_mark: whether the log directory has the clean shutdown mark.
         untouched: why nothing is changed, whatever a start would do; None for most partitions.
     """
 
@@ -103,7 +103,7 @@ class RecoveryPlan:
 
     @property
     def lost_from(self) -> int | None:
-        """Offset of the first record that may go, None if no byte of a log goes."""
+        """Offset of the first record that may be lost, None if no log loses a byte."""
         offsets = (
             cut.offset if isinstance(cut, TruncateLog) else cut.base_offset
             for cut in self.predicted.cuts
@@ -121,14 +121,14 @@ class RecoveryPlan:
 
     @property
     def touched(self) -> tuple[str, ...]:
-        """Names of the files there are that will be removed, replaced or cut."""
+        """Names of the existing files that will be removed, replaced or cut."""
         there = {entry.name.name for entry in self.partition.files}
         changed = {change.name for change in self.changes}
         return tuple(sorted(there & changed))
 
     @property
     def changed_segments(self) -> frozenset[int]:
-        """Base offsets of the segments that the scan changes; what a swap brings is sound."""
+        """Base offsets of the segments that the scan changes, without those a swap brings."""
         predicted = self.predicted
         others = (cut.base_offset for cut in predicted.cuts)
         splits = (
@@ -138,7 +138,7 @@ class RecoveryPlan:
 
     @property
     def drops_mark(self) -> bool:
-        """Whether the mark of a clean shutdown goes: it is not true of what a scan repairs."""
+        """Whether the clean shutdown mark is removed: it is wrong if a scan repairs something."""
         predicted = self.predicted
         is_routine = predicted.refusal is None and predicted.change == Verdict.NOTHING
         is_routine &= not self.changed_segments
@@ -147,7 +147,7 @@ class RecoveryPlan:
 
     @property
     def is_loadable(self) -> bool:
-        """Whether a broker can load the log, after a recovery at least."""
+        """Whether a broker can load the log, at least after a recovery."""
         return self.predicted.verdict != Verdict.REFUSE
 
     @property
@@ -162,7 +162,7 @@ class RecoveryPlan:
 
     @property
     def detail(self) -> str:
-        """What a start would do, and what of it a recovery leaves or adds, in one line."""
+        """What a start would do, and what a recovery leaves out or adds, in one line."""
         if self.untouched is not None:
             return f"{self._start_words}; left alone: {self.untouched.reason}"
         if self.refusal is not None and self.is_loadable:
@@ -201,7 +201,7 @@ def contents_of(partition: PartitionDir) -> dict[str, Content]:
 
 
 def whole_entries(contents: dict[str, Content]) -> dict[str, Content]:
-    """The same, with the indexes cut to whole entries, as the next shutdown of a broker does."""
+    """Return the files with indexes cut to whole entries, as the next shutdown would."""
     found = dict(contents)
     for name, content in contents.items():
         for suffix, size in _ENTRY_SIZES.items():
@@ -215,12 +215,12 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
     """Check that the plan may be performed.
 
     Args:
-        plan: of the recovery.
-        forced: whether records below the high watermark may go.
+        plan: the plan of the recovery.
+        forced: whether records below the high watermark may be lost.
 
     Raises:
         CorruptDataError: a broker could not load the log.
-        RefusedError: it is left to the broker, committed records would go, or it holds links.
+        RefusedError: it is left to the broker, committed records would be lost, or it holds links.
         UnwritableError: the directory is read-only.
     """
     partition, refusal = plan.partition, plan.predicted.refusal
@@ -251,7 +251,7 @@ def require_performable(plan: RecoveryPlan, *, forced: bool) -> None:
 def index_data(
     source: Source, start: int, end: int, base_offset: int, config: StartConfig
 ) -> dict[str, bytes]:
-    """Return the bytes of both, by suffix, for a segment that begins at position `start` of a log.
+    """Build offset and time index, by suffix, for a segment that begins at a log's `start`.
 
     Raises:
         StartRefusedError: offsets go back, or do not fit into the segment.

@@ -1,4 +1,4 @@
-"""The plan of a recovery: a predicted start, and which files it changes. Nothing is written."""
+"""The plan of a recovery: a predicted start, and the files it changes. Nothing is written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _LEFT_OVER = "left by a killed repair"
 _PADDING = "nothing after its last entry is needed"
-_NEW_PART = "it is new"  # why a segment that a split makes gets indexes: nothing is scanned
+_NEW_PART = "it is new"  # why a segment that a split creates gets indexes, without a scan
 
 
 def plan_recovery(
@@ -53,13 +53,13 @@ def plan_recovery(
     hosting: Hosting | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RecoveryPlan:
-    """Plan what a recovery would do with a partition directory.
+    """Plan what a recovery would do to a partition directory.
 
     Args:
         partition: the directory.
-        mode: as which start of a broker.
-        config: what the outcome depends on; Kafka's defaults if None.
-        hosting: the partitions assigned to the broker; this one if None.
+        mode: the kind of broker start that the recovery follows.
+        config: the configs that the outcome depends on; None for Kafka's defaults.
+        hosting: the partitions assigned to the broker; None assumes that this one is.
         progress: called with the bytes that scans have read since the last call.
 
     Raises:
@@ -116,7 +116,7 @@ def recovery_start(
     tell: Callable[[str, bytes], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> StartInProgress:
-    """Return the start of a broker as a recovery performs it: what can be rebuilt is."""
+    """Return the start of a broker as a recovery performs it: whatever can be rebuilt is."""
     return StartInProgress(
         partition,
         mode,
@@ -184,7 +184,7 @@ def _records(content: Content, name: str) -> int:
 
 
 def with_clock(config: StartConfig) -> StartConfig:
-    """Return the same, with a clock that stands still: all looks at a partition shall agree."""
+    """Return the config with a fixed clock, so that all readings of a partition agree."""
     if config.now_ms is not None:
         return config
     return dataclasses.replace(config, now_ms=time.time_ns() // 1_000_000)
@@ -217,7 +217,7 @@ def is_same(path: str, data: bytes) -> bool:
 
 
 def _fate(name: str, old: Content | None, new: Content, differing: set[int]) -> Fate | None:
-    """Return the fate of a file of that name; None if it stays as it is."""
+    """Return what happens to the file of that name; None if it stays as it is."""
     if new.path is None:
         is_changed = old is None or new.told in differing or (new.told is None and old.size_bytes)
         return Fate.WRITTEN if is_changed else None
@@ -229,7 +229,7 @@ def _fate(name: str, old: Content | None, new: Content, differing: set[int]) -> 
 
 
 def _bytes_to_scan(predicted: PredictedStart, before: dict[str, Content]) -> int:
-    """Bytes of the logs of the segments that are scanned; each counts once for each scan."""
+    """Return the bytes of logs that are scanned; each counts once per scan."""
     size = 0
     for action in predicted.actions:
         if isinstance(action, RebuildIndexes) and action.why != _NEW_PART:

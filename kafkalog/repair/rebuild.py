@@ -1,6 +1,6 @@
 """The indexes of segments, rebuilt from the log as a broker does if an index is missing.
 
-Follows `LogSegment.recover` of Kafka 4.3, as `LogLoader` calls it where an `.index` is missing.
+Follows `LogSegment.recover` of Kafka 4.3, as `LogLoader` calls it for a missing `.index`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Comparison(StrEnum):
 
     SAME = "same"
     PADDED = "padded"
-    """The same followed by the zeros of preallocation, as a broker that is killed leaves it."""
+    """Equal, followed by preallocated zeros, as a killed broker leaves it."""
     DIFFERENT = "different"
     MISSING = "missing"
 
@@ -46,10 +46,10 @@ class IndexComparison:
 
     Attributes:
         path: the file.
-        base_offset: of its segment.
-        result: how the file compares with the new one.
-        size_bytes: of the file as it is; None if it is missing.
-        new_size_bytes: of the new one.
+        base_offset: base offset of its segment.
+        result: how the file compares with the rebuilt index.
+        size_bytes: size of the file; None if it is missing.
+        new_size_bytes: size of the rebuilt index.
     """
 
     path: str
@@ -74,15 +74,15 @@ def compare_indexes(
 
     Args:
         partition: the directory.
-        config: sizes and density of the indexes; Kafka's defaults if None.
-        base_offsets: the segments; all if None.
-        progress: called with the bytes of these that were scanned since the last call.
+        config: sizes and density of the indexes; None for Kafka's defaults.
+        base_offsets: the segments; None for all.
+        progress: called with the bytes of these segments scanned since the last call.
 
     Returns:
         The indexes by segment, then kind.
 
     Raises:
-        CorruptDataError: the log is damaged, or a crash has left something to be finished.
+        CorruptDataError: the log is damaged, or a crash has left something unfinished.
         UnreadableError: a file cannot be read.
 
     Cost:
@@ -103,14 +103,14 @@ def rebuild_indexes(
 ) -> tuple[IndexComparison, ...]:
     """Rebuild the indexes of a partition.
 
-    The new ones are written next to the old ones, synced, and put in their place: at any moment,
-    also after a crash, each is the old one or the new one, whole. An `.index` that was missing
-    comes last, so that a broker would build all three again.
+    The new files are written next to the old ones, synced, and put in their place: at any moment,
+    also after a crash, each is the old file or the new one, whole. A missing `.index` comes last,
+    so that a broker that starts in between rebuilds all three.
 
     Args:
         partition: the directory.
         run: holds the lock of the log directory.
-        config, base_offsets, progress: as those of `compare_indexes`.
+        config, base_offsets, progress: as for `compare_indexes`.
 
     Returns:
         The indexes as they were, as `compare_indexes` does.
@@ -140,7 +140,7 @@ def rebuild_indexes(
 
 
 class _Comparing:
-    """Compares the indexes that a scan reports with those on disk, and hands them on."""
+    """Compares the indexes that a scan reports with those on disk, and passes them on."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ def _scan(
     tell: Callable[[str, bytes], None],
     progress: Callable[[int], None] | None,
 ) -> StartInProgress:
-    """A clean start on the directory as if the segments had no offset index."""
+    """Return a clean start on the directory as if the segments had no offset index."""
     if any(
         entry.name.name.endswith((file_names.CLEANED, file_names.SWAP, file_names.DELETED))
         for entry in partition.files
@@ -207,7 +207,7 @@ def _base_offsets(partition: PartitionDir, wanted: Collection[int] | None) -> li
 
 
 def _require_sound(partition: PartitionDir, predicted: PredictedStart) -> None:
-    """Raise `CorruptDataError` where the scan would cut, or could not end."""
+    """Raise `CorruptDataError` if the scan would cut the log, or could not end."""
     words = None
     if predicted.refusal is not None:
         words = f"{predicted.refusal.error}: {predicted.refusal.message}"

@@ -1,10 +1,9 @@
-"""A recovery of a partition in place: what an unclean start does, before it.
+"""Recovers a partition in place: does what an unclean start does, before the broker starts.
 
-Follows `LogLoader.removeTempFilesAndCollectSwapFiles` and `completeSwapOperations` of Kafka 4.3, in
-an order in which a crash at any moment leaves a state with the same outcome.
-
-Follows `LogLoader.recoverLog` and `LogSegment.recover` of Kafka 4.3 in what results, not in the
-order: there a crash between two steps can leave segments after a cut.
+Follows `LogLoader.removeTempFilesAndCollectSwapFiles`, `completeSwapOperations` and `recoverLog`
+and `LogSegment.recover` of Kafka 4.3 in the result, but not in the order of the steps: here a crash
+at any moment leaves a state with the same outcome, while in Kafka a crash between two steps can
+leave segments after a cut.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ if TYPE_CHECKING:
 def tidy(changes: Changes, actions: Sequence[Action], config: StartConfig) -> None:
     """Perform the actions on the directory.
 
-    After a crash the directory is as before, or a later one of these, whose outcomes are the same:
-    an index that a swap lacks is there before anything else happens to it; swap files that are
-    rolled back are gone before the `.cleaned` files that say so; segments that a swap replaces are
-    gone before its files are renamed; of these a log comes before its indexes, and one segment is
-    done before the next begins, as a start deletes what lies in the range of the logs that are
-    still called `.swap`.
+    After a crash the directory is as before or in a later state with the same outcome: an index
+    that a swap lacks exists before anything else happens to it; swap files that are rolled back are
+    gone before the `.cleaned` files that cause this; segments that a swap replaces are gone before
+    its files are renamed; a log is renamed before its indexes, and one segment is finished before
+    the next begins, because a start deletes files in the range of the logs that are still called
+    `.swap`.
     """
     swapping = next(
         (number for number, action in enumerate(actions) if isinstance(action, RenameFile)),
@@ -59,7 +58,7 @@ def tidy(changes: Changes, actions: Sequence[Action], config: StartConfig) -> No
     _remove(changes, [name for name in removed if name.endswith(file_names.SWAP)])
     _remove(changes, [name for name in removed if name.endswith(file_names.CLEANED)])
     for action in actions[:swapping]:
-        # The other file that may be written here, that of the leader epochs, has time.
+        # Another file may be written here, that of the leader epochs, but it can wait.
         if isinstance(action, WriteFile) and action.name.endswith(file_names.SWAP):
             changes.replace(action.name, _data(changes, action.name, config))
     _remove(
@@ -78,7 +77,7 @@ def _removed(actions: Sequence[Action]) -> list[str]:
 
 
 def _data(changes: Changes, name: str, config: StartConfig) -> bytes:
-    """Return what a swap lacks: an index of its log; or the log, if its name has no 20 digits."""
+    """Return a swap's missing file: an index; or the log, if its name does not have 20 digits."""
     base_offset = offset_from_name(name)
     log = changes.path(segment_file(base_offset, file_names.LOG + file_names.SWAP))
     suffix = name.removesuffix(file_names.SWAP)[name.index(".") :]
@@ -93,7 +92,7 @@ def _renames(actions: Sequence[Action]) -> list[RenameFile]:
 
 
 def _remove(changes: Changes, names: Sequence[str]) -> None:
-    """Remove files, where they are there; it lasts."""
+    """Remove the files if present, and sync the directory."""
     for name in names:
         changes.remove(name, missing_ok=True)
     if names:
@@ -101,30 +100,31 @@ def _remove(changes: Changes, names: Sequence[str]) -> None:
 
 
 def _place(rename: RenameFile) -> tuple[int, bool, str]:
-    """Segment by segment, the log first."""
+    """Sort key: segment by segment, the log first."""
     return offset_from_name(rename.name), not rename.new_name.endswith(file_names.LOG), rename.name
 
 
 class Settlement:
-    """The steps from the files as they are to those a start would leave.
+    """The steps from the present files to those a start would leave.
 
     Args:
-        changes: of the partition directory.
+        changes: changes to the partition directory.
         before: the files as they are.
-        after: the files as they shall be: as they are, cut, made, or gone.
-        staging: what has been made.
+        after: the files as they shall be: unchanged, cut, new, or gone.
+        staging: the new files.
 
-    Each step lasts before the next begins:
+    Each step is synced before the next begins:
 
-    1. segments after a cut go, the last one first: what made the start cut is still there;
+    1. segments after a cut are removed, the last one first, while the cause of the cut still
+    exists;
     2. logs and indexes are cut in place;
     3. producer snapshots and leader epochs are put in place;
-    4. time, transaction and offset indexes are; what made the start build them, a missing or an
-       unsound one, is replaced last;
-    5. where no segment is left an empty one is put in place, its log last; what is not wanted any
-       more goes.
+    4. time, transaction and offset indexes follow; the missing or unsound index that made the start
+       rebuild them is replaced last;
+    5. if no segment is left, an empty one is put in place, its log last; then unneeded files are
+       removed.
 
-    After a crash a start finds what this one found, and comes to the same.
+    After a crash a start finds what this one found, and has the same outcome.
     """
 
     def __init__(
@@ -143,11 +143,9 @@ class Settlement:
         self._new = [name for name in self._made if after[name].told is None]
 
     def perform(self) -> None:
-        """Do all of it."""
+        """Perform all steps."""
         if self._new:
-            self._put(
-                [file_names.LEADER_EPOCHS]
-            )  # a start on no segment at all would keep an entry
+            self._put([file_names.LEADER_EPOCHS])  # a start without any segment would keep an entry
         logs = [name for name in self._removed if name.endswith(file_names.LOG)]
         self._remove(sorted(logs, key=offset_from_name, reverse=True))
         self._cut()
@@ -165,7 +163,7 @@ class Settlement:
             self._changes.sync_directory()
 
     def _cut(self) -> None:
-        """Logs before indexes. A file with a second name, as in a backup, is replaced by a copy."""
+        """Cut logs before indexes; replace a file with a second name, as in a backup, by a copy."""
         cut = [
             name
             for name, content in self._after.items()
@@ -179,7 +177,7 @@ class Settlement:
                 self._changes.truncate(name, self._after[name].end)
 
     def _put(self, names: list[str]) -> None:
-        """Put made files in place that are not yet."""
+        """Put new files in place that are not there yet."""
         count = 0
         for name in names:
             if name in self._after:
@@ -195,7 +193,7 @@ class Settlement:
         self._put(last)
 
     def _is_trigger(self, name: str) -> bool:
-        """Return whether a start builds indexes because of this one as it is."""
+        """Return whether the file, as it is, makes a start rebuild indexes."""
         offset_index = segment_file(offset_from_name(name), file_names.OFFSET_INDEX)
         if offset_index not in self._before:
             return name == offset_index
@@ -207,9 +205,9 @@ class RecoveryDone:
     """A recovery that was performed.
 
     Attributes:
-        log_end_offset: offset the next record gets.
-        after: what the next start of a broker would do now: one after a clean shutdown where that
-            was assumed, else one from the recovery point on.
+        log_end_offset: offset that the next record gets.
+        after: what the next start of a broker would do now: one after a clean shutdown if that was
+            assumed, otherwise one from the recovery point on.
     """
 
     log_end_offset: int
@@ -217,42 +215,43 @@ class RecoveryDone:
 
     @property
     def is_settled(self) -> bool:
-        """Whether that start finds nothing to do any more.
+        """Whether that start finds nothing left to do.
 
-        Kafka's own second scan may: where the head of a log is deleted, the first one has dropped
-        the producer snapshot at its start, and the second one begins with no open transactions.
+        Even Kafka's own second scan may: if the head of a log was deleted, the first one has
+        dropped the producer snapshot at its start, and the second one begins without open
+        transactions.
         """
         return self.after.verdict == Verdict.NOTHING
 
 
-def recover(
+def perform_recovery(
     plan: RecoveryPlan,
     run: Run,
     *,
     forced: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> RecoveryDone:
-    """Perform what is planned, then read the directory again.
+    """Perform a plan, then read the directory again.
 
     Args:
-        plan: the plan; the directory is as it was when it was made.
+        plan: the plan; the directory must not have changed since it was made.
         run: holds the lock of the log directory.
-        forced: whether records below the high watermark may go.
+        forced: whether records below the high watermark may be lost.
         progress: called with the bytes that scans have read since the last call.
 
-    On disk after a crash: the partition as it was, or nearer to what is planned; the same recovery,
-    or the start of a broker in the same mode, brings it there. Before the first change the mark of
-    a clean shutdown is removed, and the recovery point goes down to the first segment that is
-    changed, so that a broker scans it. Not guaranteed: that a start in another mode comes to the
-    same, or that the leader epochs are the same where the checkpoint held some beyond the log.
+    On disk after a crash: the partition as it was, or closer to the plan; the same recovery, or the
+    start of a broker in the same mode, completes it. Before the first change the clean shutdown
+    mark is removed, and the recovery point is lowered to the first segment that changes, so that a
+    broker scans it. Not guaranteed: that a start in another mode has the same outcome, or that the
+    leader epochs are the same if the checkpoint held some beyond the log.
 
     Raises:
         CorruptDataError, RefusedError: see `require_performable`; nothing was changed.
         UnwritableError: a step failed; nothing was changed before the new files were written.
 
     Cost:
-        The scan of the start, and that of the next one to check it, where anything changes; disk
-        space for the indexes that change; memory as `predict_start`, and about 300 bytes per file.
+        If anything changes, the scan of the start and that of the next one to check it; disk space
+        for the indexes that change; memory as `predict_start`, and about 300 bytes per file.
     """
     require_performable(plan, forced=forced)
     partition = plan.partition
@@ -295,10 +294,10 @@ def _start(
 
 
 def _touched(plan: RecoveryPlan) -> set[str]:
-    """Names of the files there are that may not stay as they are."""
+    """Return the names of the existing files that may change."""
     names = [entry.name.name for entry in plan.partition.files]
     if any(isinstance(action, SplitSegment) for action in plan.predicted.actions):
-        return set(names)  # what lies between the parts goes, whatever it is
+        return set(names)  # everything between the parts is removed
     return set(plan.touched)
 
 
@@ -318,7 +317,7 @@ class _Recovery:
         self._path = plan.partition.path
 
     def perform(self) -> int:
-        """Do all; the log end offset."""
+        """Perform all steps; return the log end offset."""
         plan = self._plan
         remove_left_over(self._changes, plan.partition)
         recovery_point = self._lower_checkpoints()
@@ -344,7 +343,7 @@ class _Recovery:
         return open_partition(self._plan.partition.path)
 
     def _lower_checkpoints(self) -> int | None:
-        """Lower the checkpoints to what holds after any crash, the recovery point first."""
+        """Lower the checkpoints to values that hold after any crash, the recovery point first."""
         plan = self._plan
         assert plan.predicted.loaded is not None, "else it is refused"
         end = plan.predicted.loaded.log_end_offset

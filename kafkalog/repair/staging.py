@@ -29,17 +29,17 @@ _COPIED_AT_ONCE = 1 << 20
 class Staging:
     """Takes the files that a prediction reports and writes those that differ on disk.
 
-    Each is synced. Until they are put in place nothing else has changed; a crash leaves them to the
-    next repair, which removes them, and brokers take no notice.
+    Each is synced. Until they are put in place nothing else has changed; after a crash the next
+    repair removes them, and brokers ignore them.
 
     Args:
-        changes: of the partition directory.
+        changes: changes to the partition directory.
         partition: the directory as it is.
-        suffixes: of the files that are wanted.
+        suffixes: suffixes of the files to write.
 
     Attributes:
-        names: names of the written files by ordinal among the reported ones; those of a new
-            segment, which are empty and not reported, by their names.
+        names: names of the written files by ordinal among the reported ones; empty files of a new
+            segment, which are not reported, by their names.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Staging:
         self._suffixes = suffixes
         self._count = 0
         self._written = 0
-        self._latest: dict[str, int] = {}  # the number that a name was last reported with
+        self._latest: dict[str, int] = {}  # the latest number under which a name was reported
         there = [entry.path for entry in partition.files if entry.error is None]
         self._like = next((path for path in there if path.endswith(file_names.LOG)), None)
         self._like = self._like or next(iter(there), None)
 
     def __call__(self, name: str, data: bytes) -> None:
-        """Take a file; one of the same name that came before is not wanted any more."""
+        """Take a file, which supersedes an earlier one of the same name."""
         number, self._count = self._count, self._count + 1
         self._drop(self._latest.pop(name, None))
         if not name.endswith(self._suffixes) or is_same(self._changes.path(name), data):
@@ -92,12 +92,12 @@ class Staging:
         self.names[key] = staged
 
     def discard(self) -> None:
-        """Remove what has not been put in place."""
+        """Remove the files that have not been put in place."""
         for key in list(self.names):
             self._drop(key)
 
     def put(self, number: int | None, name: str) -> bool:
-        """Put a file in place, where it was written at all; whether it was."""
+        """Put a file in place if it was written; return whether it was."""
         staged = self.names.pop(name if number is None else number, None)
         if staged is not None:
             self._changes.rename(staged, name)
@@ -109,7 +109,7 @@ class Staging:
 
 
 def remove_left_over(changes: Changes, partition: PartitionDir) -> None:
-    """Remove what a repair that was killed left."""
+    """Remove the leftovers of a killed repair."""
     for entry in partition.files:
         if is_left_over(entry.name.name):
             changes.remove(entry.name.name)
@@ -119,11 +119,11 @@ _SUFFIXES = (file_names.LOG, file_names.OFFSET_INDEX, file_names.TIME_INDEX)
 
 
 def write_parts(changes: Changes, action: SplitSegment, config: StartConfig) -> None:
-    """Write the parts of a segment, up to where their files are called `.swap`.
+    """Write the parts of a segment, up to the point where their files are called `.swap`.
 
     A start, or `tidy`, then replaces the segment by them. After a crash there are `.cleaned` files,
-    with which all goes back to the segment, or `.swap` files alone, with which it goes on to the
-    parts: these get their names from the last part to the first, as one that is still called
+    which a start rolls back to the segment, or only `.swap` files, which it completes to the parts:
+    these get their names from the last part to the first, because a part that is still called
     `.cleaned` rolls back those after it.
     """
     log = changes.path(segment_file(action.base_offset, file_names.LOG))

@@ -1,4 +1,4 @@
-"""Retention: what a broker would delete of a log, when, why, and what is in the way.
+"""Retention: what a broker would delete from a log, when, why, and what blocks it.
 
 Follows `UnifiedLog.deleteOldSegments` of Kafka 4.3.
 """

@@ -1,10 +1,9 @@
-"""Retention performed without a broker: planned file by file, with the log whole at every moment.
+"""Performs retention without a broker: planned file by file, with the log whole at every moment.
 
 Follows `UnifiedLog.deleteSegments` and `LeaderEpochFileCache.truncateFromStartAsyncFlush` of Kafka
-4.3. The active segment stays: to roll a log is a broker's business.
-
-Follows `LocalLog.deleteSegmentFiles` of Kafka 4.3 in the names and their order. What Kafka
-leaves to the file system is synced here.
+4.3, and `LocalLog.deleteSegmentFiles` in the names of the files and their order. The active segment
+stays, because rolling a log is the broker's business. What Kafka leaves to the file system is
+synced here.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from kafkalog.names import FileKind, FileState, segment_file_name
 from kafkalog.recovery import StartMode, Verdict, epochs_from_start, predict_start, start_config
 from kafkalog.retention import simulate_retention
 from kafkalog.storage import require_writable
-from kafkalog.unified_log import Marks
+from kafkalog.unified_log import LogOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from kafkalog.retention import PartitionRetention, SegmentFacts
 
 
-_ALLOWED = (Verdict.NOTHING, Verdict.TIDY)  # .deleted files may be there, from before
+_ALLOWED = (Verdict.NOTHING, Verdict.TIDY)  # .deleted files may exist already
 _KINDS = (
     FileKind.LOG,
     FileKind.OFFSET_INDEX,
@@ -57,14 +56,14 @@ class TrimPlan:
 
     Attributes:
         found: the result of `simulate_retention`, with its configs and marks.
-        segments: those that go, oldest first.
-        files: names of the files of each, in the order they go: log, indexes, producer snapshot.
-        left_overs: names of the files that earlier deletions left, and that go too.
+        segments: the segments that are deleted, oldest first.
+        files: names of each segment's files, in deletion order: log, indexes, producer snapshot.
+        left_overs: names of the files left by earlier deletions, which are deleted, too.
         keeps_deleted: whether `.deleted` files stay, old and new.
         log_start_before: first readable offset now.
-        log_start_offset: first readable offset then.
+        log_start_offset: first readable offset afterwards.
         leader_epochs_before: entries of `leader-epoch-checkpoint`.
-        leader_epochs: the same, then.
+        leader_epochs: the entries afterwards.
     """
 
     found: PartitionRetention
@@ -90,19 +89,19 @@ class TrimPlan:
 
     @property
     def active_stays(self) -> bool:
-        """Whether a broker would roll the log and take the active segment, too."""
+        """Whether a broker would roll the log and delete the active segment, too."""
         return self.found.outcome.rolled
 
     @property
     def first_base_offset(self) -> int:
-        """Base offset of the first segment that is left."""
+        """Base offset of the first remaining segment."""
         return self.found.log.segments[len(self.segments)].base_offset
 
     @property
     def log_start_checkpoint(self) -> int | None:
-        """The entry of the checkpoint of log start offsets then; None for no entry, as in Kafka.
+        """The checkpoint's log start offset afterwards; None for no entry, as in Kafka.
 
-        A broker notes a log start only if it lies inside the first segment.
+        A broker records a log start only if it lies inside the first segment.
         """
         if self.log_start_offset > self.first_base_offset:
             return self.log_start_offset
@@ -110,12 +109,12 @@ class TrimPlan:
 
     @property
     def bytes_freed(self) -> int:
-        """Bytes of the `.log` files that go."""
+        """Size of the `.log` files that are deleted."""
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
     def side_bytes_freed(self) -> int:
-        """Bytes of the indexes and producer snapshots that go with them."""
+        """Size of the indexes and producer snapshots that are deleted with them."""
         return sum(segment.side_bytes for segment in self.segments)
 
 
@@ -128,19 +127,18 @@ def plan_trim(
     log_start_offset: int | None = None,
     keep_deleted: bool = False,
 ) -> TrimPlan:
-    """Plan what retention will delete from a partition; the caller keeps brokers off meanwhile.
+    """Plan what retention deletes from a partition; the caller keeps brokers off meanwhile.
 
     Args:
         partition: the directory.
-        configs: of its topic, from `ConfigSources`.
+        configs: the configs of its topic, from `ConfigSources`.
         now_ms: the broker's clock, milliseconds.
-        high_watermark: instead of the checkpoint's: an offset, or `end`.
-        log_start_offset: where the log shall start, as DeleteRecords would move it; if None, where
-            it does now.
+        high_watermark: overrides the checkpoint's: an offset, or `end`.
+        log_start_offset: new log start, as DeleteRecords would set it; None keeps the present one.
         keep_deleted: whether `.deleted` files stay; a broker's start removes them.
 
     Raises:
-        RefusedError: it is not safe, or not for us: symbolic links, a start that would change
+        RefusedError: it is not safe, or not our business: symbolic links, a start that would change
             something, leftovers of a crash, a tiered topic, no high watermark.
         UnreadableError, CorruptDataError: as `simulate_retention`.
 
@@ -198,9 +196,9 @@ def leader_epochs_of(partition: PartitionDir) -> tuple[EpochEntry, ...]:
 
 
 def _left_overs(partition: PartitionDir) -> tuple[str, ...]:
-    """Return what deletions that were interrupted left: of a broker, or of a run like this one.
+    """Return the leftovers of interrupted deletions, by a broker or by a run like this one.
 
-    Those are the `.deleted` files, and the side files of segments whose logs were renamed already.
+    These are the `.deleted` files, and the side files of segments whose logs were already renamed.
     """
     first = partition.segments[0].base_offset
     renamed = [
@@ -213,9 +211,9 @@ def _left_overs(partition: PartitionDir) -> tuple[str, ...]:
 
 
 def _files_of(partition: PartitionDir, base_offset: int) -> tuple[str, ...]:
-    """Return the files of a segment in the order they go.
+    """Return the files of a segment in the order of their deletion.
 
-    The log goes first: a start removes indexes without a log, but rebuilds those of a log.
+    The log comes first: a start removes indexes without a log, but rebuilds those of a log.
     """
     there = {entry.name.name for entry in partition.files}
     names = (segment_file_name(base_offset, kind) for kind in _KINDS)
@@ -241,7 +239,7 @@ def _require_watermark(found: PartitionRetention, given: int | Literal["end"] | 
 
 
 def _require_deletable(found: PartitionRetention, configs: TopicConfigs) -> None:
-    """A broker moves the start of a log only where its topic may lose records."""
+    """Check that the topic may lose records: otherwise a broker never moves a log's start."""
     words = configs.words("cleanup.policy")
     if words and "delete" not in words:
         raise RefusedError(
@@ -252,8 +250,10 @@ def _require_deletable(found: PartitionRetention, configs: TopicConfigs) -> None
 
 
 def _require_replicated(found: PartitionRetention, given: int | Literal["end"] | None) -> None:
-    """Check that the log will not start above the high watermark: no start may raise that."""
-    marks = Marks(found.partition, high_watermark=given, log_end_offset=found.log.log_end_offset)
+    """Check that the log will not start above the high watermark, which no start may raise."""
+    marks = LogOffsets(
+        found.partition, high_watermark=given, log_end_offset=found.log.log_end_offset
+    )
     watermark = marks.high_watermark.value or 0
     if found.log.log_start_offset > watermark:
         raise RefusedError(
@@ -266,23 +266,25 @@ def _require_replicated(found: PartitionRetention, given: int | Literal["end"] |
 def perform_trim(run: Run, plan: TrimPlan) -> None:
     """Perform a plan; do nothing if it is empty.
 
-    The new log start is noted first, so that after a crash at any later step a start finds the new
-    log, whatever files of the old segments are left; without a log directory to note it in, the log
-    has lost some of the segments that go, oldest first. Then, segment after segment, the log and
-    its side files get `.deleted` names; the leader epochs are trimmed; what is left is read again
-    and compared with the plan; only then the files go, with those that an earlier deletion left,
-    and the note where the log begins with a segment. After a crash the next run finishes it.
+    The new log start is recorded first, so that after a crash at any later step a start finds the
+    new log, whatever files of the old segments are left; without a log directory to record it in,
+    the log has lost some of the deleted segments, oldest first. Then, segment by segment, the log
+    and its side files get `.deleted` names; the leader epochs are trimmed; the rest is read again
+    and compared with the plan; only then are the files removed, with those of earlier deletions,
+    and with the record of the log start if the log begins with a segment. After a crash the next
+    run finishes it.
 
-    Not guaranteed: what a file system does that ignores syncs.
+    Not guaranteed: anything on a file system that ignores syncs.
 
     Args:
-        run: holds the lock since before the plan was made.
+        run: has held the lock since before the plan was made.
         plan: from `plan_trim`.
 
     Raises:
-        UnwritableError: the directory is read-only, or a step failed; what was done stays, as after
+        UnwritableError: the directory is read-only, or a step failed; completed steps stay, as
+            after
             a crash.
-        CorruptDataError: what is left is not what was planned; the `.deleted` files are kept.
+        CorruptDataError: the rest is not what was planned; the `.deleted` files are kept.
     """
     if plan.is_empty:
         return
@@ -298,7 +300,7 @@ def perform_trim(run: Run, plan: TrimPlan) -> None:
             changing.set_offset(file_names.LOG_STARTS, plan.log_start_offset)
         for log, *others in plan.files:
             changes.rename(log, log + file_names.DELETED)
-            changes.sync_directory()  # segments must not go in another order
+            changes.sync_directory()  # segments must be deleted in this order
             for name in others:
                 changes.rename(name, name + file_names.DELETED)
         changes.sync_directory()
@@ -319,7 +321,7 @@ def perform_trim(run: Run, plan: TrimPlan) -> None:
 
 
 def _differences(plan: TrimPlan) -> Iterator[str]:
-    """How the directory, read again, differs from the plan."""
+    """Yield how the directory, read again, differs from the plan."""
     after = open_partition(plan.partition.path)
     gone = {name for group in plan.files for name in group}
     before = {

@@ -1,4 +1,4 @@
-"""Values: the inputs and the results of retention, without any I/O.
+"""The inputs and the results of retention, without any I/O.
 
 Follows `UnifiedLog.deleteOldSegments` of Kafka 4.3.
 """
@@ -10,34 +10,34 @@ from enum import StrEnum
 
 
 class TimestampSource(StrEnum):
-    """The source of a segment's largest timestamp, as a broker takes it."""
+    """Where a broker takes a segment's largest timestamp from."""
 
     TIME_INDEX = "time-index"
     """The last entry of the `.timeindex`."""
     BATCHES = "batches"
-    """The batches: the segment is appended to, or recovered at the next start."""
+    """The batches: the segment is active, or recovered at the next start."""
     MTIME = "mtime"
-    """When the `.log` was last modified: there is no timestamp."""
+    """The modification time of the `.log`, because there is no timestamp."""
 
 
 class Reason(StrEnum):
-    """Why a segment goes, or stays."""
+    """Why a segment is deleted, or stays."""
 
     LOG_START_OFFSET = "log-start-offset"
     RETENTION_BYTES = "retention.bytes"
     RETENTION_MS = "retention.ms"
     BLOCKED = "blocked"
-    """A policy would take it, but something is in the way."""
+    """A policy would delete it, but something blocks that."""
     WITHIN_RETENTION = "within-retention"
-    """No policy takes it yet."""
+    """No policy deletes it yet."""
     UNLIMITED = "unlimited"
     """Neither time nor size is limited."""
     COMPACT_ONLY = "compact-only"
     """The topic's `cleanup.policy` has no `delete`."""
     CLEANER_DISABLED = "cleaner-disabled"
-    """A compacted topic, and `log.cleaner.enable=false`: nobody looks after it."""
+    """A compacted topic with `log.cleaner.enable=false`: nothing is ever deleted."""
     METADATA_LOG = "metadata-log"
-    """The log of KRaft has a retention of its own, by snapshots."""
+    """The KRaft metadata log has a retention of its own, by snapshots."""
     NOT_LIVE = "not-live"
     """The directory is being deleted, or stray."""
 
@@ -48,11 +48,11 @@ class Blocker(StrEnum):
     HIGH_WATERMARK = "high-watermark"
     """Not all of the segment is replicated."""
     SEGMENT = "segment"
-    """An earlier segment stays, and segments go from the front only."""
+    """An earlier segment stays, and segments are deleted from the front only."""
     ACTIVE_EMPTY = "active-empty"
-    """It is the active segment, and holds nothing."""
+    """It is the active segment, and empty."""
     REMOTE_STORAGE = "remote-storage"
-    """Tiered: only uploaded segments go, and nothing here shows which were uploaded."""
+    """Tiered: only uploaded segments are deleted, and nothing here shows which were uploaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class SegmentFacts:
     """A segment as retention sees it.
 
     Attributes:
-        base_offset: of its name.
-        size_bytes: of its batches.
-        largest_timestamp: milliseconds, as a broker takes it.
-        timestamp_source: what it is taken from.
-        side_bytes: bytes of the files that go with it: indexes, producer snapshot.
+        base_offset: the offset in its name.
+        size_bytes: size of its batches.
+        largest_timestamp: milliseconds, as a broker determines it.
+        timestamp_source: where it comes from.
+        side_bytes: size of the files that are deleted with it: indexes, producer snapshot.
         path: its `.log`.
     """
 
@@ -87,11 +87,11 @@ class LogFacts:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """Size of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
     def upper_bound(self, number: int) -> int:
-        """Return where a segment ends: the next one's base offset, or the log end."""
+        """Return the end of a segment: the next one's base offset, or the log end offset."""
         following = number + 1
         if following < len(self.segments):
             return self.segments[following].base_offset
@@ -100,13 +100,13 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is to be kept.
+    """The retention policies.
 
     Attributes:
-        deletes: whether `cleanup.policy` has `delete`; else only the log start offset counts.
-        retention_ms: negative: unlimited.
-        retention_bytes: negative: unlimited.
-        is_tiered: whether only uploaded segments go.
+        deletes: whether `cleanup.policy` has `delete`; otherwise only the log start offset counts.
+        retention_ms: negative for unlimited.
+        retention_bytes: negative for unlimited.
+        is_tiered: whether only uploaded segments are deleted.
         inert: why no policy is run at all, None if they are.
     """
 
@@ -119,7 +119,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A segment that goes, and the policy that takes it."""
+    """A segment that is deleted, and the policy that deletes it."""
 
     segment: SegmentFacts
     reason: Reason
@@ -130,8 +130,8 @@ class Outcome:
     """The result of one run of retention.
 
     Attributes:
-        deleted: what goes, in the order it goes.
-        log: what is left; where all went, with the empty segment that was rolled for it.
+        deleted: the deletions, in order.
+        log: what is left; if every segment was deleted, the empty one that was rolled.
         rolled: whether a new active segment was needed.
     """
 
@@ -145,9 +145,9 @@ class LatestRecord:
     """The record that has the largest timestamp of a segment.
 
     Attributes:
-        offset: of the record.
-        timestamp: of the record, milliseconds.
-        position: of its batch in the `.log`.
+        offset: offset of the record.
+        timestamp: timestamp of the record, milliseconds.
+        position: position of its batch in the `.log`.
     """
 
     offset: int
@@ -160,21 +160,21 @@ class Verdict:
     """The fate of one segment, and why.
 
     Attributes:
-        segment: which one.
-        upper_bound: where it ends: the next base offset, or the log end.
+        segment: the segment.
+        upper_bound: its end: the next base offset, or the log end offset.
         is_active: whether a broker appends to it.
-        is_deleted: whether it goes now.
-        reason: the policy that takes it, or why it stays.
-        deletable_at: since when it may go, or when time alone lets it go, the segments before it
-            included; None if time alone never does.
-        blocked_by: what is in the way of a policy that would take it.
-        blocking_segment: base offset of the earlier segment that time takes later than this one,
-            and so keeps it.
-        bytes_to_append: bytes to append until `retention.bytes` takes it; None if it never does,
+        is_deleted: whether it is deleted now.
+        reason: the policy that deletes it, or why it stays.
+        deletable_at: since when it may be deleted, or when time alone makes it deletable, together
+            with the segments before it; None if time alone never does.
+        blocked_by: what blocks a policy that would delete it.
+        blocking_segment: base offset of an earlier segment that expires later than this one, and so
+            keeps it.
+        bytes_to_append: bytes to append until `retention.bytes` deletes it; None if it never does,
             or the segment grows itself.
-        latest_record: the record with the largest timestamp, for a segment that lies in the future
-            or is in the way of others.
-        detail: all of this in words.
+        latest_record: the record with the largest timestamp, if the segment lies in the future or
+            blocks others.
+        detail: a description of all this.
     """
 
     segment: SegmentFacts

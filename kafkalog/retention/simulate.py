@@ -1,10 +1,8 @@
-"""Predicts what a broker's retention would do with a partition, from its directory.
+"""Predicts what a broker's retention would do to a partition, from its directory.
 
-Follows `LogSegment.largestTimestamp`, `LogSegment.lastModified` and `LogLoader.recoverLog` of Kafka
-4.3. Logs are read only where a broker would know more than the indexes say.
-
-Follows `LogManager.cleanupLogs`, `LogCleaner.deleteExpiredSegments` and `UnifiedLog` of Kafka 4.3
-in which logs are looked after, and by which policies.
+Follows `LogSegment.largestTimestamp`, `LogSegment.lastModified`, `LogLoader.recoverLog`,
+`LogManager.cleanupLogs`, `LogCleaner.deleteExpiredSegments` and `UnifiedLog` of Kafka 4.3. Logs are
+read only where a broker would know more than the indexes do.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from kafkalog.retention.model import (
     Verdict,
 )
 from kafkalog.retention.verdicts import detail_of, judge_segments, run_policies
-from kafkalog.unified_log import Mark, Marks, UnifiedLog
+from kafkalog.unified_log import LogOffset, LogOffsets, UnifiedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,11 +50,11 @@ class _Tail:
 
 
 def read_segments(log: UnifiedLog) -> tuple[list[SegmentFacts], int]:
-    """Return the facts of every live segment, and the log end offset.
+    """Return the facts about every live segment, and the log end offset.
 
-    After a clean shutdown a broker believes the last slot of each time index, zeros included. Else
-    it recovers the segments from the recovery point on, and what their batches say counts; so does
-    it for a segment without `.index`.
+    After a clean shutdown a broker believes the last slot of each time index, zeros included.
+    Otherwise it recovers the segments from the recovery point on, and what their batches say
+    counts; the same is true of a segment without `.index`.
 
     Raises:
         UnreadableError: a log cannot be read.
@@ -118,10 +116,10 @@ def _facts(
 
 
 def _read_tail(opened: OpenSegment) -> _Tail:
-    """Return what recovery finds, up to the first byte that is no batch.
+    """Return what recovery finds, up to the first byte that is not a batch.
 
-    Each entry of the offset index brought the time index up to date: only where both are there may
-    the batches before the last of them stay unread.
+    Each entry of the offset index brought the time index up to date: only if both exist may the
+    batches before the last of them stay unread.
     """
     segment = opened.segment
     offsets, times = opened.offset_index, opened.time_index
@@ -141,7 +139,7 @@ def _read_tail(opened: OpenSegment) -> _Tail:
 
 
 def _covered(times: TimeIndex, offsets: OffsetIndex) -> int:
-    """Largest timestamp in the time index up to the last entry of the offset index."""
+    """Return the largest timestamp in the time index up to the last entry of the offset index."""
     last_offset = offsets.entry(offsets.entry_count - 1).offset
     for number in range(times.entry_count - 1, -1, -1):
         entry = times.entry(number)
@@ -154,7 +152,7 @@ def find_latest_record(segment: Segment, facts: SegmentFacts) -> LatestRecord | 
     """Find the record of a segment's largest timestamp; None if missing or unreadable.
 
     Cost:
-        Reads the batches around the last entry of the time index, all of a segment without one.
+        Reads the batches around the last entry of the time index, or the whole segment without one.
     """
     if facts.timestamp_source == TimestampSource.MTIME:
         return None
@@ -167,7 +165,7 @@ def find_latest_record(segment: Segment, facts: SegmentFacts) -> LatestRecord | 
 
 
 def _batches_with(opened: OpenSegment, timestamp: int) -> Iterator[Batch]:
-    """Batches whose largest timestamp is this one, from where the indexes say on."""
+    """Yield batches whose largest timestamp is this one, from where the indexes point."""
     start = 0
     if opened.time_index is not None:
         entry = opened.time_index.lookup(timestamp)
@@ -188,18 +186,18 @@ class PartitionRetention:
 
     Attributes:
         partition: the directory.
-        configs: every config that decided, with its source.
+        configs: every config that mattered, with its source.
         marks: log start offset and high watermark, with their sources.
         log: the log as it is.
-        policy: the one that the configs set.
-        outcome: what goes now, and what is left.
+        policy: the policies that the configs set.
+        outcome: what is deleted now, and what is left.
         verdicts: one per segment, by base offset.
         now_ms: the clock that was used.
     """
 
     partition: PartitionDir
     configs: tuple[ConfigValue, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[LogOffset, ...]
     log: LogFacts
     policy: Policy
     outcome: Outcome
@@ -208,12 +206,12 @@ class PartitionRetention:
 
     @property
     def bytes_freed(self) -> int:
-        """Bytes of the `.log` files that go now."""
+        """Size of the `.log` files that are deleted now."""
         return sum(deletion.segment.size_bytes for deletion in self.outcome.deleted)
 
     @property
     def side_bytes_freed(self) -> int:
-        """Bytes of the indexes and producer snapshots that go with them."""
+        """Size of the indexes and producer snapshots that are deleted with them."""
         return sum(deletion.segment.side_bytes for deletion in self.outcome.deleted)
 
 
@@ -225,14 +223,14 @@ def simulate_retention(
     high_watermark: int | Literal["end"] | None = None,
     log_start_offset: int | None = None,
 ) -> PartitionRetention:
-    """Predict what a broker would delete of a partition at `now_ms`, why, when, and what blocks it.
+    """Predict what a broker would delete at `now_ms`, why, when, and what blocks it.
 
     Args:
         partition: the directory.
-        configs: of its topic, from `ConfigSources`.
+        configs: the configs of its topic, from `ConfigSources`.
         now_ms: the broker's clock, milliseconds.
-        high_watermark: instead of the checkpoint's: an offset, or `end`.
-        log_start_offset: instead of the checkpoint's.
+        high_watermark: overrides the checkpoint's: an offset, or `end`.
+        log_start_offset: overrides the checkpoint's.
 
     Raises:
         UnreadableError: a log cannot be read.
@@ -242,7 +240,7 @@ def simulate_retention(
         A few index lookups per segment, and the tail of the active one; no log is scanned.
     """
     segments, end_offset = read_segments(UnifiedLog(partition))
-    marks = Marks(
+    marks = LogOffsets(
         partition,
         high_watermark=high_watermark,
         log_start_offset=log_start_offset,
@@ -272,7 +270,7 @@ def simulate_retention(
 def policy_of(
     partition: PartitionDir, configs: TopicConfigs
 ) -> tuple[Policy, tuple[ConfigValue, ...]]:
-    """Return a partition's policy by its configs, and the configs that were asked."""
+    """Return a partition's policies by its configs, and the configs that were looked up."""
     names = ["cleanup.policy", "retention.ms", "retention.bytes"]
     cleanup = configs.words("cleanup.policy")
     is_compacted = "compact" in cleanup
@@ -305,7 +303,7 @@ def policy_of(
 
 
 def _has_remote_storage(partition: PartitionDir, configs: TopicConfigs) -> bool:
-    """Whether the topic is tiered; a broker takes the config only where it has remote storage."""
+    """Return whether the topic is tiered; the config counts only on brokers with remote storage."""
     system = "remote.log.storage.system.enable"
     return (
         bool(configs["remote.storage.enable"].value)
@@ -329,7 +327,7 @@ def _explained(
     log: LogFacts,
     now_ms: int,
 ) -> list[Verdict]:
-    """Return the verdicts in words, with the record that keeps a segment where one record does."""
+    """Return the verdicts with descriptions, and with the record that keeps a segment, if any."""
     in_the_way = {verdict.blocking_segment for verdict in verdicts}
     found = []
     for segment, verdict in zip(segments, verdicts, strict=True):

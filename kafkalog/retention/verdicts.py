@@ -1,9 +1,8 @@
-"""One run of the retention policies over a log: what goes, why, when, and what is in the way.
+"""One run of the retention policies over a log: what is deleted, why, when, and what blocks it.
 
 Follows `UnifiedLog.deleteOldSegments`, `deletableSegments` and the three `delete...Segments` of
-Kafka 4.3: log start offset, then size, then time, each with what the one before left.
-
-The rules are those of `kafkalog.retention.verdicts`; what will be assumes that nothing is appended.
+Kafka 4.3: log start offset, then size, then time, each with what the one before left. Forecasts
+assume that nothing is appended.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
 
     Args:
         log: the log; its offsets in order, the high watermark within it.
-        policy: what is to be kept.
+        policy: the retention policies.
         now_ms: the broker's clock.
 
     Cost:
@@ -63,7 +62,7 @@ def run_policies(log: LogFacts, policy: Policy, now_ms: int) -> Outcome:
 
 
 def _deletable(log: LogFacts, policy: Policy, predicate: Predicate) -> int:
-    """Return how many segments from the front the policy takes."""
+    """Return how many segments from the front the policy deletes."""
     count = 0
     for number, segment in enumerate(log.segments):
         is_last = number == len(log.segments) - 1
@@ -78,7 +77,7 @@ def _deletable(log: LogFacts, policy: Policy, predicate: Predicate) -> int:
 
 
 def _without(log: LogFacts, count: int, now_ms: int) -> LogFacts:
-    """Return the log without its first segments; one that would have none gets an empty one."""
+    """Return the log without its first segments; if none is left, with an empty new one."""
     if not count:
         return log
     left = log.segments[count:] or (SegmentFacts(log.log_end_offset, 0, now_ms),)
@@ -92,7 +91,7 @@ def _below_log_start(log: LogFacts, number: int) -> bool:
 
 
 def _over_size(log: LogFacts, policy: Policy) -> Predicate:
-    """True while what remains is still at least `retention.bytes`; it remembers what it took."""
+    """Return a predicate that holds while the rest has at least `retention.bytes`."""
     surplus = log.size_bytes - policy.retention_bytes
     is_on = policy.retention_bytes >= 0 and surplus >= 0
 
@@ -130,7 +129,7 @@ _KEPT = {
 
 
 def detail_of(verdict: Verdict, policy: Policy, log: LogFacts, now_ms: int) -> str:
-    """One or two sentences without a full stop at the end."""
+    """Describe a verdict in one or two sentences, without a full stop at the end."""
     if verdict.is_deleted:
         return _why_deleted(verdict, policy, log)
     if verdict.reason in _KEPT:
@@ -196,7 +195,7 @@ def _time_left(verdict: Verdict, policy: Policy, log: LogFacts, now_ms: int) -> 
 
 
 def _time(timestamp_ms: int | None) -> str:
-    """ISO 8601 in UTC; the number where no calendar holds it."""
+    """Format as ISO 8601 in UTC, or as a number outside the calendar."""
     if timestamp_ms is None:
         return "an unknown time"
     try:
@@ -221,7 +220,7 @@ class ForecastDay:
 
 
 def judge_segments(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> list[Verdict]:
-    """A verdict for every segment of the log, in order."""
+    """Return a verdict for every segment of the log, in order."""
     verdicts = list(_deleted(log, policy, outcome, now_ms))
     if len(verdicts) < len(log.segments):
         verdicts += _kept(outcome.log, policy, now_ms)
@@ -229,7 +228,7 @@ def judge_segments(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int)
 
 
 def _deleted(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> Iterator[Verdict]:
-    """Yield the segments that go: those that time takes may have been ripe for long."""
+    """Yield the segments that are deleted; some may have been deletable for long."""
     ripe_at: int | None = None
     for number, deletion in enumerate(outcome.deleted):
         own = _expires_at(deletion.segment, policy)
@@ -246,12 +245,12 @@ def _deleted(log: LogFacts, policy: Policy, outcome: Outcome, now_ms: int) -> It
 
 
 def _expires_at(segment: SegmentFacts, policy: Policy) -> int:
-    """Return the first millisecond at which `retention.ms` takes it."""
+    """Return the first millisecond at which `retention.ms` deletes it."""
     return segment.largest_timestamp + policy.retention_ms + 1
 
 
 def _kept(log: LogFacts, policy: Policy, now_ms: int) -> Iterator[Verdict]:
-    """Yield the segments that are left, each seen with those before it."""
+    """Yield the remaining segments, each judged with those before it."""
     is_timed = policy.deletes and policy.retention_ms >= 0 and policy.inert is None
     is_sized = policy.deletes and policy.retention_bytes >= 0 and policy.inert is None
     ripe_at, longest, size = 0, 0, 0
@@ -284,7 +283,7 @@ def _kept(log: LogFacts, policy: Policy, now_ms: int) -> Iterator[Verdict]:
 
 
 def _blocker(log: LogFacts, policy: Policy, number: int) -> Blocker | None:
-    """Return what keeps this segment whatever the policies say, earlier segments aside."""
+    """Return what keeps this segment whatever the policies say, apart from earlier segments."""
     is_last = number == len(log.segments) - 1
     if is_last and log.segments[number].size_bytes == 0:
         return Blocker.ACTIVE_EMPTY
@@ -296,7 +295,7 @@ def _blocker(log: LogFacts, policy: Policy, number: int) -> Blocker | None:
 
 
 def _is_wanted(log: LogFacts, policy: Policy, number: int, size: int, now_ms: int) -> bool:
-    """Return whether a policy would take the segment if nothing were in the way."""
+    """Return whether a policy would delete the segment if nothing blocked it."""
     if policy.inert is not None:
         return False
     is_last = number == len(log.segments) - 1
@@ -320,10 +319,10 @@ def _why_kept(policy: Policy) -> Reason:
 
 
 def forecast(verdicts: Iterable[Verdict], now_ms: int, until_ms: int) -> list[ForecastDay]:
-    """Forecast what time alone will free: a row for each 24 hours from now in which anything goes.
+    """Forecast what time alone will delete: a row per 24 hours in which something is deleted.
 
     Cost:
-        A row per day in which something goes, however far `until_ms` is.
+        A row per day with deletions, however far `until_ms` is.
     """
     days: dict[int, tuple[int, int]] = {}
     for verdict in verdicts:

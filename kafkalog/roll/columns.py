@@ -29,13 +29,13 @@ _CONDITIONS: Final = {
 
 
 class ColumnReplay:
-    """A log that begins empty.
+    """A log that is empty at first.
 
     Args:
-        settings: when segments end.
-        base_offset: of the first segment.
-        jitters: what each segment's time is shortened by, one per segment; the first `JITTERS`
-            count, over and over. If None, nothing.
+        settings: the settings that end segments.
+        base_offset: base offset of the first segment.
+        jitters: the jitter of each segment; the first `JITTERS` values are repeated. If None, there
+            is no jitter.
 
     Cost:
         Memory for the segments that ended.
@@ -65,12 +65,12 @@ class ColumnReplay:
 
     @property
     def refused(self) -> int:
-        """Batches larger than `segment.bytes`."""
+        """Number of batches larger than `segment.bytes`."""
         return int(self._state[r.REFUSED])
 
     @property
     def untimed(self) -> int:
-        """Batches for which the clock decides."""
+        """Number of batches for which the clock decides."""
         return int(self._state[r.UNTIMED])
 
     def segments(self) -> list[SimulatedSegment]:

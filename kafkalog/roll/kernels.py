@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Fields of a segment, as it is and as it ended. Timestamps are -1 where there is none.
+# Fields of a segment, as it is and as it ended. Missing timestamps are -1.
 (SEGMENT_BASE, SEGMENT_LAST, SEGMENT_SIZE, SEGMENT_BATCHES, FIRST_TIMESTAMP, LARGEST_TIMESTAMP,
  INDEX_ENTRIES, TIME_ENTRIES, ROLLED_BY, SEGMENT_FIELDS) = range(10)  # fmt: skip
 # Further state while a segment is appended to.
@@ -40,7 +40,7 @@ def why_roll(
     timestamp: int,
     last_offset: int,
 ) -> int:
-    """Why a new segment is begun for a batch, NOT_ROLLED where none is: asked in Kafka's order."""
+    """Return why a batch starts a new segment, else NOT_ROLLED; conditions are in Kafka's order."""
     if state[SEGMENT_SIZE] > settings[SEGMENT_BYTES] - size:
         return BY_BYTES
     if state[SEGMENT_SIZE] > 0:
@@ -70,18 +70,18 @@ def replay_headers(
     state: NDArray[np.int64],
     out: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Append the batches from ordinal `first` on, until all are or `out` is full.
+    """Append the batches from ordinal `first` on, until all are appended or `out` is full.
 
     Args:
         headers: a header table.
         first: ordinal of the first batch.
         settings: SETTINGS values.
-        jitters: what the time of each segment is shortened by, by its ordinal modulo their number.
+        jitters: the jitter of each segment, by its ordinal modulo their number.
         state: STATE_FIELDS values of the active segment; changed.
-        out: SEGMENT_FIELDS rows, a column for each segment that ended.
+        out: SEGMENT_FIELDS rows, a column per segment that ended.
 
     Returns:
-        The ordinal of the first batch that was not appended, and how many segments ended.
+        The ordinal of the first batch that was not appended, and the number of segments that ended.
     """
     done = 0
     for i in range(first, headers.shape[1]):

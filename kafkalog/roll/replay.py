@@ -1,9 +1,8 @@
-"""When a broker begins a new segment: appends replayed one after the other, and what results.
+"""When a broker starts a new segment: appends replayed one after the other, and the results.
 
-Follows `LogSegment.shouldRoll`, `LogConfig` and `AbstractIndex` of Kafka 4.3.
-
-Follows `UnifiedLog.maybeRoll`, `LocalLog.roll`, `LogSegment.shouldRoll`, `LogSegment.append` and
-`TimeIndex.maybeAppend` of Kafka 4.3. The reference twin of `kafkalog.roll.columns`.
+Follows `UnifiedLog.maybeRoll`, `LocalLog.roll`, `LogSegment.shouldRoll`, `LogSegment.append`,
+`TimeIndex.maybeAppend`, `LogConfig` and `AbstractIndex` of Kafka 4.3. The reference twin of
+`kafkalog.roll.columns`.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 
 
 JITTERS: Final = 4096
-"""Number of draws of jitter; segments take them in turn."""
+"""Number of draws of jitter, which segments use in turn."""
 
 
 class RollCondition(StrEnum):
-    """Why a segment ended; they are asked in this order."""
+    """Why a segment ended; the conditions are tested in this order."""
 
     SEGMENT_BYTES = "segment.bytes"
     """The next append would have made it too large."""
@@ -46,7 +45,7 @@ class RollSettings:
     Attributes:
         segment_bytes: largest size.
         segment_ms: longest time, `max.compaction.lag.ms` of a compacted topic included.
-        segment_jitter_ms: up to how much shorter that is, by chance; below `segment_ms`.
+        segment_jitter_ms: largest random amount subtracted from it; below `segment_ms`.
         segment_index_bytes: size of each index file.
         index_interval_bytes: bytes between two index entries.
         preallocate: whether a new `.log` has its full size at once.
@@ -61,30 +60,30 @@ class RollSettings:
 
     @property
     def offset_entries_max(self) -> int:
-        """Entries that an offset index has room for."""
+        """Number of entries that an offset index has room for."""
         return self.segment_index_bytes // c.OFFSET_INDEX_ENTRY_SIZE
 
     @property
     def time_entries_max(self) -> int:
-        """Entries that a time index has room for; with the last but one it is full."""
+        """Number of entries that a time index has room for; with one less it counts as full."""
         return self.segment_index_bytes // c.TIME_INDEX_ENTRY_SIZE
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSegment:
-    """A segment as it would be.
+    """A simulated segment.
 
     Attributes:
-        base_offset: of its name.
-        last_offset: of its last batch; its base offset - 1 where it is empty.
-        size_bytes: of its batches.
-        batches: how many it holds.
-        first_timestamp: largest timestamp of its first batch, -1 without one: what its age counts
-            from.
-        largest_timestamp: of all its batches, -1 without one.
-        index_entries: in its `.index`.
-        timeindex_entries: in its `.timeindex`, with the one that is added when it ends.
-        rolled_by: why it ended, None for the active segment and where it was told to.
+        base_offset: the offset in its name.
+        last_offset: offset of its last batch; its base offset - 1 if it is empty.
+        size_bytes: size of its batches.
+        batches: number of batches.
+        first_timestamp: largest timestamp of its first batch, -1 without one; its age counts from
+            this.
+        largest_timestamp: largest timestamp of all its batches, -1 without one.
+        index_entries: number of entries in its `.index`.
+        timeindex_entries: number in its `.timeindex`, including the one that is added when it ends.
+        rolled_by: why it ended, None for the active segment and for a roll on request.
         is_active: whether a broker would append to it.
     """
 
@@ -100,17 +99,17 @@ class SimulatedSegment:
     is_active: bool
 
     def index_size_bytes(self, settings: RollSettings) -> int:
-        """Length of its `.index`: trimmed where it ended, else whole entries at full size."""
+        """Return the length of its `.index`: trimmed when it ended, otherwise preallocated."""
         entries = settings.offset_entries_max if self.is_active else self.index_entries
         return entries * c.OFFSET_INDEX_ENTRY_SIZE
 
     def timeindex_size_bytes(self, settings: RollSettings) -> int:
-        """Length of its `.timeindex`, as for the `.index`."""
+        """Return the length of its `.timeindex`, as for the `.index`."""
         entries = settings.time_entries_max if self.is_active else self.timeindex_entries
         return entries * c.TIME_INDEX_ENTRY_SIZE
 
     def file_size_bytes(self, settings: RollSettings) -> int:
-        """Length of its `.log`: preallocated while it is appended to."""
+        """Return the length of its `.log`, which may be preallocated while it is active."""
         is_whole = self.is_active and settings.preallocate
         return max(self.size_bytes, settings.segment_bytes) if is_whole else self.size_bytes
 
@@ -120,10 +119,11 @@ class RollReplay:
     """The result of a replay.
 
     Attributes:
-        settings: what it was run under.
+        settings: the settings of the replay.
         segments: by base offset, the active one last.
-        refused: batches larger than `segment.bytes`, which a broker does not take; left out.
-        untimed: batches for which the clock decides, not their timestamps: no roll by time.
+        refused: number of batches larger than `segment.bytes`, which a broker rejects; left out.
+        untimed: number of batches for which the clock decides instead of their timestamps: they
+            cause no roll by time.
         defects: damage in the log; what it covers is left out.
     """
 
@@ -135,7 +135,7 @@ class RollReplay:
 
 
 class _Active:
-    """The segment that is appended to."""
+    """The active segment."""
 
     def __init__(self, base_offset: int, jitter_ms: int, created_ms: int | None) -> None:
         self.base_offset = base_offset
@@ -166,7 +166,7 @@ class _Active:
         self.batches += 1
 
     def index_time(self) -> None:
-        """Note the largest timestamp so far, where it is larger than what is noted."""
+        """Add the largest timestamp so far, if it is larger than the indexed one."""
         if self.largest_timestamp > self.last_indexed_timestamp:
             self.timeindex_entries += 1
             self.last_indexed_timestamp = self.largest_timestamp
@@ -188,13 +188,13 @@ class _Active:
 
 
 class Replay:
-    """A log that begins empty.
+    """A log that is empty at first.
 
     Args:
-        settings: when segments end.
-        base_offset: of the first segment.
-        jitters: what each segment's time is shortened by, one per segment; None for nothing.
-        now_ms: the clock at the start, None if it is not known.
+        settings: the settings that end segments.
+        base_offset: base offset of the first segment.
+        jitters: the jitter of each segment; None for no jitter.
+        now_ms: the clock at the start, None if it is unknown.
     """
 
     def __init__(
@@ -216,10 +216,10 @@ class Replay:
         return [*self._done, self._active.ended(None, is_active=True)]
 
     def append(self, batches: Sequence[Batch], now_ms: int | None = None) -> RollCondition | None:
-        """One append: a batch of a producer, or what a follower fetched at once.
+        """Append once: a batch of a producer, or what a follower fetched at once.
 
-        Returns why a new segment was begun for it, None if none was. Batches that no broker
-        takes are counted in `refused`.
+        Return why a new segment was started for it, None if none was. Batches that no broker
+        accepts are counted in `refused`.
         """
         size = sum(batch.size_bytes for batch in batches)
         if size > self.settings.segment_bytes:
@@ -240,7 +240,7 @@ class Replay:
         return condition
 
     def restart(self, now_ms: int | None = None) -> None:
-        """A clean restart of the broker: the clock and the distance to the last entry restart."""
+        """Simulate a clean restart of the broker, which resets the clock and the index distance."""
         active = self._active
         active.index_time()
         active.bytes_since_entry = 0
@@ -248,7 +248,7 @@ class Replay:
         active.jitter_ms = self._next_jitter()
 
     def roll(self, now_ms: int | None = None) -> None:
-        """A roll that no append asked for; an empty segment stays."""
+        """Roll without an append; an empty segment stays."""
         if self._active.size_bytes:
             self._roll(None, wrap_int64(self._active.last_offset + 1), now_ms)
 
@@ -274,7 +274,7 @@ class Replay:
         return None
 
     def _waited(self, timestamp: int, now_ms: int | None) -> int | None:
-        """Return how long the segment has been there, by timestamps, else by a known clock.
+        """Return the age of the segment, by timestamps, else by the clock if that is known.
 
         Differences wrap as Java's do: a timestamp far below the first one rolls the segment.
         """
@@ -287,7 +287,7 @@ class Replay:
 
     def _roll(self, condition: RollCondition | None, base_offset: int, now_ms: int | None) -> None:
         self._active.index_time()
-        if self._active.base_offset != base_offset:  # else it was empty, and is replaced
+        if self._active.base_offset != base_offset:  # otherwise it was empty, and is replaced
             self._done.append(self._active.ended(condition, is_active=False))
         self._active = self._new(base_offset, now_ms)
 

@@ -1,4 +1,4 @@
-"""A partition's batches replayed under given configs: where a broker would begin new segments.
+"""Replays a partition's batches under given configs: where a broker would start new segments.
 
 Each batch counts as an append of its own, as a leader takes them; a follower may have fetched
 several at once. Nothing is written.
@@ -34,13 +34,13 @@ ROLL_CONFIGS: Final = (
     "index.interval.bytes",
     "preallocate",
 )
-"""The configs that decide, in the order they are shown."""
+"""The configs that decide, in display order."""
 
 
 def roll_settings(configs: TopicConfigs) -> tuple[RollSettings, tuple[ConfigValue, ...]]:
-    """Return a topic's roll settings, and the configs that were asked.
+    """Return a topic's roll settings, and the configs that were looked up.
 
-    A compacted topic's `max.compaction.lag.ms` bounds `segment.ms`, as `LogConfig.maxSegmentMs`.
+    A compacted topic's `max.compaction.lag.ms` limits `segment.ms`, as `LogConfig.maxSegmentMs`.
     """
     names = list(ROLL_CONFIGS)
     segment_ms = configs.number("segment.ms")
@@ -65,20 +65,20 @@ def simulate_roll(
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> list[RollReplay]:
-    """The segments a broker would have made of a partition's batches, for each of the settings.
+    """Return the segments that a broker would have made of a partition's batches, per settings.
 
     Args:
         partition: the directory.
-        settings: what to try; one pass over the log serves all.
-        seed: of the jitter, which a broker draws by chance for each segment.
+        settings: the settings to try, all in one pass over the log.
+        seed: seed of the jitter, which a broker draws at random for each segment.
         progress: called with numbers of bytes as they are read.
 
     Raises:
         UnreadableError: a log cannot be read.
 
     Cost:
-        One pass over the batch headers; memory for the segments that result, and some 6 MB a
-        thread where the log is large.
+        One pass over the batch headers; memory for the resulting segments, and some 6 MB per thread
+        for a large log.
     """
     base_offset = partition.segments[0].base_offset if partition.segments else 0
     told = progress or (lambda _: None)
@@ -123,7 +123,7 @@ def _by_columns(
 
 
 def _jitters(settings: RollSettings, seed: int) -> Iterator[int] | None:
-    """A draw for each segment, `LogConfig.randomSegmentJitter`; None without jitter."""
+    """Return a draw per segment, as `LogConfig.randomSegmentJitter`; None without jitter."""
     if not settings.segment_jitter_ms:
         return None
     draw = random.Random(seed)  # noqa: S311 # nothing secret

@@ -1,4 +1,4 @@
-"""Salvage: every sound batch past any damage, in a new log; the rest kept and accounted for."""
+"""Salvage copies every sound batch past any damage to a new log, and accounts for the rest."""
 
 from kafkalog.salvage.model import (
     MANIFEST,

@@ -1,6 +1,6 @@
-"""One log, copied batch by batch past its damage, while it is judged; its leader epochs.
+"""Copies one log batch by batch past its damage, while it is judged, and its leader epochs.
 
-The bytes that are judged are still in memory when they are copied: a disk reads them once.
+Bytes are copied while they are still in memory from being judged: a disk reads them once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class EpochsInLog:
-    """Where each leader epoch begins and ends in the batches that are copied, in log order."""
+    """The start of each leader epoch in the copied batches, in log order."""
 
     def __init__(self) -> None:
         self._epochs: list[int] = []
@@ -49,7 +49,7 @@ class EpochsInLog:
         self._last: list[int] = []
 
     def add(self, pieces: Table) -> None:
-        """Some batches more; an epoch that goes back, between segments, is passed over."""
+        """Add some batches; an epoch that goes back, between segments, is ignored."""
         dated = pieces[:, pieces[EPOCH] >= 0]
         if not dated.shape[1]:
             return
@@ -66,10 +66,10 @@ class EpochsInLog:
                 self._last[-1] = last
 
     def entries(self, known: Sequence[EpochEntry]) -> list[EpochEntry]:
-        """Return the entries of the new file: those of the old one that no batch contradicts stay.
+        """Return the entries of the new file: old entries that no batch contradicts are kept.
 
-        An epoch may begin before its first batch, or have none. If the old entries do not increase,
-        none of them counts.
+        An epoch may begin before its first batch, or have no batch. If the old entries do not
+        increase, none of them counts.
         """
         starts = dict(zip(self._epochs, self._first, strict=True))
         rising = all(
@@ -89,7 +89,7 @@ class EpochsInLog:
 
 
 _CHUNK: Final = 1 << 20
-_BLOCK: Final = 1 << 12  # what a disk gives or does not give
+_BLOCK: Final = 1 << 12  # the unit in which a disk returns bytes or fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ class LogCopy:
     """Judges and copies one log.
 
     Args:
-        log: which one.
-        bounds: what is known of its batches.
+        log: the log.
+        bounds: what is known about its batches.
         end_offset: offset after its last batch by other evidence; None without any.
         place: where the result goes.
         directory: the new directory; if None, nothing is written.
@@ -147,11 +147,11 @@ class LogCopy:
 
     @property
     def ends_in_loss(self) -> bool:
-        """Whether more than padding is lost after the last batch that was copied."""
+        """Whether anything but padding is lost after the last batch that was copied."""
         return self._ends_in_loss
 
     def run(self, epochs: EpochsInLog) -> SalvagedSegment:
-        """Copy it; `epochs` receives the batches.
+        """Copy the log; `epochs` receives the batches.
 
         Raises:
             UnreadableError: the log cannot be read.
@@ -238,7 +238,7 @@ class LogCopy:
         self._copied = None
 
     def _end_lost(self, source: Source, next_offset: int | None) -> bool:
-        """A lost range ends in front of a batch, or at the end; whether there was a real one."""
+        """Report the lost range that ends here; return whether it held more than padding."""
         lost, self._lost = self._lost, None
         if lost is None:
             return False
@@ -248,7 +248,7 @@ class LogCopy:
         with suppress(BytesUnreadableError):
             has_zeros = source.is_zero_from(lost.position)
         if has_zeros and next_offset is None:
-            is_empty = True  # preallocated: there is no sign of anything after the last batch
+            is_empty = True  # preallocated: nothing indicates a later batch
         name = f"{self._place.lost}/{self._log.base_offset:020d}-{lost.position}-{lost.size_bytes}"
         lost = replace(
             lost,
@@ -268,7 +268,7 @@ class LogCopy:
         return not lost.is_padding
 
     def _around(self, source: Source, position: int, size_bytes: int) -> Iterator[bytes]:
-        """Yield the bytes of a range, zeros in place of those that the disk does not give."""
+        """Yield the bytes of a range, with zeros in place of unreadable bytes."""
         end, step = position + size_bytes, _CHUNK
         while position < end:
             size, rest = min(step, end - position), _BLOCK - position % _BLOCK
@@ -285,14 +285,14 @@ class LogCopy:
             position += len(chunk)
 
     def _add_zeros(self, size_bytes: int) -> None:
-        """The checksum goes on over zeros, which are not read from holes."""
+        """Extend the checksum over zeros, which are not read from holes."""
         zeros = bytes(min(_CHUNK, size_bytes))
         for position in range(0, size_bytes, _CHUNK):
             self._crc = crc32c(memoryview(zeros)[: size_bytes - position], self._crc)
 
 
 def file_checksum(path: str) -> int:
-    """CRC-32C of a whole file; raises as `Source`."""
+    """Return the CRC-32C of a whole file. Raises as `Source`."""
     checksum = 0
     with Source(path) as source:
         for chunk in _chunks(source, 0, source.size_bytes):
@@ -301,14 +301,14 @@ def file_checksum(path: str) -> int:
 
 
 def copy_file(path: str, directory: NewDirectory, name: str) -> None:
-    """Copy a whole file into the new directory; raises as `Source` and `NewDirectory.create`."""
+    """Copy a whole file into the new directory. Raises as `Source` and `NewDirectory.create`."""
     with Source(path) as source, directory.create(name) as out:
         for chunk in _chunks(source, 0, source.size_bytes):
             out.write(chunk)
 
 
 def _chunks(source: Source, position: int, size_bytes: int) -> Iterator[memoryview]:
-    """Yield the bytes of a range; each chunk is to be used before the next is asked for."""
+    """Yield the bytes of a range; each chunk must be used before the next is requested."""
     buffer = memoryview(bytearray(min(_CHUNK, size_bytes)))
     end = position + size_bytes
     while position < end:
@@ -319,7 +319,7 @@ def _chunks(source: Source, position: int, size_bytes: int) -> Iterator[memoryvi
 
 
 def _runs(table: Table) -> list[Table]:
-    """Neighbouring pieces with the same verdict."""
+    """Group consecutive pieces with the same verdict."""
     stops = np.flatnonzero(np.diff(table[IS_SOUND])) + 1
     return np.split(table, stops, axis=1)
 

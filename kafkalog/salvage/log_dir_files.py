@@ -1,7 +1,7 @@
-"""The files at the top of a salvaged log directory: who it belongs to, and its checkpoints.
+"""The files at the top of a salvaged log directory: its identity and its checkpoints.
 
-No mark of a clean shutdown and no recovery points are written: a broker scans the whole log once,
-and so proves it, before it uses it.
+No clean shutdown mark and no recovery points are written: so a broker scans the whole log once, and
+proves it, before it uses it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from kafkalog.salvage.partition import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog.salvage.model import Row, SalvagedPartition
     from kafkalog.salvage.partition import PartitionCopy
     from kafkalog.storage import NewDirectory
 
 
 def copy_top_files(
-    log_dir: LogDir, directory: NewDirectory | None, tell: Callable[[Row], None]
+    log_dir: LogDirListing, directory: NewDirectory | None, tell: Callable[[Row], None]
 ) -> None:
-    """Copy what says whose log directory it is; checkpoints are written by `Checkpoints`."""
+    """Copy the files that identify the log directory; checkpoints are written by `Checkpoints`."""
     for name in log_dir.others:
         path = f"{log_dir.path}/{name}"
         tell(SalvagedFile(path, None, Fate.SKIPPED, "It is a directory, but not a partition."))
@@ -66,7 +66,7 @@ def _top_file(entry: FileEntry, directory: NewDirectory | None) -> SalvagedFile:
 
 
 class Checkpoints:
-    """The checkpoints of the new log directory: old entries, none above the end of its log."""
+    """The checkpoints of the new log directory: old entries, limited to the new logs."""
 
     def __init__(self) -> None:
         self._entries: dict[str, list[tuple[str, int, int]]] = {
@@ -76,7 +76,7 @@ class Checkpoints:
         }
 
     def add(self, copy: PartitionCopy, new: SalvagedPartition) -> None:
-        """Take over what the old checkpoints say about a partition."""
+        """Take over the old checkpoints' entries for a partition."""
         if new.partition is None or copy.partition.state != DirectoryState.LIVE:
             return
         start, end = new.log_start_offset, new.log_end_offset
@@ -91,7 +91,7 @@ class Checkpoints:
                 self._entries[name].append((new.topic, new.partition, offset))
 
     def write(self, directory: NewDirectory, tell: Callable[[Row], None]) -> None:
-        """Write those that have entries."""
+        """Write the checkpoints that have entries."""
         for name, entries in self._entries.items():
             if entries:
                 target = f"{LOG_ROOT}/{name}"

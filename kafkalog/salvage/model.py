@@ -1,7 +1,7 @@
 """The rows of a salvage's manifest, as values and as JSON lines.
 
-Positions and sizes are in bytes, offsets are record offsets, both ends of a range of offsets belong
-to it. Paths of the new directory are relative to it, with slashes.
+Positions and sizes are in bytes, offsets are record offsets; ranges of offsets include both ends.
+Paths of the new directory are relative to it, with slashes.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from kafkalog.model import Defect
 
 
 class Fate(StrEnum):
-    """The fate of a file of the source, or the origin of a file of the result."""
+    """What happened to a file of the source, or where a file of the result comes from."""
 
     COPIED = "copied"
-    """Byte for byte."""
+    """Copied byte for byte."""
     REBUILT = "rebuilt"
     """Rebuilt from the copied batches, as a broker's recovery does."""
     LOST = "lost"
-    """It cannot be used; its bytes are in `lost+found`."""
+    """Unusable; its bytes are in `lost+found`."""
     SKIPPED = "skipped"
-    """Left where it is: a leftover, or something that is not Kafka's."""
+    """Left where it is: a leftover, or not one of Kafka's files."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedRange:
-    """Neighbouring batches that were copied byte for byte.
+    """Consecutive batches that were copied byte for byte.
 
-    `path` is the log they are from, `position` where they are in it, `to_position` where they are
-    in the new one. `records` were decoded, each of them.
+    `path` is their log, `position` their place in it, `to_position` their place in the new log. All
+    `records` were decoded.
     """
 
     path: str
@@ -52,15 +52,15 @@ class LostRange:
     Attributes:
         path: the log they are from.
         position: where they begin.
-        size_bytes: how many there are.
+        size_bytes: their number.
         file: where they are now; None if all are zero.
-        reference: kind of the first thing that is wrong there.
-        detail: what that is, in words.
-        defects: how many things are wrong there.
+        reference: kind of the first defect there.
+        detail: description of that defect.
+        defects: number of defects there.
         first_offset: first offset that no copied batch around the range has; None if the
             batches around it leave none out.
         last_offset: last of these offsets; None if there are none, and at the end of a log
-            whose end is not known.
+            whose end is unknown.
     """
 
     path: str
@@ -75,7 +75,7 @@ class LostRange:
 
     @property
     def is_padding(self) -> bool:
-        """Whether it is but the zeros of preallocation."""
+        """Whether it is only preallocated zeros."""
         return self.file is None and self.first_offset is None
 
 
@@ -83,8 +83,8 @@ class LostRange:
 class SalvagedSegment:
     """A log file and what was copied of it; its copied and lost ranges come before.
 
-    `target` is None if nothing of the log is left. The checksums are CRC-32C of whole files: of
-    the source, and of the new log; None if nothing was written.
+    `target` is None if nothing of the log is left. The checksums are the CRC-32C of whole files:
+    the source and the new log; None if nothing was written.
     """
 
     path: str
@@ -103,9 +103,9 @@ class SalvagedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedFile:
-    """A file or directory of which no log was made, and what became of it.
+    """A file or directory that did not become a log of the result, and what happened to it.
 
-    `target` is None if it was skipped. `records` is how many can be read in a log that was.
+    `target` is None if it was skipped. `records` is the number of readable records in a log.
     """
 
     path: str | None
@@ -121,13 +121,13 @@ class SalvagedPartition:
 
     Attributes:
         path: the directory of the source.
-        target: the new one.
+        target: the new directory.
         topic: topic.
         partition: number; None if the directory's name has none.
-        log_start_offset: of the new log.
-        log_end_offset: of the new log: what a broker gives the next record.
-        first_unstable_offset: where the first transaction begins that nothing in the new log ends;
-            None without one, and where nothing was written.
+        log_start_offset: log start offset of the new log.
+        log_end_offset: log end offset of the new log: what a broker gives the next record.
+        first_unstable_offset: first offset of a transaction that nothing in the new log ends; None
+            without one, and if nothing was written.
     """
 
     path: str
@@ -141,7 +141,7 @@ class SalvagedPartition:
 
 @dataclass(frozen=True, slots=True)
 class FailedPartition:
-    """A partition of which nothing is in the result, since the work on it failed.
+    """A partition that is missing from the result because the work on it failed.
 
     `reference` is the kind of the error that ended it, `detail` its message.
     """
@@ -155,12 +155,12 @@ class FailedPartition:
 class SalvageSummary:
     """Totals of a run.
 
-    `size_bytes` are those of the logs: as many as were copied and lost together. `offsets_lost`
-    counts the offsets of lost ranges whose ends are known; some may never have had a record, as
-    after compaction. `lost_ranges` leaves the zeros of preallocation out. `records_skipped` are in
-    logs that were left where they are, as others have replaced them. `findings` are what `verify`
-    says about the result. `left_over_removed`: an earlier run for the same destination was killed;
-    what it left was removed.
+    `size_bytes` is the size of the logs: copied and lost bytes together. `offsets_lost` counts the
+    offsets of lost ranges with known ends; some may never have had a record, as after compaction.
+    `lost_ranges` excludes preallocated zeros. `records_skipped` are in logs that were left where
+    they are, because others have replaced them. `findings` is what `verify` reports about the
+    result. `left_over_removed`: whether the leftover of a killed run for the same destination was
+    removed.
     """
 
     destination: str
@@ -181,7 +181,7 @@ class SalvageSummary:
     left_over_removed: bool = False
 
     def count(self, row: Row) -> None:
-        """Take a row into account."""
+        """Add a row to the totals."""
         match row:
             case SalvagedPartition():
                 self.partitions += 1
@@ -206,7 +206,7 @@ class SalvageSummary:
 
     @property
     def has_losses(self) -> bool:
-        """Whether anything is not in the new log that was in the old one, or is still odd there."""
+        """Whether the new log lacks anything of the old one, or still has defects."""
         is_all_skipped = self.records_skipped > 0 and not self.records
         return bool(
             self.lost_ranges
@@ -227,7 +227,7 @@ Row = (
     | SalvageSummary
     | Defect
 )
-"""What the manifest has a line for."""
+"""The kinds of rows in a manifest."""
 
 
 MANIFEST = "manifest.ndjson"
@@ -258,5 +258,5 @@ def manifest_object(row: Row) -> dict[str, object]:
 
 
 def manifest_line(row: Row) -> bytes:
-    """Return the line of the manifest for a row; ASCII, whatever is in the names of files."""
+    """Return the manifest's line for a row; ASCII, whatever the names of files contain."""
     return json.dumps(manifest_object(row), separators=(",", ":")).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""One partition: its logs copied, its side files copied or rebuilt."""
+"""Salvages one partition: its logs are copied, its side files copied or rebuilt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkalog.checkpoints import checkpoint_text, read_leader_epochs
 from kafkalog.columns.headers import header_stretches
 from kafkalog.errors import CorruptDataError
 from kafkalog.log_dir import open_partition
-from kafkalog.metadata_files import read_quorum_state, read_topic_id
+from kafkalog.metadata_files import READERS
 from kafkalog.model import Defect, Level, Severity
 from kafkalog.names import DirectoryState, FileKind, FileState
 from kafkalog.paths.source import Source
@@ -52,22 +52,20 @@ _DERIVED = (
     FileKind.TRANSACTION_INDEX,
     FileKind.PRODUCER_SNAPSHOT,
 )
-_READERS = {FileKind.PARTITION_METADATA: read_topic_id, FileKind.QUORUM_STATE: read_quorum_state}
 
 
 class PartitionCopy:
     """Salvages one partition directory.
 
     Args:
-        partition: which one.
+        partition: the directory.
         directory: the new directory; if None, nothing is written.
         tell: called with each row of the manifest.
         progress: called with the number of bytes done since the last call.
 
     Attributes:
-        name: of the new directory. A broker would delete one that is called `-delete`: it becomes
-            one that is `-stray`, which brokers leave alone.
-        log: what the source says about its offsets.
+        name: name of the new directory. `-delete` becomes `-stray`, which brokers leave alone.
+        log: the source's offsets.
     """
 
     def __init__(
@@ -97,7 +95,7 @@ class PartitionCopy:
 
         Raises:
             UnreadableError, UnwritableError: the work cannot go on.
-            CorruptDataError: a broker would not take the new log as it is.
+            CorruptDataError: a broker would not accept the new log.
         """
         logs = logs_of(self.partition)
         epochs = EpochsInLog()
@@ -142,7 +140,7 @@ class PartitionCopy:
         return name.startswith(f"{self._place.log}/")
 
     def discard(self) -> None:
-        """Remove what was written of it."""
+        """Remove everything written for it."""
         if self._directory is not None:
             self._directory.remove_tree(self._place.log)
             self._directory.remove_tree(self._place.lost)
@@ -150,15 +148,15 @@ class PartitionCopy:
     def _copy_logs(self, logs: list[SourceLog], epochs: EpochsInLog) -> tuple[int, int]:
         """Copy the logs; return the base offset of the first, and the offset after the last batch.
 
-        A log of which nothing is left yields no segment: Kafka takes the modification time of an
-        empty one for its largest timestamp, and finds nothing by time in or after it. Nor does an
-        empty one after a hole at the end, where consumers would wait for a log end that no record
-        comes up to. Where nothing at all is left, the last one stays, so that no offset is given
-        again.
+        A log of which nothing is left yields no segment: Kafka would take the modification time of
+        an empty one for its largest timestamp, and find nothing by time in or after it. The same is
+        true of an empty log after a hole at the end, where consumers would wait for a log end that
+        no record reaches. If nothing at all is left, the last log stays, so that no offset is
+        assigned twice.
         """
         kept: list[int] = []
         end_offset = 0
-        empty: list[SalvagedSegment] = []  # at the end, so far
+        empty: list[SalvagedSegment] = []  # those at the end so far
         has_hole = False
         for i, log in enumerate(logs):
             following = logs[i + 1 :]
@@ -194,7 +192,7 @@ class PartitionCopy:
         self._tell(replace(segment, target=None))
 
     def _known_end(self) -> int | None:
-        """Up to where the log reached once, by the checkpoints around it; it may have gone on."""
+        """Return the highest offset that the log is known to have reached, by the checkpoints."""
         names = (file_names.RECOVERY_POINTS, file_names.HIGH_WATERMARKS)
         return max((self.log.checkpoint(name) or 0 for name in names), default=0) or None
 
@@ -209,7 +207,7 @@ class PartitionCopy:
             return []
 
     def _side_file(self, entry: FileEntry, logs: set[str]) -> None:
-        """A file that is no log that was copied."""
+        """Handle a file that is not a copied log."""
         kind, state = entry.name.kind, entry.name.state
         if entry.path in logs or (kind in _DERIVED and state == FileState.LIVE):
             return
@@ -230,11 +228,11 @@ class PartitionCopy:
 def keep_file(
     entry: FileEntry, directory: NewDirectory | None, place: str, lost: str
 ) -> SalvagedFile:
-    """Copy a small file or a KRaft snapshot if it can be read, else put it into `lost`."""
+    """Copy a small file or a KRaft snapshot if it can be read, otherwise move it to `lost`."""
     try:
         if entry.name.kind == FileKind.KRAFT_SNAPSHOT:
             _check_snapshot(entry)
-        elif reader := _READERS.get(entry.name.kind):
+        elif reader := READERS.get(entry.name.kind):
             reader(entry.path)
     except CorruptDataError as error:
         return lose_file(entry, directory, lost, error.message)
@@ -247,7 +245,7 @@ def keep_file(
 def lose_file(
     entry: FileEntry, directory: NewDirectory | None, lost: str, detail: str
 ) -> SalvagedFile:
-    """Put a file that cannot be used into `lost`."""
+    """Copy an unusable file to `lost`."""
     target = f"{lost}/{entry.name.name}"
     if directory is not None:
         copy_file(entry.path, directory, target)
@@ -255,7 +253,7 @@ def lose_file(
 
 
 def _check_snapshot(entry: FileEntry) -> None:
-    """Raise `CorruptDataError` unless all of a KRaft snapshot is sound: half of one is none."""
+    """Raise `CorruptDataError` unless a KRaft snapshot is completely sound."""
     with Source(entry.path) as source:
         for found in header_stretches(source, Level.DEEP):
             if isinstance(found, Defect):
@@ -271,7 +269,7 @@ def rebuild(
     """Write what a broker that scans the whole log would write: indexes, snapshots, epochs.
 
     Raises:
-        CorruptDataError: it would not take the log as it is.
+        CorruptDataError: a broker would not accept the log.
     """
     path = directory.place(place)
 

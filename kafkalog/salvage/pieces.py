@@ -1,11 +1,10 @@
 """A log as pieces in file order, and which of its batches are sound and follow each other.
 
-Offset and leader epoch of a batch are outside its checksum: one flipped bit makes a batch claim a
-place that others have. The longest chain in which every batch follows the one before it gives up
-the fewest of them.
+Offset and leader epoch of a batch are outside its checksum: one flipped bit makes a batch claim the
+place of others. The longest chain in which every batch follows the one before it drops the fewest.
 
 A batch is sound if its frame, its version and its checksum are right, all its records decode, and
-its offsets and leader epoch fit into what lies around it.
+its offsets and leader epoch fit its neighbours.
 """
 
 from __future__ import annotations
@@ -40,29 +39,29 @@ if TYPE_CHECKING:
     Table = NDArray[np.int64]
 
 
-_ONE: Final = 1 << 32  # of the length of a chain; below it count the neighbours without a gap
+_ONE: Final = 1 << 32  # scores: length counts in units of this, gapless neighbours below it
 
 
 def longest_chain(
     low: Column, high: Column, floor: int, weights: Column | None = None
 ) -> NDArray[np.bool_]:
-    """Marks the longest chain: each `low` above the `high` of the one before, and above `floor`.
+    """Mark the longest chain: each `low` above the `high` of the one before, and above `floor`.
 
-    Of chains of the same length the one with the most neighbours without a gap is taken, of these
+    Among chains of the same length, the one with the most gapless neighbours wins, and among these
     the one that ends lowest.
 
     Args:
         low: int64, first value of each item.
         high: int64, last value of each item, not below `low` - 1.
-        floor: what the first item has to be above.
-        weights: int64, what each item counts; one where None.
+        floor: what the first item must be above.
+        weights: int64, weight of each item; None for one each.
 
     Returns:
         One bool per item.
 
     Cost:
-        Linear where all items are in order; else n log n steps in Python over the items between
-        the first and the last that others contradict.
+        Linear if all items are in order; otherwise n log n steps in Python over the items between
+        the first and the last contradiction.
     """
     count = len(low)
     chosen = np.ones(count, np.bool_)
@@ -94,7 +93,7 @@ class _Chains:
         self._ending: dict[int, tuple[int, int]] = {}
 
     def longest(self, low: list[int], high: list[int], weights: list[int]) -> list[int]:
-        """Ordinals of the items of the longest chain."""
+        """Return the ordinals of the items in the longest chain."""
         ranks_low = np.searchsorted(self._values, low).tolist()
         ranks_high = np.searchsorted(self._values, high).tolist()
         previous = [-1] * len(low)
@@ -148,8 +147,8 @@ class Bounds:
     """What a log's name and neighbours say about its batches.
 
     Attributes:
-        base_offset: of the segment.
-        next_base_offset: of the next segment; None without one.
+        base_offset: base offset of the segment.
+        next_base_offset: base offset of the next segment; None without one.
         next_epoch: leader epoch of the first sound batch after it; None if unknown.
     """
 
@@ -166,7 +165,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Some pieces that are decided, in file order, and what is wrong with those that are not sound.
+    """Some pieces that are decided, in file order, with the defects of those that are not sound.
 
     `table` is int64 with a row per field and a column per piece; `wrong` has an entry, by position,
     for every piece whose row IS_SOUND is 0.
@@ -181,11 +180,11 @@ def decided_pieces(source: Source, bounds: Bounds, threads: int | None = None) -
 
     Args:
         source: the log.
-        bounds: what is known of its place.
+        bounds: what is known about its batches.
         threads: as for `header_stretches`.
 
     Raises:
-        UnreadableError: the log cannot be read on.
+        UnreadableError: the log cannot be read any further.
 
     Cost:
         Every byte is read and every record decoded once; memory as for `header_stretches`, and some
@@ -221,7 +220,7 @@ def _table_of(stretch: Stretch) -> Table:
     table = np.empty((FIELDS, stretch.count), np.int64)
     table[POSITION] = headers[h.POSITION]
     table[SIZE] = headers[h.SIZE]
-    # Only the last offset of a compressed message of magic 0 and 1 is in its header.
+    # The header of a compressed message of magic 0 or 1 has only its last offset.
     inner = (headers[h.MAGIC] < 2) & (found[h.FOUND] > 0)
     table[BASE_OFFSET] = np.where(inner, found[h.FIRST], headers[h.BASE_OFFSET])
     table[LAST_OFFSET] = headers[h.LAST_OFFSET]
@@ -232,7 +231,7 @@ def _table_of(stretch: Stretch) -> Table:
 
 
 def _unreadable_markers(path: str, stretch: Stretch) -> dict[int, Defect]:
-    """Control batches that recovery would fail on, by position."""
+    """Return the control batches on which recovery would fail, by position."""
     wrong = {}
     bad = stretch.crc_valid & (stretch.markers[h.MARKER_TYPE] == h.UNREADABLE)
     for i in np.flatnonzero(bad).tolist():
@@ -249,7 +248,7 @@ def _unreadable_markers(path: str, stretch: Stretch) -> dict[int, Defect]:
 
 
 class _Window:
-    """Pieces that wait until enough of what follows them is known."""
+    """Pieces that wait until enough of their successors are known."""
 
     def __init__(self, path: str, bounds: Bounds) -> None:
         self._path = path
@@ -266,15 +265,15 @@ class _Window:
         return self.count >= WINDOW
 
     def add(self, table: Table, wrong: dict[int, Defect]) -> None:
-        """More pieces, in file order."""
+        """Add pieces, in file order."""
         self._tables.append(table)
         self._wrong |= wrong
         self.count += table.shape[1]
 
     def decide(self, count: int) -> Decided:
-        """Return the first pieces; all where none follow.
+        """Return the first pieces; all if nothing follows.
 
-        What others contradict is looked at again, with more of what follows, until it is decided.
+        Contradicted pieces are examined again, with more of what follows, until they are decided.
         """
         table = np.concatenate(self._tables, axis=1)
         sound = table[IS_SOUND] != 0
@@ -305,14 +304,14 @@ class _Window:
         return Decided(decided, wrong)
 
     def _outside(self, table: Table, sound: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Ordinals of the batches whose offsets the segment cannot have."""
+        """Return the ordinals of the batches whose offsets the segment cannot have."""
         base, last = table[BASE_OFFSET], table[LAST_OFFSET]
         fits = (base >= self._bounds.base_offset) & (last >= base)
         fits &= last <= self._bounds.offset_max
         return np.flatnonzero(sound & ~fits)
 
     def _offset_chain(self, table: Table, sound: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Ordinals of the batches that follow each other by their offsets."""
+        """Return the ordinals of the batches that follow each other by their offsets."""
         which = np.flatnonzero(sound)
         low, high = table[BASE_OFFSET, which], table[LAST_OFFSET, which]
         return which[longest_chain(low, high, self._last_offset)]
@@ -320,7 +319,7 @@ class _Window:
     def _epoch_chain(
         self, table: Table, sound: NDArray[np.bool_], *, is_end: bool
     ) -> NDArray[np.int64]:
-        """Ordinals of the batches whose leader epochs do not go back, by runs of equal ones."""
+        """Return the ordinals of the batches whose leader epochs never go back, by runs."""
         which = np.flatnonzero(sound)
         with_epoch = table[EPOCH, which] >= 0
         dated = which[with_epoch]
@@ -329,7 +328,7 @@ class _Window:
         runs = epochs[starts]
         weights = np.diff(starts, append=len(epochs))
         if is_end and self._bounds.next_epoch is not None:
-            runs = np.append(runs, self._bounds.next_epoch)  # one batch more that has its say
+            runs = np.append(runs, self._bounds.next_epoch)  # the next segment's first batch
             weights = np.append(weights, 1)
         chosen = longest_chain(runs, runs - 1, self._last_epoch - 1, weights)[: len(starts)]
         kept = np.repeat(chosen, weights[: len(starts)])
@@ -363,7 +362,7 @@ class _Window:
 
 
 def _not_in(sound: NDArray[np.bool_], kept: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ordinals of the sound pieces that are not kept."""
+    """Return the ordinals of the sound pieces that are not kept."""
     dropped = sound.copy()
     dropped[kept] = False
     return np.flatnonzero(dropped)

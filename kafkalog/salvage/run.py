@@ -21,7 +21,7 @@ from kafkalog.errors import (
     UnwritableError,
     contained,
 )
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level, Severity
 from kafkalog.paths.source import Source
 from kafkalog.recovery import StartMode, Verdict, predict_start, start_line
@@ -73,7 +73,7 @@ def check_copies(directory: NewDirectory, checksums: Mapping[str, int]) -> None:
 
 
 def check_partition(directory: NewDirectory, place: str) -> None:
-    """Ask what a broker would do with a new partition after a clean shutdown: nothing.
+    """Check that a broker would change nothing in a new partition after a clean shutdown.
 
     Raises:
         CorruptDataError: it would change something.
@@ -88,7 +88,7 @@ def check_partition(directory: NewDirectory, place: str) -> None:
 def findings(
     directory: NewDirectory, place: str, progress: Callable[[int], None]
 ) -> Iterator[Defect]:
-    """Return what `verify` reports about the new log at level deep, notes left out.
+    """Yield what `verify` reports about the new log at level deep, except notes.
 
     A log with a hole can have findings that follow from the hole, such as a transaction whose
     marker is lost. They are reported under the final names.
@@ -111,31 +111,31 @@ def salvage(
 ) -> SalvageSummary:
     """Copy every sound batch of some logs into a new directory, and account for the rest.
 
-    The source is only read, under a lock that keeps brokers off its log directory. What is at
-    `destination` after a crash is nothing, or the whole result; it was read back and checked then.
+    The source is only read, under a lock that keeps brokers off its log directory. After a crash,
+    `destination` holds nothing or the whole result, which was read back and checked first.
 
     Args:
         target: a log directory, a partition directory or one log.
-        destination: the new directory: nothing of that name, or an empty directory.
-        dry_run: only say what would be done; nothing is written, and nothing locked.
+        destination: the new directory: a free name, or an empty directory.
+        dry_run: only report what would be done; nothing is written, and nothing locked.
         tell: called with each row of the manifest.
-        failed: called with the error that ended the work on one partition. Nothing of that one is
-            in the result, and the manifest says so.
+        failed: called with the error that ended the work on one partition, which is then missing
+            from the result; the manifest says so.
         progress: called with the number of bytes done since the last call; a byte counts when it
-            was read, and again when its copy was checked.
+            is read, and again when its copy is checked.
 
     Returns:
-        Totals, which are the last row of the manifest. Nothing is written where there is no log.
+        Totals, which are the last row of the manifest. Nothing is written if there is no log.
 
     Raises:
-        UsageError: the target is a file but no log, or the destination lies inside the source.
+        UsageError: the target is a file but not a log, or the destination lies inside the source.
         UnreadableError: nothing of the source can be read.
         DestinationExistsError, LogDirInUseError, UnwritableError: refused, or the disk is full.
         CorruptDataError: the result would not be what it should; it was not kept.
         KafkaLogError: each partition failed; the first error.
 
     Cost:
-        The source is read once, the copy once; memory does not grow with the logs, but for some
+        Reads the source once and the copy once; memory does not grow with the logs, except for some
         200 bytes per segment.
     """
     log_dir = log_dir_of(target)
@@ -156,7 +156,7 @@ def salvage(
             summary.left_over_removed = directory.left_over_removed
         run = _Run(directory, manifest, summary, tell, progress)
         run.copy(target, partitions, failed or (lambda _: None))
-        run.check(is_log_dir=isinstance(target, LogDir))
+        run.check(is_log_dir=isinstance(target, LogDirListing))
         run.row(run.summary)
     return run.summary
 
@@ -167,14 +167,13 @@ def _home_of(target: Target) -> str:
 
 
 def _sources(path: str, log_dir: str) -> list[str]:
-    """Where nothing may be written: the source, and beside partitions, where a broker would trip
-    over it."""
+    """Return where nothing may be written: the source, and among a log directory's partitions."""
     signs = (os.path.join(log_dir, name) for name in (file_names.LOCK, file_names.META_PROPERTIES))
     return [path, log_dir] if any(map(os.path.lexists, signs)) else [path]
 
 
 def _size_to_copy(partitions: Sequence[PartitionDir]) -> int:
-    """Bytes of the logs, without the holes of preallocated ones."""
+    """Return the size of the logs without the holes of preallocated ones."""
     size = 0
     for partition in partitions:
         for log in logs_of(partition):
@@ -208,7 +207,7 @@ class _Run:
         partitions: Sequence[PartitionDir],
         failed: Callable[[KafkaLogError], None],
     ) -> None:
-        """Copy all partitions, then the files next to them; raise as `salvage`."""
+        """Copy all partitions, then the files next to them. Raises as `salvage`."""
         checkpoints = Checkpoints()
         errors: list[KafkaLogError] = []
         for partition in partitions:
@@ -220,7 +219,7 @@ class _Run:
             raise errors[0]
         for error in errors:
             failed(error)
-        if isinstance(target, LogDir):
+        if isinstance(target, LogDirListing):
             copy_top_files(target, self._directory, self.row)
         if self._directory is not None:
             checkpoints.write(self._directory, self.row)
@@ -228,7 +227,7 @@ class _Run:
     def _copy_partition(
         self, partition: PartitionDir, checkpoints: Checkpoints
     ) -> list[KafkaLogError]:
-        """Copy one; the error that ended it, if one did: then nothing of it stays but a row.
+        """Copy one partition; if an error ends that, only a row about it stays.
 
         Raises:
             UnwritableError: the others could not be written either.
@@ -257,7 +256,7 @@ class _Run:
         return errors
 
     def check(self, *, is_log_dir: bool) -> None:
-        """Read back what was written.
+        """Read back everything that was written.
 
         Raises:
             CorruptDataError: it differs from what was intended.
@@ -272,7 +271,7 @@ class _Run:
                 self.row(defect)
 
     def row(self, row: Row) -> None:
-        """Take a row of the manifest down."""
+        """Add a row to the manifest."""
         self.summary.count(row)
         if isinstance(row, SalvagedSegment) and row.target and row.crc_copied is not None:
             self._checksums[row.target] = row.crc_copied

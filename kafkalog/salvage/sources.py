@@ -1,4 +1,4 @@
-"""The sources of a salvage: the logs of a partition as a broker would take them, and other files.
+"""The sources of a salvage: the logs of a partition as a broker would load them, and other files.
 
 Follows `LogLoader` of Kafka 4.3 in what an interrupted swap means.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.batches.framing import find_batch, read_batch
 from kafkalog.errors import UsageError
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 from kafkalog.model import Batch
 from kafkalog.names import FileKind, FileState, parse_directory_name
 from kafkalog.paths.source import Source
@@ -20,12 +20,12 @@ from kafkalog.recovery import RemoveFile, RenameFile, StartMode, predict_start
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Target = LogDir | PartitionDir | FileEntry
+Target = LogDirListing | PartitionDir | FileEntry
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLog:
-    """A log file, and the base offset of the segment it is."""
+    """A log file, and the base offset of its segment."""
 
     path: str
     base_offset: int
@@ -33,15 +33,15 @@ class SourceLog:
 
 
 def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
-    """The partitions that a target stands for; one log is taken for a partition of one segment.
+    """Return the partitions of a target; a single log counts as a partition of one segment.
 
     Raises:
-        UsageError: it is a file, but no log.
+        UsageError: it is a file, but not a log.
         KafkaLogError: a partition of a log directory cannot be listed.
     """
     if isinstance(target, PartitionDir):
         return (target,)
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         for error in target.errors.values():
             raise error
         return target.partitions
@@ -58,7 +58,7 @@ def partitions_of(target: Target) -> tuple[PartitionDir, ...]:
 def log_dir_of(target: Target) -> str:
     """Return the log directory that a target is, or would be in."""
     path = os.path.realpath(target.path)
-    depth = 0 if isinstance(target, LogDir) else 1 if isinstance(target, PartitionDir) else 2
+    depth = 0 if isinstance(target, LogDirListing) else 1 if isinstance(target, PartitionDir) else 2
     for _ in range(depth):
         path = os.path.dirname(path)
     return path
@@ -67,9 +67,9 @@ def log_dir_of(target: Target) -> str:
 def logs_of(partition: PartitionDir) -> list[SourceLog]:
     """Return the logs of a partition by base offset.
 
-    Where a swap was interrupted, those that a broker's start would find after it is completed;
-    without any of these the `.deleted` logs, then the `.cleaned` ones. A single file counts
-    whatever its suffix says.
+    After an interrupted swap, these are the logs that a broker's start would find once the swap is
+    completed; if there are none, the `.deleted` logs, else the `.cleaned` ones. A single file
+    counts whatever its suffix is.
     """
     logs = [entry for entry in partition.files if entry.name.kind == FileKind.LOG]
     if len(partition.files) > 1:
@@ -90,10 +90,10 @@ def logs_of(partition: PartitionDir) -> list[SourceLog]:
 
 
 def next_epoch(following: Sequence[SourceLog]) -> int | None:
-    """Leader epoch of the first sound batch in some logs; None without one, or where it has none.
+    """Return the leader epoch of the first sound batch in some logs; None if there is none.
 
     Cost:
-        A few kilobytes, and the logs up to there where they begin with damage.
+        A few kilobytes, and the logs up to there if they begin with damage.
     """
     for log in following:
         with Source(log.path) as source:

@@ -1,4 +1,4 @@
-"""kafkalog on Spark: the data source `kafkalog`, sessions, jobs. Needs pyspark and Java 17.
+"""kafkalog on Spark: the data source `kafkalog`, sessions and jobs. Needs pyspark and Java 17.
 
     from kafkalog.spark import KafkaLogDataSource
 

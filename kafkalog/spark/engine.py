@@ -1,7 +1,7 @@
-"""The engine on Spark: a data frame with a row per task, and large results shuffled.
+"""The engine on Spark: a data frame with a row per task; large results are shuffled.
 
-Pieces are the first stage. Their output goes, by task number, to the second stage, the tasks.
-The output of the tasks stays where they ran until the driver fetches it, in order.
+Pieces are the first stage. Their output goes, by task number, to the second stage, the tasks. The
+output of the tasks stays where they ran until the driver fetches it, in order.
 
 Each of our tasks is one Spark task, so that Spark schedules and retries them one by one. The same
 code runs on local[*], on a cluster and over Spark Connect.
@@ -54,7 +54,7 @@ def gather(
     Cost:
         The driver fetches the output of 16 tasks at once and holds twice that, which
         `spark.driver.maxResultSize` bounds. A worker holds what its task holds, and an Arrow batch
-        of what pieces made; Spark sorts that on the disks of its workers where it does not fit.
+        of the pieces' output; Spark sorts that on the workers' disks if it does not fit.
     """
     numbered = list(enumerate(tasks))
     frames = []
@@ -125,7 +125,7 @@ def _row(number: int, piece: int, row: int, data: bytes | None, error: str | Non
 
 
 def _rows_of(number: int, piece: int, made: Iterable[bytes]) -> Iterator[Any]:
-    """Yield a row for each; errors become rows, since Spark would retry the task."""
+    """Yield a row per result; errors become rows, because Spark would retry the task."""
     count = -1
     try:
         for count, data in enumerate(made):
@@ -196,7 +196,7 @@ class SparkEngine:
 
     Args:
         session: stays open; its creator ends it.
-        workers: how many tasks run at the same time.
+        workers: number of tasks that run at the same time.
     """
 
     def __init__(self, session: SparkSession, workers: int) -> None:
@@ -213,7 +213,7 @@ class SparkEngine:
         """Do what `Engine.run` does; all results arrive at once, in the order of the tasks.
 
         Raises:
-            KafkaLogError: what `work` raised for the first of the tasks for which it raised.
+            KafkaLogError: the error of the first task that failed.
             EngineError: Spark could not do the work.
 
         Cost:

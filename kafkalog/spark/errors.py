@@ -37,7 +37,7 @@ _LOG_TAIL_SIZE: Final = 256 << 10
 
 
 def spark_error(raised: BaseException) -> KafkaLogError | None:
-    """Return our error for what Spark raised; None for what Spark did not raise.
+    """Return our error for an error of Spark; None if Spark did not raise it.
 
     One of our errors that already stands for one of Spark's is returned unchanged.
     """
@@ -54,7 +54,7 @@ def errors_as_ours() -> Iterator[None]:
     """Translate errors of Spark that leave the block."""
     try:
         yield
-    except Exception as raised:  # Spark's are of three packages, one of which may be missing
+    except Exception as raised:  # raised by three packages, one of which may be missing
         error = spark_error(raised)
         if error is None or error is raised:
             raise
@@ -70,7 +70,7 @@ def driver_lost() -> EngineError:
 
 
 def reason_in(log_path: str) -> str | None:
-    """Return the first cause, else exception, in a log of Spark's, as `Name: message.`"""
+    """Return the first cause, else the first exception, in a log of Spark's, as `Name: message.`"""
     try:
         with open(log_path, "rb") as log:
             log.seek(max(0, log.seek(0, 2) - _LOG_TAIL_SIZE))
@@ -86,7 +86,7 @@ def reason_in(log_path: str) -> str | None:
 
 
 def _is_of_spark(raised: BaseException | None) -> bool:
-    """Return whether pyspark, py4j or gRPC raised it. They are loaded if they can have."""
+    """Return whether pyspark, py4j or gRPC raised it; packages that were not loaded cannot have."""
     names = {kind.__module__.partition(".")[0] for kind in type(raised).__mro__}
     return bool(names & {"pyspark", "py4j", "grpc"})
 
@@ -97,7 +97,7 @@ def _is_query(raised: BaseException) -> bool:
 
 
 def _text_of(raised: BaseException) -> str:
-    """Return its full text; a Java exception is queried, unless its JVM is dead."""
+    """Return the error's full text; a Java exception is asked for it, unless its JVM is dead."""
     try:
         return str(raised)
     except Exception:  # noqa: BLE001 # py4j asks the JVM for the text, and anything can come of it
@@ -134,7 +134,7 @@ def _error_of(text: str, *, is_query: bool) -> KafkaLogError:
 
 
 def _first_line(text: str) -> str:
-    """Return the first line of an exception that is worth showing."""
+    """Return the first informative line of an exception."""
     for line in text.splitlines():
         if line.strip() and not re.match(r"An error occurred while calling|\s*at |: *$", line):
             return _shortened(line.strip().lstrip(": "))

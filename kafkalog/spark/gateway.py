@@ -1,7 +1,7 @@
 """The driver's JVM: started silently, connected through py4j, and always ended.
 
-`pyspark.java_gateway.launch_gateway` starts a JVM of its own unless it is given a running one.
-Here it is: who starts the process can also end it, at any moment of its start.
+`pyspark.java_gateway.launch_gateway` starts a JVM of its own unless it is given a running one. Here
+it is given one, so that the process can be ended at any moment of its start.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def silent_loggers() -> Iterator[None]:
 
 LOG_NAME: Final = "spark.log"
 ASKS_MASTER: Final = b"Connecting to master "
-"""The driver logs this when it turns to a standalone master."""
+"""The driver logs this when it contacts a standalone master."""
 IS_REGISTERED: Final = b"Connected to Spark cluster with app ID "
 """The driver logs this when a standalone master has answered."""
 _LOOK_S: Final = 0.05
@@ -66,7 +66,7 @@ class DriverProcess:
     Args:
         directory: of this session alone: the log, the settings (they can hold secrets) and what
             Spark writes while it runs.
-        settings: those of Spark; they are not seen in the list of processes.
+        settings: Spark's settings, which do not appear in the list of processes.
 
     Attributes:
         log_path: the log of Spark, the JVM and the Python workers of local[*].
@@ -81,7 +81,7 @@ class DriverProcess:
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        from pyspark.find_spark_home import _find_spark_home  # the one place that knows the rules
+        from pyspark.find_spark_home import _find_spark_home  # the only code that knows the rules
 
         command = [
             os.path.join(_find_spark_home(), "bin", "spark-submit"),
@@ -94,7 +94,7 @@ class DriverProcess:
         with open(self.log_path, "ab") as log:
             return subprocess.Popen(  # noqa: S603 # Spark's own script
                 command,
-                stdin=subprocess.PIPE,  # the JVM ends when this is closed, also by our own death
+                stdin=subprocess.PIPE,  # the JVM ends when this is closed, even by our own death
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **own},
@@ -107,7 +107,7 @@ class DriverProcess:
         return self._process.poll() is None
 
     def has_logged(self, text: bytes) -> bool:
-        """Return whether the log has a text."""
+        """Return whether the log contains a text."""
         with open(self.log_path, "rb") as log:
             return any(text in line for line in log)
 
@@ -162,7 +162,7 @@ class DriverProcess:
 
 
 def java_options(directory: str) -> list[str]:
-    """Return options of the JVM: it logs to a file, and leaves nothing outside of `directory`."""
+    """Return the JVM's options: log to a file, and leave nothing outside of `directory`."""
     config = os.path.join(directory, "log4j2.properties")
     _write(
         config,
@@ -190,7 +190,7 @@ def java_options(directory: str) -> list[str]:
 
 
 def _write(path: str, properties: Mapping[str, str]) -> None:
-    """Write a file of properties that only this user can read."""
+    """Write a properties file that only this user can read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
         javaproperties.dump(properties, file, timestamp=False, ensure_ascii=True)

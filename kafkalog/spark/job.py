@@ -1,4 +1,4 @@
-"""A Spark job, waited for: its progress is reported, and an interrupt cancels it.
+"""Runs a Spark job and waits for it: reports progress, and cancels it on an interrupt.
 
 A py4j call blocks its thread until the JVM answers. So it runs in a thread of its own.
 """
@@ -68,26 +68,26 @@ def run_job(
 
 
 def is_remote(session: SparkSession) -> bool:
-    """Return whether the session is one of Spark Connect."""
+    """Return whether the session belongs to Spark Connect."""
     return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
 class _Job(Protocol):
     def begin(self) -> None:
-        """Begin; called in the thread that runs the action."""
+        """Start; called in the thread that runs the action."""
 
     def tasks_done(self) -> int:
-        """Return the tasks that the last stage has done; 0 as long as there is only one."""
+        """Return how many tasks the last stage has done; 0 while there is only one stage."""
 
     def cancel(self) -> None:
-        """Stop what runs."""
+        """Cancel the running job."""
 
     def end(self) -> None:
         """Stop waiting."""
 
 
 class _DriverJob:
-    """With a local driver: a job group, observed through the status tracker."""
+    """Observes a local driver: a job group, through the status tracker."""
 
     def __init__(self, session: SparkSession) -> None:
         self._context = session.sparkContext
@@ -115,7 +115,7 @@ class _DriverJob:
 
 
 class _RemoteJob:
-    """With a server of Spark Connect: a tag, and the server's progress reports on its stages."""
+    """Observes a Spark Connect server: a tag, and the server's progress reports on its stages."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -147,7 +147,7 @@ class Called:
 
     Attributes:
         name: `module:function`.
-        given: URIs that this process was given: their options apply there, too.
+        given: URIs that were registered in this process: their options apply there, too.
     """
 
     name: str
@@ -169,7 +169,7 @@ class Called:
 
 
 def settle(given: tuple[str, ...]) -> None:
-    """Prepare a worker: register the URIs, and exempt what is loaded from collection."""
+    """Prepare a worker: register the URIs, and exempt loaded objects from garbage collection."""
     for uri in given:
         file_system.normalize(uri)
     if not gc.get_freeze_count():

@@ -1,6 +1,6 @@
-"""The options of the data source, as `spark.read.option(…)` gives them: text.
+"""The options of the data source, as text from `spark.read.option(…)`.
 
-Their names are those of Spark's own Kafka source, where it has them.
+They are named as in Spark's own Kafka source, if that has them.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class SourceOptions:
     """The parsed options of a source.
 
     Attributes:
-        paths: what is read.
-        request: which rows of which table.
-        columns: which columns; None for the usual ones.
+        paths: the paths to read.
+        request: the table, and which of its rows.
+        columns: the columns; None for the default ones.
         as_text: whether keys and values are text.
         mode: how damage is handled.
         pushes_filters: whether Spark's filters are applied before anything is read.
-        bytes_per_trigger: of a stream: how much of the logs a batch covers; None for everything.
+        bytes_per_trigger: for streams: how much of the logs a batch covers; None for everything.
         fails_on_loss: whether offsets that were deleted unread are an error.
-        from_latest: of a stream: whether it begins where the logs end.
+        from_latest: for streams: whether it begins where the logs end.
     """
 
     paths: tuple[str, ...]
@@ -84,7 +84,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Parse the options; their names are case-insensitive.
 
     Raises:
-        UsageError: an option is unknown or has a value that it cannot have, or no path is given.
+        UsageError: an option is unknown or has an invalid value, or no path is given.
     """
     given = {name.lower(): value for name, value in options.items()}
     for name in options:

@@ -1,4 +1,4 @@
-"""Spark SQL over the tables of log directories: each is a view of its name."""
+"""Runs Spark SQL over the tables of log directories, each a view of its own name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Answer:
     """The result of a query.
 
     Attributes:
-        names: of the columns, in order; not necessarily unique.
+        names: names of the columns, in order; not necessarily unique.
         numeric: for each column whether it holds numbers.
         rows: values of each row: None, numbers, text, bytes, times (UTC, with a zone or none),
             lists, and dicts for structs and maps. They are fetched on demand.
@@ -46,10 +46,10 @@ def run_query(
     except over Spark Connect, which does not report it.
 
     Args:
-        session: of Spark.
+        session: the Spark session.
         query: one statement.
         paths: log directories, partition directories or logs.
-        options: those of the data source.
+        options: options of the data source.
 
     Raises:
         NotFoundError, UnreadableError, NotAKafkaFileError: as `open_path`.

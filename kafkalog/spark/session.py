@@ -1,7 +1,7 @@
-"""Sessions of Spark: local[*], a cluster, or Spark Connect; made, and ended, in one place.
+"""Sessions of Spark: local[*], a cluster, or Spark Connect; created and ended in one place.
 
-A session writes nothing to stderr: Spark's and Java's output goes to a file, which is named
-when they fail. Nothing is left when the block ends: no process, no file.
+A session writes nothing to stderr: Spark's and Java's output goes to a file, which is named when
+they fail. No process and no file is left when the block ends.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def remote_session(
     """Open a new session on a Spark Connect server.
 
     Raises:
-        UsageError: the address or a setting is not one that the server takes.
+        UsageError: the address is malformed, or the server rejects a setting.
         EngineError: the server does not answer in time.
     """
     said = {
         "SPARK_CONNECT_MODE_ENABLED": "1",
-        "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE"),  # it would write to stderr
+        "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE"),  # gRPC would write to stderr
     }
     with environment(said):
         _wait_for_server(master, timeout_s)
@@ -84,7 +84,7 @@ def remote_session(
 
 
 def _wait_for_server(master: str, timeout_s: float) -> None:
-    """Check early that the server is reachable: a call would be retried for minutes."""
+    """Check early that the server is reachable, because a call would be retried for minutes."""
     import grpc
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import DefaultChannelBuilder
@@ -152,7 +152,7 @@ def spark_session(
     Args:
         master: `local[*]`, `local[N]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…`
             (Spark Connect).
-        conf: settings of Spark; they win over ours and those of `spark-defaults.conf`.
+        conf: Spark settings, which override ours and those of `spark-defaults.conf`.
         connect_timeout_s: how long the master may take to answer.
         end_timeout_s: how long the driver may take to end before it is killed.
 
@@ -191,7 +191,7 @@ def spark_session(
 
 
 def _open_already(master: str) -> SparkSession | None:
-    """Return the session with a driver that this process has; None where it has none."""
+    """Return the session with a driver that this process already has, or None."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -253,7 +253,7 @@ def _look_for_master(master: str, timeout_s: float) -> None:
 
 
 def _connected(process: DriverProcess, master: str, timeout_s: float) -> SparkSession:
-    """Return the session of a JVM; the master has to answer in time."""
+    """Return the session of a JVM; the master must answer in time."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -279,14 +279,14 @@ def _connected(process: DriverProcess, master: str, timeout_s: float) -> SparkSe
 def _result_within(
     limit_s: float, future: Future[_Result], process: DriverProcess, master: str
 ) -> _Result:
-    """Wait for a session, for as long as the master may take to answer.
+    """Wait for a session, as long as the master may take to answer.
 
-    The driver says when it asks a standalone master and when that has registered it. The rest of
-    its start is its own: on a busy machine that takes longer than a master does.
+    The driver logs when it contacts a standalone master and when that has registered it. The rest
+    of its start is its own: on a busy machine that can take longer than the master.
 
     Raises:
         TimeoutError: the master did not answer in time.
-        EngineError: it did, or was not asked, and the driver does not finish.
+        EngineError: the master is not to blame, but the driver does not finish starting.
     """
     from kafkalog.spark.gateway import ASKS_MASTER, IS_REGISTERED
 
@@ -323,15 +323,15 @@ def _end(process: DriverProcess, session: SparkSession | None, timeout_s: float)
 
 
 def _forget(session: Any) -> None:
-    """Clear what pyspark keeps in its classes; else it would keep using the dead JVM."""
+    """Clear what pyspark keeps in its classes; otherwise it would keep using the dead JVM."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     if session is not None:
-        with warnings.catch_warnings(), suppress(Exception):  # what it can still close it closes
+        with warnings.catch_warnings(), suppress(Exception):  # it closes whatever it still can
             warnings.simplefilter("ignore", RuntimeWarning)
             session.sparkContext.stop()
-        with suppress(Exception):  # the first time it stops where the JVM does not answer
+        with suppress(Exception):  # if the JVM does not answer, the first attempt stops early
             session.sparkContext.stop()
     SparkContext._active_spark_context = None  # noqa: SLF001 # pyspark has no other way
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
@@ -340,9 +340,9 @@ def _forget(session: Any) -> None:
 
 @contextmanager
 def _directory() -> Iterator[str]:
-    """Create a directory for one session. After an error of Spark's own the log in it stays.
+    """Create a directory for one session. After an error of Spark its log stays there.
 
-    Leftovers of a killed process are removed by the next session: a lock shows who is alive.
+    The next session removes leftovers of killed processes: a lock shows which are alive.
     """
     _sweep()
     directory = tempfile.mkdtemp(prefix=_PREFIX)
@@ -371,7 +371,7 @@ def _sweep() -> None:
 
 
 def _remove_if_dead(directory: str) -> None:
-    """Remove a session's directory, unless its process lives; a log that was kept has no lock."""
+    """Remove a session's directory, unless its process is alive or it is an unlocked, kept log."""
     flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     with suppress(OSError):
         descriptor = os.open(os.path.join(directory, _LOCK), flags)

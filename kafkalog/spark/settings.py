@@ -1,4 +1,4 @@
-"""What Spark needs on this machine, and the settings of a session by the kind of its master."""
+"""Requirements of Spark on this machine, and the settings of a session for each kind of master."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Java:
 
     Attributes:
         path: the program, links followed.
-        major: 17 for Java 17; 8 for what calls itself 1.8.
+        major: 17 for Java 17; 8 for a Java that calls itself 1.8.
     """
 
     path: str
@@ -59,7 +59,7 @@ class Java:
 
 
 def require_pyspark() -> None:
-    """Check that pyspark and what its Arrow side needs are installed."""
+    """Check that pyspark and the dependencies of its Arrow support are installed."""
     for name in ("pyspark", "pandas", "pyarrow"):
         if importlib.util.find_spec(name) is None:
             raise UnsupportedError(
@@ -85,7 +85,7 @@ def require_connect() -> None:
 
 
 def find_java() -> Java:
-    """Return the Java that Spark's scripts take: that of `JAVA_HOME`, else the one on the PATH.
+    """Return the Java that Spark's scripts use: that of `JAVA_HOME`, else the one on the PATH.
 
     Raises:
         UnsupportedError: Java is missing, does not start, or is too old.
@@ -129,7 +129,7 @@ _MASTER: Final = re.compile(
 )
 _LOOPBACK: Final = re.compile(r"spark://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?")
 _SOCKET_PATH_MAX: Final = 100
-"""Bytes of the path of a Unix domain socket that every system takes."""
+"""Length of a Unix domain socket's path, in bytes, that every system accepts."""
 _SOCKET_NAME_SIZE: Final = 48
 
 LOCAL_MEMORY: Final = "3g"
@@ -142,7 +142,7 @@ SQL_SETTINGS: Final = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
-"""What can be set in any session, also in one over Spark Connect."""
+"""Settings that can be set in any session, even over Spark Connect."""
 
 _SETTINGS: Final = {
     **SQL_SETTINGS,
@@ -153,7 +153,7 @@ _SETTINGS: Final = {
 
 
 def check_master(master: str) -> None:
-    """Raise `UsageError` for what is no master of Spark's."""
+    """Raise `UsageError` if a text is not a Spark master."""
     if _MASTER.fullmatch(master) is None:
         raise UsageError(
             f"{master!r} is not a Spark master.",
@@ -183,9 +183,9 @@ def driver_settings(
 
     Args:
         master: where the tasks are to run.
-        conf: the user's own settings, which win.
-        directory: what the driver writes for itself goes here.
-        java_options: ours; the user's own come after them.
+        conf: the user's own settings, which take precedence.
+        directory: for the driver's own files.
+        java_options: ours; the user's own follow them.
     """
     settings = dict(_SETTINGS)
     if len(os.fsencode(directory)) + _SOCKET_NAME_SIZE <= _SOCKET_PATH_MAX:

@@ -1,6 +1,6 @@
 """The data source `kafkalog`: the tables of log directories as data frames, batch and stream.
 
-Rows come as Arrow record batches straight from the kernels: Spark plans, schedules and retries.
+Rows are Arrow record batches straight from the kernels; Spark plans, schedules and retries.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def bounds_of(filters: Iterable[Any], bounds: Bounds) -> Bounds:
-    """Return the bounds, narrowed by what filters of `pyspark.sql.datasource` say.
+    """Return the bounds, narrowed by filters of `pyspark.sql.datasource`.
 
-    All of them hold. Filters of unknown columns or kinds change nothing.
+    All filters must hold. Filters of unknown columns or kinds change nothing.
     """
     for one in filters:
         column = one.attribute[0] if len(getattr(one, "attribute", ())) == 1 else None
@@ -86,7 +86,7 @@ def _of_names(one: Any, column: str, bounds: Bounds) -> Bounds:
 
 
 def _of_numbers(one: Any, value: int, what: str, bounds: Bounds) -> Bounds:
-    """Return a whole number: from it on, or up to it."""
+    """Return the range of whole numbers that a comparison allows."""
     lower = upper = None
     if isinstance(one, EqualTo):
         lower, upper = value, value + 1
@@ -102,11 +102,11 @@ def _of_numbers(one: Any, value: int, what: str, bounds: Bounds) -> Bounds:
 
 
 def _of_times(one: Any, bounds: Bounds) -> Bounds:
-    """Return a time, to the microsecond; records have milliseconds."""
+    """Return the range of times that a comparison allows, rounded to milliseconds."""
     value: datetime = one.value
     if value.tzinfo is None:
         value = value.astimezone()
-    whole = (value - _EPOCH) // _MILLISECOND  # the millisecond it is in
+    whole = (value - _EPOCH) // _MILLISECOND  # the millisecond that contains it
     is_whole = whole * _MILLISECOND + _EPOCH == value
     lower = upper = None
     if isinstance(one, EqualTo):
@@ -148,7 +148,7 @@ class SplitPartition(InputPartition):
 
 
 def grouped(splits: Sequence[Split], size: int) -> list[SplitPartition]:
-    """Group neighbouring splits into tasks of a limited size."""
+    """Group consecutive splits into tasks of limited size."""
     tasks: list[list[Split]] = []
     room = 0
     for split in splits:
@@ -164,7 +164,7 @@ def grouped(splits: Sequence[Split], size: int) -> list[SplitPartition]:
 def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any) -> Iterator[Any]:
     """Yield the rows of one task, as record batches."""
     assert isinstance(partition, SplitPartition), "one of ours"
-    settle(asked.paths)  # the splits lack what a URI has besides the path
+    settle(asked.paths)  # the splits carry only the paths of URIs
     defects = _pass_over if asked.mode == Mode.PERMISSIVE else None
     losses = None if asked.fails_on_loss else _warn
     batches = (
@@ -176,7 +176,7 @@ def read_partition(partition: InputPartition, asked: SourceOptions, schema: Any)
 
 
 def _gathered(batches: Iterator[Any]) -> Iterator[Any]:
-    """Yield the same rows in fewer batches: each costs Spark about a millisecond."""
+    """Yield the same rows in fewer batches, because each batch costs Spark about a millisecond."""
     waiting: list[Any] = []
     rows = size = 0
     for batch in batches:
@@ -219,7 +219,7 @@ class TailReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if size is None else ReadMaxBytes(size)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end of the stream at what is there now."""
+        """Fix the end of the stream at the present end of the logs."""
         self._target = self._tail.end()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
@@ -241,7 +241,7 @@ class KafkaLogDataSource(DataSource):
 
     Options: `table`, `columns`, `subscribe`, `isolation`, `view`, `decode`, `mode`, `replicas`,
     `internal`, `splitBytes`, `filterPushdown`, `maxTimestampDisorderMs`, `startingTimestamp`,
-    `endingTimestamp`, `failOnDataLoss`, and of streams `maxBytesPerTrigger` and `startingOffsets`.
+    `endingTimestamp`, `failOnDataLoss`, and for streams `maxBytesPerTrigger` and `startingOffsets`.
     A schema of the user's own chooses columns as well. Paths can be URIs of objects, `s3://…`, with
     options and credentials, which Spark shows as it shows all options.
     """
@@ -280,7 +280,7 @@ class TableReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the tasks, at least one: from none Spark would make an empty one."""
+        """Return the tasks, at least one: given none, Spark would make an empty one."""
         request = self._asked.request
         splits = plan_splits(self._asked.paths, request)
         return grouped(splits, request.split_bytes) or [SplitPartition(())]
@@ -291,9 +291,9 @@ class TableReader(DataSourceReader):
 
 
 class FilteringReader(TableReader):
-    """The same for sessions with `spark.sql.python.filterPushdown.enabled`.
+    """A `TableReader` for sessions with `spark.sql.python.filterPushdown.enabled`.
 
-    Without that setting Spark refuses readers that look at filters.
+    Without that setting Spark refuses readers that examine filters.
     """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 # Spark's name
@@ -305,7 +305,7 @@ class FilteringReader(TableReader):
 
 
 def _chosen(asked: SourceOptions, schema: StructType) -> Any:
-    """Return the Arrow schema of the columns that the user's own schema has; their types stay."""
+    """Return the Arrow schema of the columns in the user's own schema; types must not change."""
     names = [field.name for field in schema.fields]
     own = from_arrow_schema(table_schema(asked.request.table, names, text=asked.as_text))
     for field, wanted in zip(schema.fields, own.fields, strict=True):

@@ -1,8 +1,8 @@
 """The only package that creates, writes, syncs, renames, removes and locks files.
 
-What reads (`check`, `lookup`, `records`, `columnar`) never imports it. What makes a log makes a
-`NewDirectory` while it holds a `LogDirLock` on what it reads; what changes one holds it with
-`writes` and goes through `Changes`.
+Packages that only read (`check`, `batches`, `columns`) never import it. Commands that create a log
+fill a `NewDirectory` while they hold a `LogDirLock` on their source; commands that change one hold
+it with `writes` and go through `Changes`.
 """
 
 from kafkalog.storage.appended import AppendedFile, spooled

@@ -1,4 +1,4 @@
-"""Files that only grow, line by line, each lasting before the next."""
+"""Files that only grow, line by line, each line durable before the next."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 class AppendedFile:
     """A file to which lines are appended; use it as a context manager.
 
-    A line lasts when `append` returns. After a crash the last one may be there in part: without
-    the newline at its end. It is cut off when the file is opened again. One process at a time
-    has it open.
+    A line is durable when `append` returns. A crash may leave part of the last line, without a
+    newline, which is cut off when the file is opened again. Only one process at a time can have it
+    open.
 
     Args:
         path: the file, created if missing.
 
     Raises:
-        DestinationExistsError: another process has it.
-        UnwritableError: it cannot be opened or written; what `append` wrote in part is cut off,
-            as far as that is possible.
+        DestinationExistsError: another process has it open.
+        UnwritableError: it cannot be opened or written; a partly written line is cut off, as far as
+            that is possible.
     """
 
     def __init__(self, path: str) -> None:
@@ -54,7 +54,7 @@ class AppendedFile:
         return self
 
     def append(self, line: bytes) -> None:
-        """Write a line, which has no newline in it, and sync it."""
+        """Write a line without a newline in it, and sync it."""
         data = line + b"\n"
         try:
             written = 0

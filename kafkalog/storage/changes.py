@@ -33,34 +33,34 @@ class StepKind(StrEnum):
     """The kind of a change to a directory."""
 
     CREATE = "create"
-    """A new file has its bytes; neither they nor its name last yet."""
+    """A new file has its bytes; neither they nor its name are durable yet."""
     TRUNCATE = "truncate"
-    """A file is shorter; its new length does not last yet."""
+    """A file is shorter; its new length is not durable yet."""
     SYNC = "sync"
-    """The bytes of a file last."""
+    """The bytes of a file are durable."""
     LINK = "link"
     """A file has a second name, the new one, in this directory."""
     RENAME = "rename"
-    """A file has another name; what had it is gone. It does not last yet."""
+    """A file has another name, replacing any file of that name. Not durable yet."""
     REMOVE = "remove"
-    """A name is gone. It does not last yet."""
+    """A name is gone. Not durable yet."""
     SYNC_DIRECTORY = "sync-directory"
-    """All names in the directory last."""
+    """All names in the directory are durable."""
     MAKE_DIRECTORY = "make-directory"
-    """There is a new, empty directory. Its name does not last yet."""
+    """There is a new, empty directory. Its name is not durable yet."""
     REMOVE_DIRECTORY = "remove-directory"
-    """An empty directory is gone. It does not last yet."""
+    """An empty directory is gone. Not durable yet."""
     EXCHANGE = "exchange"
-    """Two directories have each other's name. It does not last yet."""
+    """Two directories have exchanged names. Not durable yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One of the things done.
+    """One step that was performed.
 
     Attributes:
-        kind: what.
-        path: of the file, or of the directory.
+        kind: the kind of step.
+        path: path of the file or the directory.
         new_path: the new name of a `RENAME` or `LINK`, the other name of an `EXCHANGE`.
     """
 
@@ -70,12 +70,12 @@ class Step:
 
 
 class ChangeWatch:
-    """Watches steps for the first one after which a directory is not as it was.
+    """Watches for the first step that leaves a directory different from before.
 
-    A new file that is removed again, as where a step failed, is no change.
+    A new file that is removed again, as after a failed step, is no change.
 
     Args:
-        observe: called with each step, too.
+        observe: also called with each step.
 
     Attributes:
         has_changed: whether there was such a step.
@@ -87,7 +87,7 @@ class ChangeWatch:
         self._new: set[str] = set()
 
     def __call__(self, step: Step) -> None:
-        """Take note of a step."""
+        """Record a step."""
         if step.kind in (StepKind.CREATE, StepKind.MAKE_DIRECTORY):
             self._new.add(step.path)
         elif step.kind in (StepKind.REMOVE, StepKind.REMOVE_DIRECTORY) and step.path in self._new:
@@ -99,23 +99,23 @@ class ChangeWatch:
 
 
 class Changes:
-    """Changes to the files of one directory; each method does what it says at once.
+    """Changes to the files of one directory; each method takes effect immediately.
 
     Names are those of files in the directory itself. It is opened for each step without following
     links: a link that takes the place of a directory after `Changes` was made leads nowhere.
 
-    What was created or truncated is synced before the method returns. Names last from
-    `sync_directory` on: until then a crash may undo any of the renames and removals since the last
-    one, in any combination, as far as the file system goes.
+    Created or truncated files are synced before the method returns. Names are durable only after
+    `sync_directory`: until then a crash may undo any of the renames and removals since the last
+    one, in any combination, as far as the file system allows.
 
     Args:
         directory: a partition directory, or a log directory.
-        observe: called after each step; what a crash leaves can be told from these.
+        observe: called after each step, so that a caller can tell what a crash would leave.
 
     Raises:
-        UnwritableError: a step failed; those before it stay.
-        DestinationExistsError: what is to be created is there.
-        RefusedError: a name is a path, or what is to be replaced is a symbolic link.
+        UnwritableError: a step failed; earlier steps stay.
+        DestinationExistsError: the file to be created exists.
+        RefusedError: a name is a path, or the file to be replaced is a symbolic link.
     """
 
     def __init__(self, directory: str, observe: Callable[[Step], None] | None = None) -> None:
@@ -124,7 +124,7 @@ class Changes:
         self._real = os.path.realpath(directory)
 
     def path(self, name: str) -> str:
-        """Return where a file of the directory is."""
+        """Return the path of a file in the directory."""
         return os.path.join(self.directory, name)
 
     @contextmanager
@@ -134,11 +134,11 @@ class Changes:
         """Create a file; sync it when the block ends, remove it if the block fails.
 
         Args:
-            name: what it is called.
+            name: its name.
             like: path of a file whose owner, group, permissions and labels it gets, as far as we
-                may give them; without one it gets owner and group of the directory, and no
+                may set them; without one it gets owner and group of the directory, and no
                 permission that the directory does not give.
-            mtime_ms: when it shall have been modified last, milliseconds.
+            mtime_ms: its modification time, milliseconds.
         """
         mtime_ns = None if mtime_ms is None else mtime_ms * 1_000_000
         with self._create(name, like, mtime_ns) as file:
@@ -169,16 +169,16 @@ class Changes:
                 self._tell(StepKind.CREATE, path)
                 os.fsync(descriptor)
                 self._tell(StepKind.SYNC, path)
-        except BaseException as error:  # raised again: Ctrl-C leaves no half of a file either
+        except BaseException as error:  # raised again: Ctrl-C leaves no half-written file
             self.remove(name, missing_ok=True)
             if isinstance(error, OSError):
                 raise unwritable(error, path) from error
             raise
 
     def replace(self, name: str, data: bytes) -> None:
-        """Replace a small file atomically: there is the old one or the new one, whole.
+        """Replace a small file atomically: it is the old one or the new one, whole.
 
-        As Kafka writes checkpoints: under a temporary name first.
+        It is written under a temporary name first, as Kafka writes checkpoints.
         """
         self._require_plain(name)
         temporary = name + TEMPORARY_SUFFIX
@@ -224,7 +224,7 @@ class Changes:
             raise unwritable(error, self.path(name)) from error
 
     def rename(self, name: str, new_name: str) -> None:
-        """Give a file another name, in place of what has it."""
+        """Rename a file, replacing any file of that name."""
         path, new_path = self.path(name), self.path(new_name)
         try:
             with self._opened(name, new_name) as directory:
@@ -248,10 +248,10 @@ class Changes:
             self._tell(StepKind.REMOVE, path)
 
     def truncate(self, name: str, size_bytes: int) -> None:
-        """Cut the end of a file off.
+        """Cut off the end of a file.
 
-        A file with another name, which a backup is, gets a shorter copy in its place: the other
-        one stays whole.
+        A file with a second name, such as a backup, is replaced by a shorter copy: the other name
+        keeps the whole file.
         """
         path = self.path(name)
         try:
@@ -277,7 +277,7 @@ class Changes:
         self.rename(temporary, name)
 
     def set_times(self, mtime_ns: int) -> None:
-        """Make the directory one that was modified last at a time, nanoseconds."""
+        """Set the directory's modification time, in nanoseconds."""
         try:
             with self._opened() as directory:
                 os.utime(directory, ns=(mtime_ns, mtime_ns))
@@ -310,7 +310,7 @@ class Changes:
         self._tell(StepKind.REMOVE_DIRECTORY, path)
 
     def exchange(self, name: str, other: str) -> None:
-        """Give two files or directories each other's name, at once.
+        """Exchange the names of two files or directories atomically.
 
         Raises:
             UnsupportedError: the kernel or the file system cannot.
@@ -331,7 +331,7 @@ class Changes:
         self._tell(StepKind.EXCHANGE, path, new_path)
 
     def sync_directory(self) -> None:
-        """Sync the directory, so that all its names last."""
+        """Sync the directory, so that all its names are durable."""
         try:
             sync_directory(self._real)
         except OSError as error:
@@ -346,7 +346,7 @@ class Changes:
 
     @contextmanager
     def _opened(self, *names: str) -> Iterator[int]:
-        """Open the directory, for a step on these names in it."""
+        """Open the directory for a step in it."""
         for name in names:
             self._require_plain(name)
         with open_directory(self._real) as descriptor:

@@ -23,40 +23,39 @@ from kafkalog.storage.locks import lock_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import TracebackType
 
 
 BUILDING_SUFFIX: Final = ".kafkalog-partial"
-"""Ends the name of a directory that is still being written, or that a killed run left."""
+"""Suffix of a directory that is still being written, or that a killed run left."""
 
 
 def final_path(path: str) -> str:
-    """Return what a path below a `NewDirectory` will be called when the directory has its name."""
+    """Return the final path of a file below a `NewDirectory`."""
     return path.replace(f"{BUILDING_SUFFIX}/", "/").removesuffix(BUILDING_SUFFIX)
 
 
 class NewDirectory:
     """A directory of files that appears whole, or not at all; use it as a context manager.
 
-    The files are written below `<path>.kafkalog-partial`, beside the final place of the
-    directory. If the block succeeds, every directory is synced, then the whole gets its name by one
-    rename, then the directory around it is synced; else all is removed. After a crash there is the
-    whole directory under its name, or none and the other one, which the next run removes.
+    The files are written below `<path>.kafkalog-partial`, next to the final place of the directory.
+    If the block succeeds, every directory is synced, then the whole is renamed at once, then the
+    directory around it is synced; otherwise everything is removed. After a crash there is the whole
+    directory under its name, or only the partial one, which the next run removes.
 
-    Not guaranteed: what a file system does that ignores syncs. An empty directory of that name is
-    replaced; its owner and permissions go with it.
+    Not guaranteed: anything on a file system that ignores syncs. An empty directory of that name is
+    replaced, and its owner and permissions are lost.
 
     Args:
-        path: what it shall be called: nothing of that name, or an empty directory.
-        like: the directory that it is made from: all in it gets its owner and group, as far as we
-            may give them, and no permission that it does not give.
+        path: its final path: a free name, or an empty directory.
+        like: the directory that it is made from: everything in it gets its owner and group, as far
+            as we may set them, and no permission that it does not give.
 
     Attributes:
         building: where its files are until the block ends.
-        left_over_removed: whether the leftover of a run that was killed was removed for it.
+        left_over_removed: whether a leftover of a killed run was removed first.
 
     Raises:
-        DestinationExistsError: something is there, or another run is writing it now.
+        DestinationExistsError: the path exists, or another run is writing it now.
         UnwritableError: it cannot be created there, or written.
     """
 
@@ -81,16 +80,16 @@ class NewDirectory:
         return self
 
     def place(self, name: str) -> str:
-        """Where a file is until the directory gets its name; `name` is relative, with slashes."""
+        """Return the path of a file until the directory gets its name; `name` has slashes."""
         return os.path.join(self.building, name)
 
     @contextmanager
     def create(
         self, name: str, mtime_ms: int | None = None, *, like: str | None = None
     ) -> Iterator[BinaryIO]:
-        """A new file, synced when the block ends; directories on the way to it are made.
+        """Create a file, synced when the block ends, and the directories on the way to it.
 
-        With `mtime_ms` it is as old as that: a broker goes by the age of a log without timestamps.
+        `mtime_ms` sets its modification time, by which a broker judges a log without timestamps.
         With `like` it gets the owner, group, permissions and labels of that file.
         """
         path = self.place(name)
@@ -111,7 +110,7 @@ class NewDirectory:
             raise unwritable(error, self._final(name)) from error
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file, in place of one of that name."""
+        """Write a file, replacing any file of that name."""
         self.remove(name)
         with self.create(name) as file:
             file.write(data)
@@ -139,12 +138,7 @@ class NewDirectory:
         except OSError as error:
             raise unwritable(error, self._final(name)) from error
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self._publish()
@@ -154,7 +148,7 @@ class NewDirectory:
             self._discard()
 
     def _discard(self) -> None:
-        """Remove what has not got its name, and unlock it."""
+        """Remove a directory that did not get its name, and unlock it."""
         shutil.rmtree(self.building, ignore_errors=True)
         os.close(self._lock)
 
@@ -198,7 +192,7 @@ def free_space(path: str) -> int:
 
 
 def require_writable(path: str) -> None:
-    """Raise `UnwritableError` where nothing can be created in a directory."""
+    """Raise `UnwritableError` if nothing can be created in a directory."""
     if not os.access(path, os.W_OK | os.X_OK):
         raise UnwritableError(
             "It cannot be written: it is read-only, or belongs to another user.",
@@ -208,7 +202,7 @@ def require_writable(path: str) -> None:
 
 
 def require_outside(path: str, sources: Iterable[str]) -> None:
-    """Raise `UsageError` where a new directory would lie in one of those it is made from."""
+    """Raise `UsageError` if a new directory would lie inside one of its sources."""
     wanted = os.path.realpath(path)
     found = map(os.path.realpath, sources)
     if any(os.path.commonpath((source, wanted)) == source for source in found):
@@ -220,7 +214,7 @@ def require_outside(path: str, sources: Iterable[str]) -> None:
 
 
 def require_vacant(path: str) -> None:
-    """Raise unless there is nothing of that name, or an empty directory that can be replaced."""
+    """Raise unless the path is free, or an empty directory that can be replaced."""
     if not os.path.lexists(path):
         return
     try:
@@ -257,18 +251,17 @@ _AT_ONCE: Final = 1 << 20
 
 
 class FileTree:
-    """A directory with files below it; each of them is there whole, or not at all.
+    """A directory with files below it, each of which is whole or does not exist.
 
-    A file's bytes go to `<root>/<building>/<random>`, are synced, then get their name by a rename,
-    then the directory around it is synced. After a crash files may be left in `building`, and
-    nowhere else; `sweep` removes them. Several processes may write, also the same file: the last
-    one's stays.
+    A file's bytes go to `<root>/<building>/<random>` and are synced, then the file gets its name,
+    then the directory around it is synced. A crash may leave files in `building`, and nowhere else;
+    `sweep` removes them. Several processes may write, even the same file: the last one wins.
 
-    Not guaranteed: what a file system does that ignores syncs.
+    Not guaranteed: anything on a file system that ignores syncs.
 
     Args:
-        root: made when the first file is, if it is not there.
-        building: where files are until they are whole, relative to it.
+        root: created with the first file, if missing.
+        building: where files are until they are complete, relative to it.
     """
 
     def __init__(self, root: str, building: str) -> None:
@@ -277,7 +270,7 @@ class FileTree:
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """A file, in place of one of that name when the block ends well; else nothing happened.
+        """Provide a file to write, which replaces one of that name if the block succeeds.
 
         Raises:
             UnwritableError: it cannot be written.
@@ -298,7 +291,7 @@ class FileTree:
                     with self._opened(place) as target:
                         os.replace(temporary, last, src_dir_fd=around, dst_dir_fd=target)
                         os.fsync(target)
-                except BaseException:  # raised again: Ctrl-C leaves no half of a file either
+                except BaseException:  # raised again: Ctrl-C leaves no half-written file
                     with suppress(OSError):
                         os.unlink(temporary, dir_fd=around)
                     raise
@@ -310,7 +303,7 @@ class FileTree:
         return b"".join(pieces) if (pieces := self.pieces(name)) is not None else None
 
     def pieces(self, name: str) -> Iterator[bytes] | None:
-        """Yield the bytes of a file, one after the other; None if missing."""
+        """Yield the bytes of a file in pieces; None if missing."""
         path = self._path(name)
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
@@ -347,7 +340,7 @@ class FileTree:
             os.rmdir(os.path.dirname(path))
 
     def sweep(self) -> int:
-        """Remove what killed runs left; return the number of files."""
+        """Remove the leftovers of killed runs; return the number of files."""
         place = self._path(self._building)
         with suppress(FileNotFoundError, NotADirectoryError):
             names = os.listdir(place)
@@ -363,7 +356,7 @@ class FileTree:
         """Exclude other runs while the block runs; create the root.
 
         Raises:
-            DestinationExistsError: another run has it.
+            DestinationExistsError: another run is using it.
             UnwritableError: the root cannot be made.
         """
         try:
@@ -377,7 +370,7 @@ class FileTree:
             os.close(lock)
 
     def _path(self, name: str) -> str:
-        """Return where a file is; raises `RefusedError` for a name that leads out of the tree."""
+        """Return the path of a file; raise `RefusedError` for a name that leads out of the tree."""
         if not all(map(is_plain, name.split("/"))):
             raise RefusedError("This is not the name of a file in the directory.", path=self.root,
                                note=f"The name is {name[:200]!a}.")  # fmt: skip
@@ -385,13 +378,13 @@ class FileTree:
 
     @contextmanager
     def _opened(self, place: str) -> Iterator[int]:
-        """Open the root or a directory below it, where no symbolic link is on the way."""
+        """Open the root or a directory below it, without following symbolic links."""
         below = os.path.relpath(place, self.root)
         with open_directory(os.path.join(os.path.realpath(self.root), below)) as opened:
             yield opened
 
     def _make(self, path: str) -> None:
-        """A directory with those on the way to it, each of which lasts."""
+        """Make a directory and those on the way to it, all of them durable."""
         missing = []
         while not os.path.isdir(path):
             missing.append(path)

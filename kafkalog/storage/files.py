@@ -1,7 +1,7 @@
 """Files that appear whole or not at all, their owners, and their syncs.
 
-A broker runs as a user of its own. What root leaves behind that this user cannot open keeps the
-broker from starting.
+A broker runs as a user of its own: a file that root leaves behind and this user cannot open keeps
+the broker from starting.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ from kafkalog.errors import DestinationExistsError, UnwritableError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
-    from types import TracebackType
 
 
 NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
-"""A file system without locks fails with one of these."""
+"""Errors of a file system without locks."""
 
 CANNOT_EXCHANGE: Final = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
-"""A kernel or file system that cannot exchange two names fails with one of these."""
+"""Errors of a kernel or file system that cannot exchange two names."""
 _EXCHANGE: Final = 2
 
 
 def exchange(directory: int, name: str, other: str) -> None:
-    """Exchange two names in an open directory at once: `renameat2` with `RENAME_EXCHANGE`."""
+    """Exchange two names in an open directory atomically: `renameat2` with `RENAME_EXCHANGE`."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError) as error:  # another system, an old C library
+    except (AttributeError, OSError) as error:  # another system, or an old C library
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from error
     if rename(directory, os.fsencode(name), directory, os.fsencode(other), _EXCHANGE):
         number = ctypes.get_errno()
@@ -43,7 +42,7 @@ def exchange(directory: int, name: str, other: str) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Sync a directory, so that its names last."""
+    """Sync a directory, so that its names are durable."""
     directory = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -70,9 +69,9 @@ _OWNERS: Final = 0o600
 
 
 def take_after(descriptor: int, like: str) -> None:
-    """Give an open file or directory the owner, group, permissions and labels of a file.
+    """Copy owner, group, permissions and labels of another file to an open file or directory.
 
-    What only root may give is left.
+    Attributes that only root may set are left as they are.
     """
     status = os.stat(like, follow_symlinks=False)
     assert not stat.S_ISLNK(status.st_mode), f"{like}: a link says nothing of permissions"
@@ -85,7 +84,7 @@ def take_after(descriptor: int, like: str) -> None:
 
 
 def take_after_directory(descriptor: int, around: os.stat_result) -> None:
-    """Give a new file or directory owner and group of another, and no more permissions."""
+    """Give a new file or directory the owner and group of another, and no more permissions."""
     status = os.fstat(descriptor)
     mode = stat.S_IMODE(status.st_mode)
     given = stat.S_IMODE(around.st_mode)
@@ -117,12 +116,12 @@ _SYNCED_AT_ONCE: Final = 1 << 24
 
 
 def written(file: BinaryIO, pieces: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
-    """Write pieces to a file, and give each on; another thread syncs what was written so far.
+    """Write pieces to a file and pass each on, while another thread syncs what was written.
 
-    The end of the file is left for its owner to sync.
+    The end of the file is left for the caller to sync.
 
     Raises:
-        OSError: a piece cannot be written, or what was written cannot be synced.
+        OSError: a piece cannot be written or synced.
     """
     with Crew(1, "kafkalog-sync") as pool:
         syncing: Future[None] | None = None
@@ -144,21 +143,21 @@ def written(file: BinaryIO, pieces: Iterable[bytes | memoryview]) -> Iterator[me
 class NewFile:
     """A file that appears whole, or not at all; use it as a context manager and write to `file`.
 
-    The bytes go to `<path>.<random>.tmp` in the same directory. Where the block ends well, they are
-    synced, then the file gets its name, then the directory is synced; else they are removed. After
-    a crash there is the whole file under its name or none; the temporary file may be left.
+    The bytes go to `<path>.<random>.tmp` in the same directory. If the block succeeds, they are
+    synced, then the file gets its name, then the directory is synced; otherwise they are removed.
+    After a crash the file is whole under its name or missing; the temporary file may be left.
 
-    Not guaranteed: what a file system does that ignores syncs, or has no links: there a file that
-    somebody else creates under the same name in the last moment is replaced.
+    Not guaranteed: anything on a file system that ignores syncs. Without hard links, a file that
+    somebody else creates under the same name at the last moment is replaced.
 
     Args:
-        path: what it shall be called.
+        path: its final path.
         replaces: whether a file of that name is replaced: it is the old one or the new one, whole,
             at any moment, with the owner and permissions of the old one.
 
     Raises:
-        DestinationExistsError: there is something of that name, also when the block ends, and it
-            is not to be replaced.
+        DestinationExistsError: a file of that name exists, possibly only when the block ends, and
+            must not be replaced.
         UnwritableError: it cannot be created there, or written.
     """
 
@@ -184,10 +183,7 @@ class NewFile:
         self._is_wanted = False
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, *_: object
     ) -> None:
         try:
             if kind is None and self._is_wanted:
@@ -208,7 +204,7 @@ class NewFile:
             raise unwritable(error, self.path) from error
 
     def _publish(self) -> None:
-        """Give the file its name, and make that last."""
+        """Give the file its name, durably."""
         if self._replaces:
             os.replace(self._temporary, self.path)
         else:
@@ -216,7 +212,7 @@ class NewFile:
         sync_directory(os.path.dirname(self.path) or ".")
 
     def _link(self) -> None:
-        """Give the file its name, unless there is one of that name by now."""
+        """Give the file its name, unless a file of that name exists by now."""
         try:
             os.link(self._temporary, self.path)
         except FileExistsError as error:

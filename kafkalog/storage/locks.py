@@ -1,4 +1,4 @@
-"""Locks: that of a log directory, as the JVM takes it, and those of directories that we write."""
+"""Locks on a log directory, as the JVM takes them, and on directories that we write."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _FLOCK: Final = struct.Struct("hhqqi4x")  # `struct flock` of Linux, 64 bit: typ
 class LogDirLock:
     """Keeps brokers off a log directory; use it as a context manager.
 
-    A broker holds an exclusive lock on `.lock` (`FileLock` of Kafka). Who reads takes a shared one,
-    and opens the file for reading only: without a file nobody is kept off. Who writes takes an
-    exclusive one, and makes the file where there is none, with the owner of the log directory; it
-    stays, as after a broker that was killed. A broker removes the file when it ends: the lock on a
-    removed one is worth nothing, so it is taken again.
+    A broker holds an exclusive lock on `.lock` (Kafka's `FileLock`). A reader takes a shared lock,
+    and opens the file only for reading: without the file nobody is kept off. A writer takes an
+    exclusive lock, and creates a missing file with the owner of the log directory; it stays, as
+    after a killed broker. A broker removes the file when it ends, which makes a lock on it
+    worthless, so the lock is then taken again.
 
     POSIX drops the lock when the process closes any descriptor of the file: nothing else may open
     it meanwhile. Not guaranteed: locks across hosts, on network file systems.
@@ -35,7 +35,7 @@ class LogDirLock:
     Raises:
         LogDirInUseError: a broker, or another program that writes, has it.
         UnreadableError: the file cannot be opened.
-        UnwritableError: nor can it be written or created, by who writes.
+        UnwritableError: a writer cannot write or create the file.
     """
 
     def __init__(self, path: str, *, writes: bool = False) -> None:
@@ -64,7 +64,7 @@ class LogDirLock:
         return self
 
     def _take(self) -> bool:
-        """Open and lock the file; whether it is still the one of that name."""
+        """Open and lock the file; return whether it still has its name."""
         flags = (os.O_RDWR | os.O_NOFOLLOW) if self._writes else os.O_RDONLY
         flags |= os.O_CLOEXEC | os.O_NONBLOCK
         try:
@@ -74,7 +74,7 @@ class LogDirLock:
                 raise
             try:
                 self._file = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-            except FileExistsError:  # a broker starts at this moment
+            except FileExistsError:  # a broker is starting at this moment
                 return False
             take_after_directory(self._file, os.stat(os.path.dirname(self.path) or "."))
         kind = fcntl.LOCK_EX if self._writes else fcntl.LOCK_SH
@@ -120,7 +120,7 @@ class LogDirLock:
             asked = _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)
             process = _FLOCK.unpack(fcntl.fcntl(self._file, fcntl.F_GETLK, asked))[-1]
             if process <= 0:
-                return None  # it has ended, or lives where this process cannot see it
+                return None  # it has ended, or is invisible to this process
             with open(f"/proc/{process}/cmdline", "rb") as file:
                 words = file.read(1 << 16).split(b"\0")[:-1]
         except OSError:
@@ -135,7 +135,7 @@ class LogDirLock:
 
 
 def _is_ours(words: list[str]) -> bool:
-    """Return whether a command line is one of kafkalog: `kafkalog …` or `python …/kafkalog …`."""
+    """Return whether a command line is kafkalog's: `kafkalog …` or `python …/kafkalog …`."""
     return "kafkalog" in [os.path.basename(word) for word in words[:2]]
 
 
@@ -143,7 +143,7 @@ def lock_directory(path: str) -> int:
     """Return a directory's descriptor, locked against our other runs until it is closed.
 
     Raises:
-        DestinationExistsError: another run has it.
+        DestinationExistsError: another run is using it.
         OSError: it cannot be opened.
     """
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -156,7 +156,7 @@ def lock_directory(path: str) -> int:
 
 
 def lock_open(file: int, path: str) -> None:
-    """Lock an open file or directory, as `lock_directory`; nothing where there are no locks."""
+    """Lock an open file or directory as `lock_directory` does; do nothing without locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""A directory beside partitions in which tasks write files, until a driver puts them in place.
+"""A directory next to partitions where tasks write files, until a driver puts them in place.
 
 Tasks may run twice, even at the same time, and be killed; so may the driver. A task writes in a
-directory of its own, which gets its final name when all in it is written: the first one to end is
-the one whose files count, and what lies under the final name never changes.
+directory of its own, which gets its final name when it is complete: the files of the first one to
+finish count, and nothing under a final name ever changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from kafkalog.storage.locks import lock_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from types import TracebackType
 
 _ATTEMPT: Final = "attempt-"
 
@@ -30,15 +29,16 @@ _ATTEMPT: Final = "attempt-"
 class StagingDirectory:
     """The driver's part; use it as a context manager, within the lock of the log directory.
 
-    What a driver that was killed left is there again. At the end, good or bad, all of it goes: a
-    task that still runs can write no new file then. After a crash all of it may be left.
+    Results that a killed driver left are available again. At the end, good or bad, everything is
+    removed, so that a task that is still running can write no new file. A crash may leave all of
+    it.
 
     Args:
-        around: the log directory, in which it is made where there is none.
+        around: the log directory, in which it is created if missing.
 
     Raises:
-        DestinationExistsError: another run has it.
-        UnwritableError: it cannot be made or removed.
+        DestinationExistsError: another run is using it.
+        UnwritableError: it cannot be created or removed.
     """
 
     def __init__(self, around: str) -> None:
@@ -49,7 +49,7 @@ class StagingDirectory:
         try:
             for name in os.listdir(self._around):
                 if is_staging(name) and name != staging_name():
-                    shutil.rmtree(os.path.join(self._around, name))  # it was being removed
+                    shutil.rmtree(os.path.join(self._around, name))  # a removal was interrupted
             with suppress(FileExistsError):
                 os.mkdir(self.path)
             self._file = lock_directory(self.path)
@@ -59,7 +59,7 @@ class StagingDirectory:
         return self
 
     def keep(self, names: Collection[str]) -> None:
-        """Remove what earlier runs left, but for results that begin with one of these names."""
+        """Remove leftovers of earlier runs, except results that begin with one of these names."""
         try:
             for name in os.listdir(self.path):
                 place = os.path.join(self.path, name)
@@ -69,7 +69,7 @@ class StagingDirectory:
             raise unwritable(error, self.path) from error
 
     def remove(self, name: str) -> None:
-        """Take a result away, and those whose names begin with its own and a dash."""
+        """Remove a result, and those whose names begin with its own and a dash."""
         try:
             for found in os.listdir(self.path):
                 if found == name or found.startswith(f"{name}-"):
@@ -78,12 +78,7 @@ class StagingDirectory:
         except OSError as error:
             raise unwritable(error, self.path) from error
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             _remove(self.path, os.path.join(self._around, staging_name(uuid.uuid4().hex)))
             sync_directory(self._around)
@@ -94,19 +89,20 @@ class StagingDirectory:
 
 
 class Attempt:
-    """A task's part: a directory for files that becomes `result` when the block ends well.
+    """A task's part: a directory for files that becomes `result` if the block succeeds.
 
-    Else it is removed. Where another attempt ends first, its files count, and these are removed.
+    Otherwise it is removed. If another attempt finishes first, its files count, and these are
+    removed.
 
     Args:
-        staging: the staging directory, which must be there.
+        staging: the staging directory, which must exist.
         result: the name of the result.
 
     Attributes:
         path: where to write; files must be synced when the block ends.
 
     Raises:
-        UnwritableError: it cannot be made, or the staging directory is gone: the run has ended.
+        UnwritableError: it cannot be created, or the staging directory is gone: the run has ended.
     """
 
     def __init__(self, staging: str, result: str) -> None:
@@ -123,12 +119,7 @@ class Attempt:
             raise unwritable(error, self.path) from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 sync_directory(self.path)
@@ -150,13 +141,13 @@ class Attempt:
 def _remove(path: str, doomed: str) -> None:
     """Remove a tree or a file.
 
-    It gets another name first, so that who still writes in it adds nothing.
+    It is renamed first, so that nobody who is still writing can add to it.
     """
     os.rename(path, doomed)
     if os.path.isdir(doomed) and not os.path.islink(doomed):
         shutil.rmtree(doomed)
     else:
-        os.unlink(doomed)  # a broker that took the directory for a partition made files in it
+        os.unlink(doomed)  # files of a broker that took the directory for a partition
 
 
 def _doomed(path: str) -> str:

@@ -1,4 +1,4 @@
-"""What log directories hold as tables: planned as splits, read as Arrow record batches.
+"""The contents of log directories as tables: planned as splits, read as Arrow record batches.
 
 One planner and one reader for every engine: a local pool and Spark run the same splits. Names are
 loaded on first use: code that only needs the tables' names loads no pyarrow.

@@ -1,4 +1,4 @@
-"""Tables, what is wanted of them, where logs begin and end, and the splits they are read in."""
+"""Tables, requests for their rows, the bounds of logs, and the splits they are read in."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def consumers_log(partition: PartitionDir, request: Request) -> UnifiedLog:
-    """Return the log of a partition with the high watermark that a request wants."""
-    from kafkalog.unified_log import END, UnifiedLog  # `--help` needs the names here alone
+    """Return the log of a partition with the high watermark that the request asks for."""
+    from kafkalog.unified_log import END, UnifiedLog  # `--help` needs only the names in this module
 
     return UnifiedLog(partition, high_watermark=END if request.end == End.LOG else None)
 
 
 def partition_ends(targets: Iterable[Target], request: Request) -> list[PartitionEnd]:
-    """Return the bounds of the logs whose records they decide."""
+    """Return the bounds of the logs, if they decide which records are returned."""
     if not has_bounds(request):
         return []
     found = []
@@ -39,7 +39,7 @@ def partition_ends(targets: Iterable[Target], request: Request) -> list[Partitio
             found.append(about_a_log(partition_end)(log, request))
         except NotFoundError:
             if file_system.exists(target.listed.path):
-                raise  # else it was deleted: none of it is returned
+                raise  # otherwise it was deleted, and none of it is returned
     return found
 
 
@@ -52,7 +52,7 @@ def has_bounds(request: Request) -> bool:
 
 
 def partition_end(log: UnifiedLog, request: Request) -> PartitionEnd:
-    """Return the bounds of a log that `consumers_log` gave."""
+    """Return the bounds of a log returned by `consumers_log`."""
     partition = log.partition
     is_noted = request.end == End.LOG or log.checkpoint(file_names.HIGH_WATERMARKS) is not None
     is_committed = request.isolation == Isolation.READ_COMMITTED
@@ -84,7 +84,7 @@ class TableName(StrEnum):
 
 
 OF_LOGS: Final = (TableName.RECORDS, TableName.BATCHES, TableName.DEFECTS)
-"""The tables that are read from the logs themselves, each cut into several splits."""
+"""The tables that are read from the logs themselves, each log in several splits."""
 
 
 class Replicas(StrEnum):
@@ -107,14 +107,15 @@ class End(StrEnum):
 def usual_replicas(table: TableName) -> Replicas:
     """Return how several copies are handled by default.
 
-    A record counts once, wherever its copies are. Batches, indexes and damage are those of files.
+    A record counts once, however many copies there are. Batches, indexes and damage belong to
+    files.
     """
     return Replicas.BEST if table == TableName.RECORDS else Replicas.ALL
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which rows are wanted, as far as names, indexes and headers show; None leaves a bound open.
+    """Which rows are wanted, as far as names, indexes and headers tell; None leaves a bound open.
 
     Unwanted rows can remain: a caller that needs exact results filters them.
 
@@ -122,12 +123,12 @@ class Bounds:
         topics: these topics only.
         partitions: these partitions only.
         from_offset, to_offset: first offset, inclusive, and last, exclusive.
-        from_time, to_time: earliest and latest record timestamp, as offsets; milliseconds.
+        from_time, to_time: earliest and latest record timestamp, likewise; milliseconds.
         disorder_ms: no record is older than the newest before it by more than this; None if
             unknown. If set, a log is not read after the first record that is that much later than
             `to_time`.
-        begin_time, end_time: of each log from the offset on that a broker's lookup returns for this
-            timestamp, up to that for the other; if it finds none, the end of the log.
+        begin_time, end_time: each log is read from the offset that a broker's lookup returns for
+            the first timestamp up to that for the second; without a result, from or to its end.
     """
 
     topics: frozenset[str] | None = None
@@ -146,11 +147,11 @@ class Request:
     """A request for rows of a table.
 
     Attributes:
-        table: which table.
+        table: the table.
         bounds: which rows.
-        isolation: of records: those that consumers of this isolation level get. Neither gets
-            control records, nor what lies below the log start offset.
-        replicas: which of several replicas of a partition.
+        isolation: for records: those that consumers of this isolation level get. Neither gets
+            control records, nor records below the log start offset.
+        replicas: how to handle several replicas of a partition.
         internal: whether internal topics of brokers are wanted, too.
         split_bytes: approximate size of a split of a log.
         required_topics: topics that must exist.
@@ -175,11 +176,11 @@ class Split:
     """A piece of work: some bytes of one log, one index, or the small files of one partition.
 
     Attributes:
-        table: which table it is a part of.
+        table: the table it belongs to.
         log_dir: the directory that the partition directory is in.
-        topic, partition: of the rows; the partition -1 if the directory's name has none.
+        topic, partition: those of the rows; partition -1 if the directory's name has none.
         path: the file; for small files the partition directory.
-        base_offset: of the segment.
+        base_offset: base offset of the segment.
         start, end: positions in the file, at boundaries of batches.
         from_offset, to_offset, from_time, to_time: as in `Bounds`.
         committed: whether only committed records are wanted.
@@ -211,7 +212,7 @@ class Split:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes to read."""
+        """Number of bytes to read."""
         return self.end - self.start
 
     def as_json(self) -> dict[str, Any]:
@@ -239,13 +240,13 @@ class PartitionEnd:
     """Where the records of a partition begin and end for a request.
 
     Attributes:
-        topic, partition: which one; the partition -1 if the directory's name has none.
+        topic, partition: the partition; -1 if the directory's name has no number.
         watermark: the one in the checkpoint, within the log, or the log end if that was requested;
             None if the checkpoint has none.
-        log_end_offset: of the log.
-        last_stable_offset: of the log; None unless only committed records were requested.
+        log_end_offset: log end offset.
+        last_stable_offset: last stable offset; None unless only committed records were requested.
         first_offset: base offset of the first segment.
-        log_start_offset: of the log, never below that.
+        log_start_offset: log start offset, never below that.
     """
 
     topic: str

@@ -45,7 +45,7 @@ def current_splits(split: Split) -> list[Split]:
                 return listed
             listed = listed_again(split)
         except NotFoundError:
-            continue  # it went away between two looks
+            continue  # it disappeared between two listings
     raise _changed(split, "Its files keep changing while they are read.")
 
 

@@ -1,6 +1,6 @@
-"""Splits of tables: which files and which parts of them have to be read for a request.
+"""Splits of tables: which files, and which parts of them, must be read for a request.
 
-Names, checkpoints, indexes and single headers are read, no records. Logs are cut where batches
+Reads names, checkpoints, indexes and single headers, but no records. Logs are split where batches
 begin, according to their offset indexes.
 """
 
@@ -21,7 +21,7 @@ from kafkalog.batches.selection import Selection, start_position
 from kafkalog.errors import KafkaLogError, NotFoundError, UsageError
 from kafkalog.lfs_pointers import require_contents
 from kafkalog.living import about_a_log, answered
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, list_partition, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, list_partition, open_path
 from kafkalog.model import Batch, Isolation, LogView
 from kafkalog.names import DirectoryState, FileKind, is_staging
 from kafkalog.paths import file_system
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 class Target:
     """A log to read: its partition directory as the view shows it, and the part to read.
 
-    `listed` is the directory as it is on disk. Of a single file, `is_file`, only that is read.
+    `listed` is the directory as it is on disk. If `is_file`, only a single file is read.
     """
 
     partition: PartitionDir
@@ -104,8 +104,8 @@ def living_splits(
 ) -> tuple[list[Split], PartitionEnd | None]:
     """Return the splits and the end of one log that was listed after a time.
 
-    If its files change during planning, it is listed again; one that a broker has deleted since has
-    no splits.
+    If its files change during planning, it is listed again; a log that a broker has deleted since
+    has no splits.
     """
 
     def planned(target: Target, at_ms: int) -> tuple[list[Split], PartitionEnd | None]:
@@ -133,7 +133,7 @@ def find_targets(paths: Iterable[str], request: Request) -> list[Target]:
         raise UsageError("A split has at least one byte.")
     view = request.view
     if request.table == TableName.DEFECTS and view == LogView.STARTED:
-        view = LogView.FILES  # a start cuts off what is damaged
+        view = LogView.FILES  # a start cuts off damage
     meant = _meant(paths, request)
     for found in meant:
         if isinstance(found, PartitionDir):
@@ -183,7 +183,7 @@ def _shown_now(partition: PartitionDir, view: LogView) -> Target:
 
 
 def _meant(paths: Iterable[str], request: Request) -> list[PartitionDir | Target]:
-    """List the partitions that are wanted; a single log is a target as it is."""
+    """List the wanted partitions; a single log is a target as it is."""
     found = list(_partitions(paths, request.view))
     meant = [
         (one.partition if isinstance(one, Target) else one, one, named) for one, named in found
@@ -208,7 +208,7 @@ def _partitions(
     """List the partitions of a view, each with whether a path names it."""
     for path in paths:
         found = open_path(file_system.absolute(path))  # splits are read in other directories
-        if isinstance(found, LogDir):
+        if isinstance(found, LogDirListing):
             for error in found.errors.values():
                 raise error
             for partition in found.partitions:
@@ -402,7 +402,7 @@ class _LogSplits:
         )
 
     def _end(self, opened: OpenSegment) -> int:
-        """Return the position after which nothing is wanted, by the indexes; else the end."""
+        """Return the position after which nothing is wanted, by the indexes; else the log's end."""
         end, index = opened.source.size_bytes, opened.offset_index
         if index is None:
             return end
@@ -417,7 +417,7 @@ class _LogSplits:
             if times is not None and number < times.entry_count:
                 behind.append(times.entry(number).offset + 1)
         for offset in behind:
-            # The batch of an entry can begin before its offset, that of the next one cannot.
+            # An entry's batch can begin before its offset, but the next entry's batch cannot.
             last_entry = index.lookup(offset)
             number = 0 if last_entry is None else last_entry.entry + 1
             if number + 1 < index.entry_count:

@@ -17,10 +17,10 @@ from kafkalog.columns.scan import scan
 from kafkalog.errors import CorruptDataError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.log_dir import FileEntry, Segment, open_partition
-from kafkalog.model import AbortedTransaction
+from kafkalog.model import AbortedTransaction, Isolation
 from kafkalog.names import FileKind, parse_file_name
 from kafkalog.payloads.internal_topics import decode, payload_kind
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import read_producer_snapshot
 from kafkalog.tables.model import OF_LOGS, TableName
 from kafkalog.tables.moved import Losses, current_splits, listed_again
 from kafkalog.tables.schemas import DATA, SCHEMAS, TIME
@@ -37,7 +37,7 @@ _TURNSTILE: Final = Turnstile()  # tasks of one process hold large batches one a
 _TIMESTAMP_TYPES: Final = {"CreateTime": 0, "LogAppendTime": 1}
 _MILLISECONDS_MAX: Final = (1 << 63) // 1000 - 1
 _DECODED: Final = "decoded"
-# Columns of a table whose names differ in a scan.
+# Columns that have other names in a scan.
 _OF_SCAN: Final = {
     "timestamp_ms": "timestamp",
     "timestampType": "timestamp_type",
@@ -56,9 +56,9 @@ def read_split(
     """Yield the rows of a split as `pyarrow.RecordBatch`es of at most 65,536 rows.
 
     Args:
-        split: which rows.
+        split: the split.
         schema: from `table_schema`.
-        threads: how many threads decode.
+        threads: number of decoding threads.
         defects: called with each defect; if None, damage stops the reading. The table of
             defects consists of them.
         losses: called with a finding for offsets that were deleted after they were planned, by
@@ -132,7 +132,7 @@ def _plan(split: Split, losses: Losses) -> ReadPlan:
         max_bytes=split.end,
         data=is_records,
         sound=is_records,
-        read_committed=split.committed,
+        isolation=Isolation.READ_COMMITTED if split.committed else Isolation.LOG,
     )
     aborted: dict[int, list[AbortedTransaction]] = {}
     for producer_id, first, last in split.aborted:
@@ -204,7 +204,7 @@ def _time(column: Any) -> Any:
 
 
 def _timestamp_type(column: Any) -> Any:
-    """Return the types as Kafka numbers them: -1 for messages without one."""
+    """Return the types as Kafka numbers them: -1 for messages without a timestamp."""
     codes = [_TIMESTAMP_TYPES.get(name, -1) for name in column.dictionary.to_pylist()]
     return pa.array(codes, pa.int32()).take(column.indices)
 

@@ -134,7 +134,7 @@ SCHEMAS: Final = {
         *_PLACE,
     ),
 }
-"""All columns of each table. Integers of time are milliseconds since 1970 UTC."""
+"""All columns of each table. Integer times are milliseconds since 1970 UTC."""
 
 DEFAULT_RECORDS: Final = (
     "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers",
@@ -151,8 +151,8 @@ def table_schema(
     """Return the `pyarrow.Schema` of a table.
 
     Args:
-        table: which one.
-        columns: which columns, in order; if None, those of Spark's own Kafka source for records,
+        table: the table.
+        columns: the columns, in order; if None, those of Spark's own Kafka source for records,
             and for other tables all except `state`, the state of a log.
         text: whether keys and values of records are text; invalid UTF-8 becomes U+FFFD.
 

@@ -43,13 +43,13 @@ class Tail:
     """The logs of some directories, polled repeatedly.
 
     Args:
-        paths: as those of `plan_splits`.
-        request: which rows; bounds of offsets are not used.
-        fails_on_loss: whether it is an error if what is to be read is missing, or if the log no
-            longer has what was read; else a warning is issued.
+        paths: as for `plan_splits`.
+        request: which rows; its offset bounds are ignored.
+        fails_on_loss: whether it is an error if records to be read are missing, or if the log no
+            longer has those that were read; otherwise a warning is issued.
 
     Raises:
-        UsageError: rows of this table do not come in the order of offsets.
+        UsageError: rows of this table are not in offset order.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Tail:
 
     @listing_again
     def splits(self, start: Mapping[str, list[int]], end: Mapping[str, list[int]]) -> list[Split]:
-        """Return the splits of what lies between.
+        """Return the splits between two positions.
 
         Raises:
             RefusedError: a part of it was deleted or cut off, or the log was refilled from an
@@ -181,7 +181,7 @@ class Tail:
                 if one.partition("@")[0] == name and one.partition(" ")[0] != topic
             ]
             if same_name and "@" not in key:
-                found.setdefault(same_name[0], found.pop(key))  # it has got a topic id since
+                found.setdefault(same_name[0], found.pop(key))  # it has since been given a topic id
                 continue
             reason = "is another topic of that name now" if same_name else "is not here any more"
             self._lose(None, f"The partition {key} {reason}; {found[key][0]} was to be read next.")
@@ -193,7 +193,7 @@ class Tail:
         """Return the offset to resume from.
 
         Raises:
-            RefusedError: it differs from that of the position.
+            RefusedError: it differs from the position's offset.
         """
         if position is None:
             return log.log_start_offset
@@ -244,7 +244,7 @@ def _divergence(log: UnifiedLog, position: list[int]) -> int | None:
     end = log.log_end_offset
     if epoch >= 0 and log.leader_epochs:
         if log.leader_epochs[-1].epoch < epoch:
-            return min(end, offset)  # a log that never was under that leader
+            return min(end, offset)  # this log was never under that leader
         later = (one.start_offset for one in log.leader_epochs if one.epoch > epoch)
         end = min(end, next(later, end))
     elif epoch >= 0 and offset <= end and _epoch_in_log(log, offset - 1) > epoch:

@@ -1,4 +1,4 @@
-"""Blocks of text that kernels fill: whole lines, in buffers that are used again."""
+"""Blocks of text that kernels fill: whole lines, in reusable buffers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Text:
     """Lines, valid until the next part is requested.
 
     Attributes:
-        buffer: the lines from `start` to `end`.
-        ends: where the line of each row ends.
+        buffer: holds the lines between `start` and `end`.
+        ends: end of each row's line.
     """
 
     buffer: NDArray[np.uint8]
@@ -35,23 +35,23 @@ class Text:
 
     @property
     def view(self) -> memoryview:
-        """The bytes."""
+        """The bytes of the lines."""
         return self.buffer.data[self.start : self.end]
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return len(self.ends)
 
     def cut(self, first: int, last: int) -> Text:
-        """Return the lines of some rows; what follows the last row goes with it."""
+        """Return the lines of some rows, including anything after the last row."""
         start = int(self.ends[first - 1]) if first else self.start
         end = self.end if last == len(self.ends) else int(self.ends[last - 1]) if last else start
         return Text(self.buffer, start, end, self.ends[first:last])
 
 
 class TextFormat:
-    """What formats that give text share: their buffers."""
+    """Base of the formats that produce text: manages their buffers."""
 
     def __init__(self) -> None:
         self._free: list[NDArray[np.uint8]] = []
@@ -84,10 +84,10 @@ class TextFormat:
         """Yield parts of text of the rows from `first` up to `last`.
 
         Args:
-            first, last: the rows.
+            first, last: the range of rows.
             kernel: formats from a state on: state, ends of the rows' lines, buffer.
-            line: the line of a row that the kernel leaves to the reference.
-            more: what the kernel's state holds besides the next row and the size.
+            line: formats a row that the kernel leaves to the reference.
+            more: the kernel's state besides the next row and the size.
         """
         state = np.array((first, 0, *more), np.int64)
         ends = np.empty(last, np.int64)
@@ -119,14 +119,14 @@ class TextFormat:
             out = self._take(size)
 
     def _lines(self, lines: list[bytes]) -> Part:
-        """Return a part of lines that the reference made."""
+        """Return a part of lines from the reference."""
         text = b"".join(lines)
         ends = np.cumsum([len(line) for line in lines], dtype=np.int64)
         return Part(Text(np.frombuffer(text, np.uint8), 0, len(text), ends), len(lines), len(text))
 
 
 def whole(table: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the contiguous table of which this is the whole or the first columns."""
+    """Return the contiguous table of which this is all or the first columns."""
     if table.flags.c_contiguous:
         return table
     assert isinstance(table.base, np.ndarray), "a slice of a workspace's table"

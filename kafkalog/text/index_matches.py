@@ -1,4 +1,4 @@
-"""Index entries compared with the log: by the kernels where the log is large."""
+"""Compares index entries with the log, by the kernels if the log is large."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkalog.paths.source import Source
 
 _BASE_OFFSET_MAX: Final = 1 << 62
-"""Beyond, sums of offsets could overflow."""
+"""Above this, sums of offsets could overflow."""
 
 
 def match_times(

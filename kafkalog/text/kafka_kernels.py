@@ -1,7 +1,7 @@
 """Compiled formatting: batches and records of magic 2 as the lines of `kafka-dump-log.sh`.
 
-Follows `DumpLogSegments` of Kafka 4.3. The caller provides room: LINE_SIZE_MAX for a line and what
-its record's keys and values have.
+Follows `DumpLogSegments` of Kafka 4.3. The caller provides room: LINE_SIZE_MAX for a line, plus the
+size of its record's keys and values.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _BASE, _LAST, _ATTRIBUTES, _SEQUENCE = k.BASE_OFFSET, k.LAST_OFFSET, k.ATTRIBUTE
 
 
 _WORD_SIZE = 32
-"""Words are copied with some bytes of what is behind them: one instruction, no call."""
+"""Words are copied with some bytes after them: one instruction, no call."""
 
 
 def _words(*texts):
-    """Texts, each filled up to _WORD_SIZE, and their sizes."""
+    """Return texts, each filled up to _WORD_SIZE, and their sizes."""
     assert max(map(len, texts)) <= _WORD_SIZE
     data = b"".join(text.encode().ljust(_WORD_SIZE) for text in texts)
     return np.frombuffer(data, np.uint8).copy(), np.array([len(text) for text in texts])
@@ -69,7 +69,7 @@ def _word(out, at, words, sizes, i):
 
 @inlined
 def sequence_of(base, delta):
-    """Sequence of the record `delta` offsets behind the first one, -1 without sequences."""
+    """Return the sequence of the record `delta` offsets after the first, -1 without sequences."""
     if base < 0:
         return np.int64(-1)
     total = base + delta
@@ -78,7 +78,7 @@ def sequence_of(base, delta):
 
 @inlined
 def _is_text(data, at, size):
-    """Whether the bytes are well-formed UTF-8, which Java prints as it is."""
+    """Return whether the bytes are well-formed UTF-8, which Java prints as it is."""
     end = at + size
     while end - at >= 8 and eight_bytes(data, at) & _HIGH_BITS == 0:
         at += 8
@@ -145,7 +145,7 @@ def _batch_line(out, at, headers, batch, crc_valid):
 
 @inlined
 def _metadata(out, at, arena, rows, row, headers):
-    """What Kafka tells of a record beside key and value; -1 where a header's key is no UTF-8."""
+    """Write a record's metadata as Kafka does; return -1 if a header's key is not UTF-8."""
     batch = rows[_ORDINAL, row]
     at = _word(out, at, _RECORD_WORDS, _RECORD_SIZES, 0)
     offset = rows[_OFFSET, row]
@@ -177,7 +177,7 @@ def _metadata(out, at, arena, rows, row, headers):
 
 @inlined
 def _record_line(out, at, arena, rows, row, headers, content, metadata):
-    """The line of a record; -1 where its text is no UTF-8."""
+    """Write the line of a record; return -1 if its text is not UTF-8."""
     for field in (_KEY, _VALUE):
         size = rows[field + 1, row]
         if content and size > 0 and not _is_text(arena, rows[field, row], size):
@@ -203,20 +203,20 @@ def _record_line(out, at, arena, rows, row, headers, content, metadata):
 @kernel("bytes table int table flags flags int int int ints ints bytes", results=1)
 def format_lines(arena, rows, count, headers, chosen, crc_valid, last_batch, content, metadata,
                  state, ends, out):  # fmt: skip
-    """Lines of batches and their records from `state` on; why it stopped: DONE, FULL or ODD.
+    """Write lines of batches and their records from `state` on; return DONE, FULL or ODD.
 
     Args:
         arena, rows, headers: as `decode_records` left them.
         count: number of rows.
         chosen: which batches are printed here.
         crc_valid: whether the checksum of each is right.
-        last_batch: up to which batch (exclusive) lines of batches are due.
+        last_batch: the batch up to which (exclusive) lines of batches are due.
         content: whether keys and values are printed.
-        metadata: whether offset, sizes and so on are.
-        state: next row, bytes written so far, next batch; updated. With ODD the next row is one
+        metadata: whether offset, sizes and so on are printed.
+        state: next row, bytes written so far, next batch; updated. After ODD the next row is one
             whose text is not UTF-8.
-        ends: becomes where the line of each row ends in `out`.
-        out: the text; a line is begun only if it fits.
+        ends: filled with the end of each row's line in `out`.
+        out: the text; a line is started only if it fits.
     """
     batch, row, at = state[STATE_BATCH], state[STATE_NEXT], state[STATE_SIZE]
     room = np.int64(len(out)) - LINE_SIZE_MAX
@@ -232,7 +232,7 @@ def format_lines(arena, rows, count, headers, chosen, crc_valid, last_batch, con
             break
         if row == count:
             break
-        # Between the key and the end of the headers lies all that a line repeats.
+        # Everything that a line repeats lies between the key and the end of the headers.
         size = rows[_KEY_SIZE, row] + rows[_VALUE_SIZE, row]
         place = rows[_HEADERS, row]
         for _ in range(2 * rows[_HEADERS_COUNT, row]):

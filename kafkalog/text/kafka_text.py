@@ -11,9 +11,9 @@ from formats import constants as c
 from kafkalog.batches.framing import read_batch
 from kafkalog.columns import kernels as k
 from kafkalog.columns.chunks import Chunk, ChunkReader, Rows, Turn
-from kafkalog.columns.ordered_executor import Conveyor, Lanes
-from kafkalog.columns.scan_steps import OFFSET_LIMIT, Judged, Part, defects_of, judge
+from kafkalog.columns.scan_steps import OFFSET_LIMIT, Part, defects_of
 from kafkalog.columns.to_objects import record_of
+from kafkalog.columns.walk import Lanes, Task, Walk
 from kafkalog.crew import Crew
 from kafkalog.errors import KafkaLogError
 from kafkalog.model import Batch, Defect
@@ -65,17 +65,17 @@ class KafkaText(TextFormat):
         """See `scan_steps.RecordFormat`."""
         return _left_over(headers)
 
-    def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
+    def of_rows(self, rows: Rows, chunk: Chunk) -> Iterator[Part]:
         """See `scan_steps.RecordFormat`; a batch's line precedes that of its first record."""
         ordinals = rows.table[k.ORDINAL]
         if not len(ordinals):
             return
-        chosen = np.zeros(judged.chunk.count, np.bool_)
+        chosen = np.zeros(chunk.count, np.bool_)
         chosen[ordinals] = True
-        if judged.shown >= 0:
-            chosen[judged.shown] = False
-        judged.shown = int(ordinals[-1])
-        yield from self.lines(rows, judged, chosen, int(ordinals[0]), judged.shown + 1)
+        if chunk.shown >= 0:
+            chosen[chunk.shown] = False
+        chunk.shown = int(ordinals[-1])
+        yield from self.lines(rows, chunk, chosen, int(ordinals[0]), chunk.shown + 1)
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:
         """See `scan_steps.RecordFormat`."""
@@ -91,18 +91,18 @@ class KafkaText(TextFormat):
             raise
         yield self._lines(lines)
 
-    def of_batches(self, judged: Judged, first: int, last: int, chosen: Mask) -> Iterator[Part]:
+    def of_batches(self, chunk: Chunk, first: int, last: int, chosen: Mask) -> Iterator[Part]:
         """See `scan_steps.BatchFormat`."""
-        odd = _left_over(judged.chunk.headers)
+        odd = _left_over(chunk.headers)
         for i in (*(np.flatnonzero(odd[first:last]) + first).tolist(), last):
             if first < i:
-                rows = Rows(_NO_ROWS, judged.chunk.workspace.arena, range(first, i), ())
-                for part in self.lines(rows, judged, chosen, first, i):
+                rows = Rows(_NO_ROWS, chunk.workspace.arena, range(first, i), ())
+                for part in self.lines(rows, chunk, chosen, first, i):
                     text = part.content
                     ends = np.flatnonzero(text.buffer[: text.end] == _LINE_END) + 1
                     yield Part(replace(text, ends=ends), len(ends), part.size_bytes)
             if i < last and chosen[i]:
-                yield self.of_batch(judged.batch(i))
+                yield self.of_batch(chunk.batch(i))
             first = i + 1
 
     def of_batch(self, batch: Batch) -> Part:
@@ -110,23 +110,23 @@ class KafkaText(TextFormat):
         return self._lines([_encoded(self._batch_line_of(batch))])
 
     def lines(
-        self, rows: Rows, judged: Judged, chosen: Mask, first: int, last: int
+        self, rows: Rows, chunk: Chunk, chosen: Mask, first: int, last: int
     ) -> Iterator[Part]:
         """Lines of the rows, and of the chosen ones of the batches from `first` up to `last`."""
-        table, headers = whole(rows.table), whole(judged.chunk.headers)
+        table, headers = whole(rows.table), whole(chunk.headers)
         count = rows.table.shape[1]
 
         def kernel(
             state: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.uint8]
         ) -> int:
             why: int = t.format_lines(
-                rows.arena, table, count, headers, chosen, judged.valid, last, *self._shown,
+                rows.arena, table, count, headers, chosen, chunk.crc_valid, last, *self._shown,
                 state, ends, out,
             )  # fmt: skip
             return why
 
         def line(row: int) -> bytes:
-            return self._line_of(record_of(rows, judged, row)) + b"\n"
+            return self._line_of(record_of(rows, chunk, row)) + b"\n"
 
         yield from self._fill(0, count, kernel, line, (first,))
 
@@ -191,39 +191,36 @@ def dump_lines(
     """The log's text up to `end` in order, until something cannot be framed: that defect is last.
 
     A batch that comes instead of its lines is left to the reference decoder; its checksum is not
-    judged. `line_of` makes the line of a record whose text is not UTF-8.
+    chunk. `line_of` makes the line of a record whose text is not UTF-8.
     """
     form = KafkaText(content=content, metadata=metadata, line_of=line_of, batch_line_of=str)
     with Crew(threads, "kafkalog") as pool:
         lanes = Lanes(pool, threads + 1, form.rows_max, [])
-        conveyor = Conveyor(
-            ChunkReader(source, 0, end), lanes, lambda chunk: _steps(chunk, form, deep=deep)
+        walk = Walk(
+            ChunkReader(source, 0, end),
+            lanes,
+            lambda chunk: _steps(chunk, form, deep=deep),
+            lambda position: read_batch(source, position, end),
         )
         try:
-            while True:
-                task = conveyor.take()
-                if task is not None:
-                    for step in conveyor.results(task):
-                        if isinstance(step, _Undone):
-                            yield step.batch
-                            continue
-                        yield step
-                        form.release(step.block)
+            for found in walk.found():
+                if not isinstance(found, Task):
+                    yield found
+                    if isinstance(found, Defect):
+                        return
                     continue
-                if conveyor.reader.position >= end:
-                    return
-                strange = read_batch(source, conveyor.reader.position, end)
-                yield strange
-                if isinstance(strange, Defect):
-                    return
-                conveyor.resume(strange.end_position)
+                for step in walk.results(found):
+                    if isinstance(step, _Undone):
+                        yield step.batch
+                        continue
+                    yield step
+                    form.release(step.block)
         finally:
-            conveyor.stop()
+            walk.stop()
 
 
 def _steps(chunk: Chunk, form: KafkaText, *, deep: bool) -> Iterator[Lines | _Undone | Turn]:
-    bad = chunk.bad_checksums()
-    judged = judge(chunk, bad)
+    bad = ~chunk.crc_valid
     left_over = _left_over(chunk.headers)
     everything = np.ones(chunk.count, np.bool_)
     rows_of = chunk.decode(everything, left_over) if deep else _bare(chunk, left_over)
@@ -237,7 +234,7 @@ def _steps(chunk: Chunk, form: KafkaText, *, deep: bool) -> Iterator[Lines | _Un
         told = tuple(event.defect for event in defects_of(rows, chunk, bad))
         ends, gaps = _course(rows.table[k.OFFSET])
         started = rows.started
-        for part in form.lines(rows, judged, ~left_over, started.start, started.stop):
+        for part in form.lines(rows, chunk, ~left_over, started.start, started.stop):
             yield Lines(part.content, ends, gaps, told, part.size_bytes)
             ends, gaps, told = None, [], ()
         if told:  # of a batch that ended without another line

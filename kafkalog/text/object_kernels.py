@@ -1,6 +1,6 @@
-"""Compiled formatting: batches and records as objects of JSON, or as lines of CSV.
+"""Compiled formatting: batches and records as JSON objects, or as lines of CSV.
 
-What a line says, and in which order, is data: a program of literal texts and fields (`objects`).
+The contents and order of a line are data: a program of literal texts and fields (`objects`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kafkalog.text.value_kernels import (
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,call-arg,unreachable"
 
 
-# Fields of a batch beside those of a header table, fields of a record, no field.
+# Fields of a batch besides those of a header table, fields of a record, no field.
 (DELETE_HORIZON, LAST_SEQUENCE, TIMESTAMP_TYPE, COMPRESSION, TRANSACTIONAL, CONTROL, CRC_VALID,
  OFFSET, TIMESTAMP, SEQUENCE, KEY_SIZE, VALUE_SIZE, KEY, VALUE, HEADERS,
  NOTHING) = range(k.HEADER_FIELDS, k.HEADER_FIELDS + 16)  # fmt: skip
@@ -53,7 +53,7 @@ def _word(out, at, words, starts, i):
 
 @inlined
 def _batch_field(out, at, field, headers, batch, crc_valid, words, starts):
-    """What the header of a batch says; legacy messages have no flags and no delete horizon."""
+    """Write a header field of a batch; legacy messages have no flags and no delete horizon."""
     if field < k.HEADER_FIELDS:
         return put_number(out, at, headers[field, batch])
     attributes = headers[k.ATTRIBUTES, batch]
@@ -90,7 +90,7 @@ def _batch_field(out, at, field, headers, batch, crc_valid, words, starts):
 
 @inlined
 def _runs(out, at, program, texts, headers, batch, crc_valid, words, starts):
-    """Literal texts and fields of a batch, as runs up to the fields of records (RUN_END)."""
+    """Write literal texts and fields of a batch, as runs up to the fields of records (RUN_END)."""
     run = 0
     for i in range(program.shape[1]):
         start = program[TEXT_START, i]
@@ -108,7 +108,7 @@ def _runs(out, at, program, texts, headers, batch, crc_valid, words, starts):
 
 @inlined
 def _headers_size(arena, place, count):
-    """Bytes of the headers of a record."""
+    """Return the size of a record's headers."""
     begin = place
     end = np.int64(len(arena))
     for _ in range(2 * count):
@@ -120,19 +120,19 @@ def _headers_size(arena, place, count):
 @kernel("bytes table int table table bytes bytes ints int int ints bytes ints bytes", results=1)
 def format_records(arena, rows, count, headers, program, texts, words, starts, form, csv, state,
                    scratch, ends, out):  # fmt: skip
-    """Lines of records from `state` on; why it stopped: DONE, FULL or ODD.
+    """Write lines of records from `state` on; return DONE, FULL or ODD.
 
     Args:
         arena, rows, headers: as `decode_records` left them.
         count: number of rows.
-        program, texts, words, starts: what a line consists of, as `objects.Template` has it.
+        program, texts, words, starts: the contents of a line, as in `objects.Template`.
         form: how bytes are written (AUTO, UTF8, HEX, BASE64).
-        csv: whether it is CSV rather than JSON.
-        state: next row, bytes written so far; updated. With ODD the next row is one to be formatted
-            by the reference.
+        csv: whether to write CSV rather than JSON.
+        state: next row, bytes written so far; updated. After ODD the reference must format the next
+            row.
         scratch: room for all texts and batch fields of one line.
-        ends: becomes where the line of each row ends in `out`.
-        out: the text; a line is begun only if it fits.
+        ends: filled with the end of each row's line in `out`.
+        out: the text; a line is started only if it fits.
     """
     row, at = state[STATE_NEXT], state[STATE_SIZE]
     room = np.int64(len(out) - len(scratch) - (NUMBER_SIZE_MAX + COPY_SIZE) * program.shape[1])
@@ -211,7 +211,7 @@ def format_records(arena, rows, count, headers, program, texts, words, starts, f
 @kernel("table ints flags table bytes bytes ints int ints ints bytes", results=1)
 def format_batches(headers, chosen, crc_valid, program, texts, words, starts, size_max, state, ends,
                    out):  # fmt: skip
-    """Lines of the batches with the ordinals `chosen` from `state` on; DONE or FULL.
+    """Write lines of the batches with the ordinals `chosen` from `state` on; return DONE or FULL.
 
     The other arguments are those of `format_records`; a line has at most `size_max` bytes.
     """

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kafkalog.columns.chunks import Rows
-    from kafkalog.columns.scan_steps import Judged, Part
+    from kafkalog.columns.chunks import Chunk, Rows
+    from kafkalog.columns.scan_steps import Part
     from kafkalog.model import Batch, Record
 
 
@@ -157,10 +157,10 @@ class RecordLines(TextFormat):
         """See `scan_steps.RecordFormat`."""
         return
 
-    def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
+    def of_rows(self, rows: Rows, chunk: Chunk) -> Iterator[Part]:
         """See `scan_steps.RecordFormat`."""
-        program = self._templates.program(judged.chunk.path)
-        table, headers = whole(rows.table), whole(judged.chunk.headers)
+        program = self._templates.program(chunk.path)
+        table, headers = whole(rows.table), whole(chunk.headers)
         count = rows.table.shape[1]
         scratch = np.empty(program.size_max + _COPY_MARGIN, np.uint8)
         fields = program.table.copy()  # where the kernel notes how long the texts of a batch are
@@ -175,7 +175,7 @@ class RecordLines(TextFormat):
             return why
 
         yield from self._fill(
-            0, count, kernel, lambda row: self._line_of(record_of(rows, judged, row))
+            0, count, kernel, lambda row: self._line_of(record_of(rows, chunk, row))
         )
 
     def of_records(self, records: list[Record], *, begins: bool) -> Iterator[Part]:  # noqa: ARG002
@@ -196,11 +196,11 @@ class BatchLines(TextFormat):
         self._line_of = line_of
 
     def of_batches(
-        self, judged: Judged, first: int, last: int, chosen: NDArray[np.bool_]
+        self, chunk: Chunk, first: int, last: int, chosen: NDArray[np.bool_]
     ) -> Iterator[Part]:
         """See `scan_steps.BatchFormat`."""
-        program = self._templates.program(judged.chunk.path)
-        headers = whole(judged.chunk.headers)
+        program = self._templates.program(chunk.path)
+        headers = whole(chunk.headers)
         ordinals = np.flatnonzero(chosen[first:last]) + first
         fields = program.table.copy()
 
@@ -208,13 +208,13 @@ class BatchLines(TextFormat):
             state: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.uint8]
         ) -> int:
             why: int = o.format_batches(
-                headers, ordinals, judged.valid, fields, program.texts, program.words,
+                headers, ordinals, chunk.crc_valid, fields, program.texts, program.words,
                 program.starts, program.size_max, state, ends, out,
             )  # fmt: skip
             return why
 
         yield from self._fill(
-            0, len(ordinals), kernel, lambda i: self._line_of(judged.batch(int(ordinals[i])))
+            0, len(ordinals), kernel, lambda i: self._line_of(chunk.batch(int(ordinals[i])))
         )
 
     def of_batch(self, batch: Batch) -> Part:

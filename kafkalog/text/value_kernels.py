@@ -1,8 +1,8 @@
 """Compiled formatting of values: numbers, and byte strings as texts of JSON or fields of CSV.
 
-Escapes as Python's `json` and `csv` modules do it, what a terminal could act on as a backslash,
-`u` and four digits.
-The caller provides room: GROWTH_MAX for each byte, HEADER_SIZE_MAX for each string and each header.
+Escapes as Python's `json` and `csv` modules do, and writes characters on which a terminal could act
+as a backslash, `u` and four digits. The caller provides room: GROWTH_MAX for each byte,
+HEADER_SIZE_MAX for each string and each header.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kafkalog.jit.declared import inlined
 
 
 AUTO, UTF8, HEX, BASE64 = range(4)
-# With the bytes behind it that are scratched.
+# Including the scratch bytes after them.
 NUMBER_SIZE_MAX: Final = 28
-# What a byte can become (`\u0000`), and what is around a header, quotes doubled for CSV.
+# The largest form of a byte (`\u0000`), and the text around a header, with quotes doubled for CSV.
 GROWTH_MAX: Final = 6
 HEADER_SIZE_MAX: Final = 80
 
@@ -45,7 +45,7 @@ _BASE64 = np.frombuffer(
 ).copy()
 _BASE64_OPEN = np.frombuffer(b'{"base64":"', np.uint8).copy()
 _HEADER_WORDS = np.frombuffer(b'{"key":,"value":null', np.uint8).copy()
-# The letter after the backslash for the controls that have one, 0 for the others.
+# The letter after the backslash for control characters that have one, 0 for the others.
 _LETTERS = np.zeros(32, np.uint8)
 for _code, _letter in ((8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r")):
     _LETTERS[_code] = ord(_letter)
@@ -53,7 +53,7 @@ for _code, _letter in ((8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r")):
 
 @inlined
 def _eight_digits(value):
-    """The digits of a number below 10 ** 8, a byte each, the first one lowest; all at once."""
+    """Return the digits of a number below 10 ** 8, a byte each, the first one lowest."""
     high = value // np.uint64(10000)
     word = high | (value - high * np.uint64(10000)) << np.uint64(32)
     hundreds = word * np.uint64(10486) >> np.uint64(20) & _TWO_LANES
@@ -64,7 +64,7 @@ def _eight_digits(value):
 
 @inlined
 def _few_digits(out, at, value):
-    """Write a number below 10 ** 8; the position behind it."""
+    """Write a number below 10 ** 8; return the position after it."""
     word = _eight_digits(value)
     skipped = trailing_zeros(word | np.uint64(1) << np.uint64(56)) >> 3
     put_eight_bytes(out, at, (word | _ZEROS) >> np.uint64(8 * skipped))
@@ -73,7 +73,7 @@ def _few_digits(out, at, value):
 
 @inlined
 def put_number(out, at, value):
-    """A number; all these return the position after what they wrote."""
+    """Write a number; like all functions below, return the position after it."""
     rest = np.uint64(value)
     if value < 0:
         out[at] = 45
@@ -95,7 +95,7 @@ def put_number(out, at, value):
 
 @inlined
 def _escape(out, at, unit):
-    """A backslash, `u` and four hexadecimal digits."""
+    """Write a backslash, `u` and four hexadecimal digits."""
     out[at] = 92
     out[at + 1] = 117
     for i in range(4):
@@ -105,7 +105,7 @@ def _escape(out, at, unit):
 
 @inlined
 def _is_unsafe(point):
-    """Whether a terminal could act on the character above ASCII: `render.text.UNSAFE`."""
+    """Return whether a terminal could act on a character above ASCII: `output.text.UNSAFE`."""
     if point < 0xA0 or point == 0xAD or point == 0x61C or point == 0xFEFF:
         return True
     if 0x200B <= point <= 0x206F:
@@ -115,7 +115,7 @@ def _is_unsafe(point):
 
 @inlined
 def _character(out, at, data, place, end):
-    """One character of more than a byte; positions in `out` and `data` after it or -1."""
+    """Write one multibyte character; return the positions in `out` and `data` after it, or -1."""
     lead = byte(data, place)
     more, low, up = lead_byte(lead)
     if more == 0 or more >= end - place or not low <= byte(data, place + 1) <= up:
@@ -138,7 +138,7 @@ def _character(out, at, data, place, end):
 
 @inlined
 def put_text(out, at, data, place, size, csv):
-    """Text without its quotes; -1 where it is no UTF-8. Up to 8 bytes behind it are scratched."""
+    """Write text without quotes; return -1 if it is not UTF-8. Scratches up to 8 bytes after."""
     end = place + size
     last = np.int64(len(data)) - 8
     while place < end:
@@ -212,7 +212,7 @@ def _base64(out, at, data, place, size):
 
 @inlined
 def put_bytes(out, at, data, place, size, form, csv):
-    """A byte string as a value, in quotes unless for CSV; -1 where it is for the reference."""
+    """Write a byte string, in quotes unless for CSV; return -1 if the reference must do it."""
     if not csv:
         out[at] = 34
         at += 1
@@ -243,7 +243,7 @@ def put_bytes(out, at, data, place, size, form, csv):
 
 @inlined
 def put_headers(out, at, data, place, count, form):
-    """The headers of a record as a list; -1 where a key is no UTF-8, or a value is odd."""
+    """Write a record's headers as a list; return -1 if the reference must do it."""
     out[at] = 91
     at += 1
     end = np.int64(len(data))
@@ -276,7 +276,7 @@ def put_headers(out, at, data, place, count, form):
 
 @inlined
 def quote_field(out, start, end):
-    """A field of CSV in quotes if it needs them; the position after it."""
+    """Quote a CSV field if it needs quotes; return the position after it."""
     quotes = 0
     special = False
     for i in range(start, end):

@@ -1,6 +1,6 @@
 """Keys and values as typed columns, by a schema in a local file: JSON, Avro, Protobuf.
 
-What does not decode is null there and counted; the bytes stay in the column they came from.
+A value that does not decode is null there, and counted; its bytes stay in the original column.
 """
 
 from __future__ import annotations

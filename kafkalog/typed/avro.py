@@ -24,7 +24,7 @@ _PRIMITIVES: Final = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
-_FIXED_SIZE_MAX: Final = 1024  # an array of fixed width has room for its nulls, too
+_FIXED_SIZE_MAX: Final = 1024  # an array of fixed width reserves room for its nulls, too
 _LOGICAL: Final = {
     ("int", "date"): pa.date32(),
     ("int", "time-millis"): pa.time32("ms"),
@@ -33,7 +33,7 @@ _LOGICAL: Final = {
     ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
     ("string", "uuid"): pa.string(),
 }
-# What fastavro lets through from bytes that are no such value.
+# What fastavro raises for bytes that are not such a value.
 _DAMAGE: Final = (
     ValueError, EOFError, IndexError, KeyError, TypeError, OverflowError, StopIteration,
     RecursionError, MemoryError, struct.error, DecimalException,
@@ -41,10 +41,10 @@ _DAMAGE: Final = (
 
 
 class AvroDecoder:
-    """Records become structs, enums strings, unions of null and one type that type.
+    """Decodes Avro: records become structs, enums strings, a union of null and one type that type.
 
-    Bytes after the value are damage. Logical types: decimal, date, times and timestamps of
-    milliseconds and microseconds, uuid; others are as their types without.
+    Bytes after the value are damage. Supported logical types: decimal, date, times and timestamps
+    of milliseconds and microseconds, uuid; others are treated as their underlying types.
 
     Raises:
         UsageError: the schema is malformed, recursive, or has unions of several types.
@@ -60,7 +60,7 @@ class AvroDecoder:
         self.type = _type(tree, "#", SchemaSize())
 
     def decode(self, data: bytes) -> Any:
-        """Return the value."""
+        """Return the decoded value."""
         file = io.BytesIO(data)
         try:
             value = fastavro.schemaless_reader(file, self._schema, None)
@@ -111,7 +111,7 @@ def _column_type(node: Any, place: str, size: SchemaSize) -> Any:
                   for one in node["fields"]]  # fmt: skip
         return pa.struct(fields)
     if kind == "array":
-        # Items without bytes could be any number: a few bytes would never end.
+        # There could be any number of items without bytes: a few bytes would never end.
         return pa.list_(_type(_with_bytes(node["items"], place), f"{place}/items", size))
     if kind == "map":
         return pa.map_(pa.string(), _type(node["values"], f"{place}/values", size))
@@ -119,7 +119,7 @@ def _column_type(node: Any, place: str, size: SchemaSize) -> Any:
 
 
 def _with_bytes(items: Any, place: str) -> Any:
-    """Items of an array; raises where they can be without a byte."""
+    """Return the item type of an array; raise if items can have no bytes."""
     kind = items["type"] if isinstance(items, dict) else items
     if kind == "null":
         raise _unknown(place, "an array of nothing")

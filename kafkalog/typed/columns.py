@@ -1,4 +1,4 @@
-"""Columns of bytes as typed columns."""
+"""Converts columns of bytes to typed columns."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
 
     from kafkalog.typed.model import Decoder, TypedColumn
 
-# How many rows are Python objects at a time, and how many bytes of them.
+# How many rows, and how many bytes of them, are Python objects at a time.
 _ROWS_AT_ONCE: Final = 4096
 _SIZE_AT_ONCE: Final = 4 << 20
 VALUE_SIZE_MAX: Final = 16 << 20
-"""Larger values are not decoded: a byte can become an object of Python."""
-# A value that Arrow cannot hold: a number that is too large, a text that is no Unicode.
+"""Larger values are not decoded, since each byte can become a Python object."""
+# A value that Arrow cannot hold: a number that is too large, or text that is not Unicode.
 _UNFIT: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 def typed_column(column: TypedColumn, decoder: Decoder, data: Any) -> tuple[Any, int]:
-    """Return the typed column, and how many values of it are null because they do not decode.
+    """Return the typed column, and the number of values that are null because they do not decode.
 
     Values of more than `VALUE_SIZE_MAX` bytes are not decoded.
 
     Args:
-        column: what it is.
-        decoder: what `column.decoder` gave.
+        column: describes the column.
+        decoder: the result of `column.decoder`.
         data: a `pyarrow.BinaryArray`.
     """
     parts, failures = [], 0

@@ -1,4 +1,4 @@
-"""JSON by a JSON Schema: the part of it that says types."""
+"""Decodes JSON by the types in a JSON Schema."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 
 
 class JsonDecoder:
-    """Objects become structs, of the properties that the schema names; what is missing is null.
+    """Decodes JSON: objects become structs of the properties in the schema; missing ones are null.
 
     `integer` becomes int64, `number` float64, `string` a string, whatever its format; an object
-    without properties, with a schema as `additionalProperties`, a map. A value of another type than
-    the schema's, a number out of range, and JSON that is none do not decode. That properties are
-    required, patterns and ranges are not looked at.
+    without properties but with a schema as `additionalProperties` becomes a map. Values of another
+    type than the schema's, numbers out of range, and malformed JSON do not decode. Required
+    properties, patterns and ranges are ignored.
 
     Raises:
-        UsageError: the schema is not JSON, or says something else than types.
+        UsageError: the schema is not JSON, or uses more than types.
     """
 
     def __init__(self, schema: bytes) -> None:
@@ -38,7 +38,7 @@ class JsonDecoder:
         self.type, self._convert = _node(tree, "#", SchemaSize())
 
     def decode(self, data: bytes) -> Any:
-        """Return the value."""
+        """Return the decoded value."""
         try:
             return self._convert(json.loads(data, parse_constant=_refuse))
         except RecursionError as error:
@@ -50,7 +50,7 @@ def _refuse(text: str) -> Any:
 
 
 def _node(node: Any, place: str, size: SchemaSize) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the Arrow type of a schema, and what checks a value and makes it one of that type."""
+    """Return the Arrow type of a schema, and a function that checks and converts a value."""
     if not isinstance(node, dict) or any(name in node for name in _NOT_TYPES):
         raise _unknown(node, place)
     kinds = node.get("type")
@@ -118,7 +118,7 @@ def _number(value: Any) -> float:
 
 
 def _text(value: Any) -> str:
-    """JSON can hold halves of characters, which no text has."""
+    """Return the text; raise for lone surrogates, which JSON can hold but no text."""
     text: str = _of(str, value)
     text.encode()
     return text

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAGIC_SIZE: Final = 5
-# What the libraries raise for schemas that are none, besides errors of their own.
+# What the libraries raise for malformed schemas, besides errors of their own.
 _MALFORMED: Final = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError,
     MemoryError, NotImplementedError, AssertionError,
@@ -22,7 +22,7 @@ _MALFORMED: Final = (
 
 
 class TypedForm(StrEnum):
-    """How bytes are to be read."""
+    """The format of the bytes."""
 
     JSON = "json"
     AVRO = "avro"
@@ -30,40 +30,41 @@ class TypedForm(StrEnum):
 
 
 class Framing(StrEnum):
-    """What stands before the data."""
+    """The prefix before the data."""
 
     NONE = "none"
     CONFLUENT = "confluent"
-    """A zero byte and the id of a schema in a registry, four bytes; of Protobuf the indexes of the
-    message, too."""
+    """A zero byte and the id of a schema in a registry, four bytes; for Protobuf also the indexes
+    of the message.
+    """
 
 
 class Decoder(Protocol):
-    """Makes values of bytes."""
+    """Decodes bytes to values."""
 
     type: Any
     """The `pyarrow.DataType` of the column."""
 
     def decode(self, data: bytes) -> Any:
-        """Return a value that `pyarrow.array` takes for the type.
+        """Return a value that `pyarrow.array` accepts for the type.
 
         Raises:
-            ValueError: the bytes are no such value.
+            ValueError: the bytes are not such a value.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class TypedColumn:
-    """A column to be made.
+    """A typed column.
 
     Attributes:
         source: `key` or `value`.
-        form: how its bytes are read.
+        form: the format of its bytes.
         schema: the schema file's bytes: a JSON Schema, an Avro schema, or a descriptor set as
             `protoc --include_imports -o` writes it.
-        message: of Protobuf: the full name of the message.
-        framing: what stands before the data.
-        schema_id: with a framing: only data of this schema is decoded; None: of any.
+        message: for Protobuf, the full name of the message.
+        framing: the prefix before the data.
+        schema_id: with a framing, decode only data with this schema id; None for any.
     """
 
     source: str
@@ -75,11 +76,11 @@ class TypedColumn:
 
     @property
     def name(self) -> str:
-        """What the column is called."""
+        """The column's name."""
         return f"{self.source}_decoded"
 
     def decoder(self) -> Decoder:
-        """What makes it.
+        """Return the decoder of the column.
 
         Raises:
             UsageError: the schema is malformed, or has something that no column can hold.
@@ -115,7 +116,7 @@ class TypedColumn:
         )
 
     def unframed(self, data: bytes) -> bytes:
-        """The data without what stands before it; raises `ValueError` where that is not there."""
+        """Return the data without its prefix; raise `ValueError` if that is missing."""
         if self.framing == Framing.NONE:
             return data
         if len(data) < MAGIC_SIZE or data[0]:
@@ -125,7 +126,7 @@ class TypedColumn:
         return data[MAGIC_SIZE:]
 
     def as_json(self) -> dict[str, Any]:
-        """Its fields, of which `from_json` makes it again."""
+        """Return its fields, from which `from_json` rebuilds it."""
         return {
             "source": self.source,
             "form": self.form,
@@ -137,7 +138,7 @@ class TypedColumn:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Return the column of `as_json`."""
+        """Rebuild the column from the result of `as_json`."""
         return cls(
             fields["source"],
             TypedForm(fields["form"]),

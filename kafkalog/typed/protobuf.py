@@ -35,18 +35,19 @@ _SCALARS: Final = {
 
 
 class ProtobufDecoder:
-    """Messages become structs, enums strings, a number without a name its digits.
+    """Decodes Protobuf: messages become structs, enums strings, an unnamed enum number its digits.
 
-    A field with presence that is not set is null; one without has its default, as everywhere.
-    Fields that the descriptor does not know are passed over, as Protobuf does.
+    A field with presence that is not set is null; a field without presence has its default, as
+    usual. Fields that the descriptor does not know are skipped, as in Protobuf.
 
     Args:
         schema: a `FileDescriptorSet`.
         name: the message's full name.
-        has_indexes: whether the indexes of the message stand before the data.
+        has_indexes: whether the indexes of the message precede the data.
 
     Raises:
-        UsageError: it is none, has no such message, or one that contains itself.
+        UsageError: the schema is not a descriptor set, lacks the message, or the message contains
+            itself.
         ModuleNotFoundError: protobuf is missing.
     """
 
@@ -130,7 +131,7 @@ def _single(
 
 
 def _indexes_of(descriptor: Any) -> list[int]:
-    """Return where a message stands in its file: ordinals from the outermost message to it."""
+    """Return the location of a message in its file: ordinals from the outermost message to it."""
     around = descriptor.containing_type
     if around is None:
         return [list(descriptor.file.message_types_by_name).index(descriptor.name)]
@@ -153,13 +154,13 @@ def _without_indexes(data: bytes, wanted: list[int]) -> bytes:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a zigzag varint, and the position after it."""
+    """Read a zigzag varint; return it and the position after it."""
     number = 0
     for i in range(_VARINT_SIZE_MAX):
         if position + i >= len(data):
             break
         byte = data[position + i]
         number |= (byte & 0x7F) << 7 * i
-        if byte < 0x80:  # the last one
+        if byte < 0x80:  # the last byte
             return number >> 1 ^ -(number & 1), position + i + 1
     raise ValueError("no indexes of a message")

@@ -1,4 +1,4 @@
-"""Bounds of what a schema may describe, and what libraries say about one that is malformed."""
+"""Bounds what a schema may describe, and quotes libraries' errors about malformed schemas."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One module a command: what it is asked, which library function answers, how it is shown."""
+"""One module per command: its options, the library function that answers, the output."""

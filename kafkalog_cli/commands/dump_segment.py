@@ -1,23 +1,20 @@
-"""`kafkalog dump-segment`: what is in a file, or in a partition's segments."""
+"""`kafkalog dump-segment`: show the content of a file, or of a partition's segments."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kafkalog.errors import UsageError
-from kafkalog.model import LogView
+from kafkalog.model import Isolation, LogView
 from kafkalog_cli import options as opt
 from kafkalog_cli.output.text import BytesFormat
 
-if TYPE_CHECKING:
-    pass
-
 
 class DumpFormat(StrEnum):
-    """How a dump is written; `kafka` is the text of kafka-dump-log.sh, the last two are files."""
+    """The format of a dump; `kafka` is the text of kafka-dump-log.sh, the last two are files."""
 
     TABLE = "table"
     NDJSON = "ndjson"
@@ -134,7 +131,7 @@ def dump_segment(
         if header
         else None,
         control=control,
-        read_committed=read_committed,
+        isolation=Isolation.READ_COMMITTED if read_committed else Isolation.LOG,
         view=view,
     )
     outcome = Outcome()
@@ -155,7 +152,7 @@ def dump_segment(
 
 
 def _require_pair(form: DumpFormat, to: str | None) -> None:
-    """Raise `UsageError` unless a file is named where one is written, and only there."""
+    """Raise `UsageError` unless `--to` is given exactly for formats that are written to a file."""
     if form in _FILES and to is None:
         raise UsageError(f"--format {form} is written to a file.", hint="Name it: --to FILE.")
     if to is not None and form not in _FILES:

@@ -1,4 +1,4 @@
-"""`kafkalog explain`: what a reference means and what to do."""
+"""`kafkalog explain`: the meaning of a reference, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkalog export`: records or any other table as files for other programs."""
+"""`kafkalog export`: write records, or any other table, to files for other programs."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def _typed(
 
 
 def _contents(path: str) -> bytes:
-    """Read a schema file: regular and small, as `/dev/zero` is not."""
+    """Read a schema file, which must be regular and small, unlike `/dev/zero`."""
     from kafkalog.paths.source import read_file
 
     try:

@@ -1,4 +1,4 @@
-"""`kafkalog kafka-dump-log`: a drop-in for Kafka's own `kafka-dump-log.sh`."""
+"""`kafkalog kafka-dump-log`: a drop-in replacement for Kafka's own `kafka-dump-log.sh`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PAYLOAD_DECODERS = {
 
 
 class _Version(argparse.Action):
-    """Print the release of the tool that this one stands in for, as that tool does, and ours."""
+    """Prints the release of the tool that this one replaces, in that tool's form, and ours."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
@@ -116,7 +116,7 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:  # type: ignore[name
 
 
 def _width(decoder: str | None) -> int:
-    """Return how many bytes the integers of a decoder class have, 0 for text."""
+    """Return the size in bytes of the integers of a decoder class, 0 for text."""
     from kafkalog.errors import UnsupportedError
 
     if decoder is None:

@@ -1,4 +1,4 @@
-"""`kafkalog lookup-offset`: where a record is."""
+"""`kafkalog lookup-offset`: find records by offset or time."""
 
 from __future__ import annotations
 
@@ -78,8 +78,9 @@ def lookup_offset(
     from kafkalog.defects import make_defect
     from kafkalog.errors import UsageError
     from kafkalog.log_dir import open_partition
+    from kafkalog.paths.reading_errors import unread_places
     from kafkalog.unified_log import UnifiedLog
-    from kafkalog_cli.outcome import Outcome, unread_places
+    from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import lookups as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.records import RECORD
@@ -128,7 +129,7 @@ def lookup_offset(
                         f"offset {control.offset}.",
                     )
                 )
-    if unread:  # what was not found may be there
+    if unread:  # the record may be in an unreadable part
         outcome.error(unread.error())
     return outcome.status
 
@@ -148,7 +149,7 @@ def _parsed_high_watermark(text: str) -> int | Literal["end"] | None:
 
 
 def _both_ways(log: UnifiedLog, question: Question) -> tuple[Lookup, Lookup]:
-    """Answer with indexes and without; next to a broker only a repeated difference counts."""
+    """Look up with indexes and without; next to a broker only a repeated difference counts."""
     from kafkalog.living import about_a_log
 
     for _ in range(_COMPARISONS_MAX):
@@ -164,7 +165,7 @@ def _agree(found: Lookup, control: Lookup) -> bool:
 
 
 def _of_one_moment(log: UnifiedLog) -> tuple[UnifiedLog, UnifiedLog]:
-    """Return the log with indexes and without, both ending where the log ends now."""
+    """Return the log with indexes and without, both ending at the present log end."""
     from kafkalog.unified_log import UnifiedLog
 
     end = log.log_end_offset if log.may_grow else None

@@ -1,4 +1,4 @@
-"""`kafkalog ls`: what is there."""
+"""`kafkalog ls`: list log directories, partitions, segments and files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kafkalog_cli.output.writer import Format
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.view import Difference
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import View
 
 
 class SortKey(StrEnum):
-    """What a listing is sorted by."""
+    """The sort key of a listing."""
 
     NAME = "name"
     SIZE = "size"
@@ -103,13 +103,13 @@ def ls(
 
 
 def _by_partition(
-    targets: list[LogDir | PartitionDir | FileEntry],
+    targets: list[LogDirListing | PartitionDir | FileEntry],
     view: LogView,
     differences: Callable[[Difference], object],
     outcome: Outcome,
     listing: Callable[..., Iterable[Any]],
 ) -> Iterator[Any]:
-    """Yield the rows of each partition; a failure on one costs only its own."""
+    """Yield the rows of each partition; a failure affects only that partition."""
     from kafkalog.inventory import partitions_of
 
     for partition in partitions_of(targets):

@@ -1,4 +1,4 @@
-"""`kafkalog profile`: what is in partitions and topics, counted."""
+"""`kafkalog profile`: count what partitions and topics hold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ProfileFormat(StrEnum):
-    """How profiles are written."""
+    """The output format of profiles."""
 
     TABLE = "table"
     NDJSON = "ndjson"

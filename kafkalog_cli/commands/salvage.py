@@ -1,4 +1,4 @@
-"""`kafkalog salvage`: every sound batch past any damage, in a new log."""
+"""`kafkalog salvage`: copy every sound batch past any damage into a new log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def salvage(
     if not dry_run:
         put_work_first()
     target = open_path(path)
-    passes = 1 if dry_run else 2  # the copies are read again
+    passes = 1 if dry_run else 2  # the copies are read back
     with SalvageWriter(form, outcome.defect) as writer:
         with byte_progress([target] * passes, enabled=not quiet) as progress:
             tell = writer.take if dry_run else None

@@ -1,4 +1,4 @@
-"""`kafkalog simulate-retention`: what a broker would delete, when, and what is in the way."""
+"""`kafkalog simulate-retention`: predict what a broker would delete, when, and what blocks it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog.configs import ConfigSources, LogDirConfigs, TopicConfigs
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog_cli.outcome import Outcome
 
 
@@ -88,11 +88,13 @@ def simulate_retention(
 
 
 def _partitions(
-    targets: list[LogDir | PartitionDir | FileEntry], sources: ConfigSources, outcome: Outcome
+    targets: list[LogDirListing | PartitionDir | FileEntry],
+    sources: ConfigSources,
+    outcome: Outcome,
 ) -> Iterator[tuple[PartitionDir, TopicConfigs]]:
     """Yield each partition with a log, and the configs of its topic."""
     from kafkalog.errors import UsageError
-    from kafkalog.log_dir import FileEntry, LogDir
+    from kafkalog.log_dir import FileEntry, LogDirListing
     from kafkalog_cli.output.configs import note_metadata
 
     log_dirs: dict[str, LogDirConfigs] = {}
@@ -105,7 +107,7 @@ def _partitions(
             )
             outcome.error(error)
             continue
-        partitions = target.partitions if isinstance(target, LogDir) else (target,)
+        partitions = target.partitions if isinstance(target, LogDirListing) else (target,)
         for partition in partitions:
             if not partition.segments:
                 continue

@@ -1,4 +1,4 @@
-"""`kafkalog simulate-roll`: where segments would end under given configs."""
+"""`kafkalog simulate-roll`: predict where segments would end under given configs."""
 
 from __future__ import annotations
 

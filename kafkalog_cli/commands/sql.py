@@ -1,4 +1,4 @@
-"""`kafkalog sql`: Spark SQL over the tables of log directories."""
+"""`kafkalog sql`: run Spark SQL over the tables of log directories."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ def sql(
 
 
 def _use_utc() -> None:
-    """Set the zone to UTC: pyspark returns local times, of which some hours occur twice."""
+    """Set the zone to UTC: pyspark returns local times, some of which occur twice a year."""
     os.environ["TZ"] = "UTC"
     time.tzset()
 
 
 def _view(answer: Answer, form: BytesFormat) -> View[Values]:
-    """Return the view of an answer; columns as the query names them."""
+    """Return the view of an answer, with columns named as in the query."""
 
     def cell(number: int) -> Callable[[Values], object]:
         return lambda row: _cell(row[number], form)
@@ -123,7 +123,7 @@ def _view(answer: Answer, form: BytesFormat) -> View[Values]:
 
 
 def _require_names(answer: Answer, form: Format) -> None:
-    """Raise `UsageError` where objects would have two fields of one name."""
+    """Raise `UsageError` if objects would have two fields with one name."""
     twice = {name for name in answer.names if answer.names.count(name) > 1}
     if twice and form != Format.TABLE:
         raise UsageError(
@@ -141,7 +141,7 @@ def _cell(value: Any, form: BytesFormat) -> str:
 
 
 def _value(value: Any, form: BytesFormat) -> Any:
-    """Return a value as JSON has it: text if it has no number for it."""
+    """Convert a value for JSON; numbers that JSON does not have become text."""
     if isinstance(value, bytes):
         return bytes_value(value, form)
     if isinstance(value, datetime):

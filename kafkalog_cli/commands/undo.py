@@ -1,4 +1,4 @@
-"""`kafkalog undo`: a run taken back, from its backup."""
+"""`kafkalog undo`: restore what a run changed, from its backup."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def undo(
 
 
 def _undo(path: str, watch: ChangeWatch, outcome: Outcome, *, in_place: bool) -> Undo | None:
-    """Plan or perform it; None if it failed after something was changed, which is reported."""
+    """Plan or perform the undo; report an error, and return None, if it came after a change."""
     from kafkalog.errors import KafkaLogError
     from kafkalog.journal import undo as run_undo
     from kafkalog_cli.outcome import show_note

@@ -1,4 +1,4 @@
-"""What `audit-compaction` shows: counterexamples, and what was judged."""
+"""The output of `audit-compaction`: counterexamples, and what was judged."""
 
 from __future__ import annotations
 

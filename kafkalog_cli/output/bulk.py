@@ -1,4 +1,4 @@
-"""Large logs in `dump-segment`: read as columns, in the form that is shown."""
+"""Large logs in `dump-segment`: read as columns, in the output format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.batches.reader import plan_reading, size_to_read
-from kafkalog.columns.claims import logs_to_decode
+from kafkalog.columns.budget import logs_to_decode
 from kafkalog.errors import KafkaLogError
 from kafkalog.jit import fast_path
 from kafkalog.log_dir import FileEntry
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int], None] | None
 
-# What is the same in all lines of data of a file; all else has its field in `kafkalog.text`.
+# Fields with the same value in all lines of a file; all others have fields in `kafkalog.text`.
 _CONSTANTS = frozenset(("type", "path", "control_type"))
-# At most this many first rows are read faster than the kernels are loaded.
+# Up to this many first rows are read faster than the kernels can be loaded.
 _FEW_ROWS = 500
 
 
 def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
-    """Return whether enough is read for the kernels to be worth loading."""
+    """Return whether enough is read to make loading the kernels worthwhile."""
     logs = [target] if isinstance(target, FileEntry) else [one.log for one in target.segments]
     if selection.limit is not None and selection.limit <= _FEW_ROWS and not _searches(selection):
         return False
@@ -44,13 +44,13 @@ def is_bulk(target: Shown | FileEntry, selection: Selection) -> bool:
         return fast_path.is_worth_it(logs_to_decode(log.path for log in logs))
     if not fast_path.is_worth_it(size):
         return False
-    with suppress(KafkaLogError):  # which is met again, and reported, by the reader
+    with suppress(KafkaLogError):  # the reader meets and reports it again
         return fast_path.is_worth_it(size_to_read(target, selection))
     return False
 
 
 def _searches(selection: Selection) -> bool:
-    """Return whether any number of rows may precede the first that is wanted."""
+    """Return whether any number of rows may precede the first wanted one."""
     wanted = (
         selection.key,
         selection.key_regex,
@@ -74,7 +74,7 @@ def read_rows(
 ) -> Iterator[Any]:
     """Yield lists of rows, blocks of text and defects, in order.
 
-    Kernels write the text if they know all fields of the objects; use it before asking for the next
+    Kernels write the text if they know all fields of the objects; use it before requesting the next
     piece.
     """
     from kafkalog.columns.pipeline import read_contents
@@ -85,7 +85,7 @@ def read_rows(
 
     from kafkalog.text.objects import FIELDS, BatchLines, RecordLines
 
-    if not FIELDS.keys() >= set(view.names) - _CONSTANTS:  # a field that no kernel knows yet
+    if not FIELDS.keys() >= set(view.names) - _CONSTANTS:  # no kernel knows one of the fields yet
         return read_contents(plan_reading(target, selection), Restored(), progress, batches=batches)
     form = Format(style.form)
 
@@ -137,9 +137,10 @@ def rows_of(found: Iterator[Any]) -> Iterator[Any]:
 
 
 def _template(form: Format, style: Style, path: str, *, batches: bool) -> Template:
-    """Return the template for the lines of a file's batches or records, control records excepted.
+    """Return the template for the lines of a file's batches or records, except control records.
 
-    It is made of the object of a probe: lines of kernels and of `writer` have the same fields.
+    It is made from the object of a probe, so that lines of kernels and of `writer` have the same
+    fields.
     """
     from kafkalog.text.objects import Template
 

@@ -1,4 +1,4 @@
-"""What `compact` shows: what becomes of each partition, and why some are left as they are."""
+"""The output of `compact`: what happens to each partition, and why some are skipped."""
 
 from __future__ import annotations
 
@@ -28,59 +28,20 @@ from kafkalog_cli.output.text import counted, left_overs_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog.compaction import Candidate, Cleanable, Compaction
-    from kafkalog.errors import KafkaLogError
+    from kafkalog.compaction import Candidate
+    from kafkalog.compaction.run import CompactedPartition
     from kafkalog.log_dir import PartitionDir
     from kafkalog_cli.output.objects import Style, View
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A partition as it is shown: what came of it, or the error that stopped the work on it."""
-
-    partition: PartitionDir
-    compaction: Compaction | None
-    error: KafkaLogError | None = None
-
-    @property
-    def candidate(self) -> Candidate | None:
-        """What was known before it was read; None if nobody looked."""
-        return None if self.compaction is None else self.compaction.candidate
-
-    @property
-    def cleanable(self) -> Cleanable | None:
-        """What of its log can be cleaned; None if nobody looked."""
-        return None if self.candidate is None else self.candidate.cleanable
-
-    @property
-    def tally(self) -> Tally:
-        """What was read and kept; zeros if nobody looked."""
-        return Tally() if self.compaction is None else self.compaction.tally
-
-    @property
-    def left_overs(self) -> list[str]:
-        """Names of the files of earlier deletions that go with it."""
-        if self.skipped is not None:
-            return []
-        return [entry.name.name for entry in self.partition.left_overs]
-
-    @property
-    def skipped(self) -> str | None:
-        """Why it is left as it is; None if it is not."""
-        if self.error is not None:
-            return f"{self.error.reference}: {self.error.message}"
-        skip = None if self.candidate is None else self.candidate.skip
-        return None if skip is None else str(skip)
-
-
 @dataclass
 class CompactionSummary:
-    """What all partitions come to.
+    """The totals of all partitions.
 
     Attributes:
         now_ms: the clock that was used.
         is_done: whether anything may have been written.
-        given_up: of each partition that a broker's cleaner gives up: which it is, and why.
+        given_up: the partitions on which a broker's cleaner fails, and why.
     """
 
     now_ms: int
@@ -94,8 +55,8 @@ class CompactionSummary:
     tally: Tally = field(default_factory=Tally)
     given_up: list[str] = field(default_factory=list)
 
-    def add(self, shown: Shown) -> None:
-        """Count one more partition."""
+    def add(self, shown: CompactedPartition) -> None:
+        """Add a partition."""
         self.partitions += 1
         found = shown.compaction
         self.clean_enough += found is not None and found.candidate.skip == Skip.CLEAN_ENOUGH
@@ -109,19 +70,19 @@ class CompactionSummary:
                 self.given_up.append(f"{_name(shown.partition)}: {found.tally.cleaner_gives_up}")
 
 
-def _of_compaction(attribute: str, without: object = None) -> Callable[[Shown], Any]:
+def _of_compaction(attribute: str, without: object = None) -> Callable[[CompactedPartition], Any]:
     return lambda shown: getattr(shown.compaction, attribute) if shown.compaction else without
 
 
-def _of_candidate(attribute: str) -> Callable[[Shown], Any]:
+def _of_candidate(attribute: str) -> Callable[[CompactedPartition], Any]:
     return lambda shown: getattr(shown.candidate, attribute) if shown.candidate else ()
 
 
-def _of_dirty_part(attribute: str) -> Callable[[Shown], Any]:
+def _of_dirty_part(attribute: str) -> Callable[[CompactedPartition], Any]:
     return lambda shown: shown.cleanable and getattr(shown.cleanable, attribute)
 
 
-COMPACTION: Final = ObjectType[Shown](
+COMPACTION: Final = ObjectType["CompactedPartition"](
     "compaction",
     "`compact`",
     "A partition, and what became of it or would become.",
@@ -183,20 +144,20 @@ COMPACTION_SUMMARY: Final = ObjectType[CompactionSummary](
 )
 
 
-def compaction_view(style: Style) -> View[Shown]:
-    """Return the view with a row per partition; of one that is skipped only what was looked at."""
+def compaction_view(style: Style) -> View[CompactedPartition]:
+    """Return the view with a row per partition; a skipped one shows only what was examined."""
 
-    def compacted(title: str, name: str) -> Column[Shown]:
+    def compacted(title: str, name: str) -> Column[CompactedPartition]:
         get = COMPACTION.fields[name].getter()
         to_cell = COMPACTION.fields[name].kind.cell
 
-        def cell(shown: Shown) -> object:
+        def cell(shown: CompactedPartition) -> object:
             is_known = shown.cleanable is not None and not shown.skipped
             return to_cell(get(shown), style) if is_known else "-"
 
         return Column(title, cell, right=True)
 
-    def ratio(shown: Shown) -> str:
+    def ratio(shown: CompactedPartition) -> str:
         return "-" if shown.cleanable is None else f"{100 * shown.cleanable.ratio:.0f}%"
 
     return COMPACTION.view(
@@ -223,7 +184,7 @@ def print_candidate(candidate: Candidate) -> None:
 
 
 def print_compaction_summary(summary: CompactionSummary, style: Style, *, in_place: bool) -> None:
-    """Print the lines below the table: what it comes to, and what is dropped why."""
+    """Print the lines below the table: totals, and the numbers of dropped records by reason."""
     before = size_text(summary.bytes_before, style)
     after = size_text(summary.bytes_after, style)
     verb = "compacted" if summary.is_done else "would be compacted"

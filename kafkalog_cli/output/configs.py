@@ -1,4 +1,4 @@
-"""How configs and marks are shown: value and source, and what is said about them."""
+"""The display of configs and marks: value and source, and notes about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import ConfigValue, LogDirConfigs, TopicConfigs
     from kafkalog.configs.definitions import Value
-    from kafkalog.unified_log import Mark
+    from kafkalog.unified_log import LogOffset
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Row, Style
 
@@ -27,7 +27,7 @@ def configs_text(configs: Iterable[ConfigValue]) -> str:
     )
 
 
-def marks_text(marks: Iterable[Mark]) -> str:
+def marks_text(marks: Iterable[LogOffset]) -> str:
     """Return `high watermark 1000 (replication-offset-checkpoint), ...`."""
     return ", ".join(
         f"{mark.name} {'-' if mark.value is None else mark.value} ({mark.source})" for mark in marks
@@ -35,7 +35,7 @@ def marks_text(marks: Iterable[Mark]) -> str:
 
 
 def _config_objects(configs: Iterable[ConfigValue], _: Style) -> list[Row]:
-    """Return objects for configs; a list is joined by commas, as Kafka writes it."""
+    """Return objects for configs; lists are joined by commas, as Kafka writes them."""
     return [
         {
             "name": config.name,
@@ -47,7 +47,7 @@ def _config_objects(configs: Iterable[ConfigValue], _: Style) -> list[Row]:
     ]
 
 
-def _mark_objects(marks: Iterable[Mark], _: Style) -> list[Row]:
+def _mark_objects(marks: Iterable[LogOffset], _: Style) -> list[Row]:
     return [{"name": mark.name, "value": mark.value, "source": mark.source} for mark in marks]
 
 
@@ -78,7 +78,7 @@ def print_heading(lines: list[str]) -> None:
 
 
 def note_metadata(configs: LogDirConfigs, outcome: Outcome) -> None:
-    """Note what there is to know about a log directory's metadata log."""
+    """Note what is remarkable about a log directory's metadata log."""
     if configs.metadata is None:
         where = f"{configs.path} has no __cluster_metadata-0"
         show_note(f"{where}: configs not given have Kafka's defaults")
@@ -93,7 +93,7 @@ def note_metadata(configs: LogDirConfigs, outcome: Outcome) -> None:
 def note_shadowed(
     topic: str, used: Iterable[ConfigValue], configs: TopicConfigs, told: set[str]
 ) -> None:
-    """Note, once, where the properties file overrides what a broker would use."""
+    """Note, once, configs in the properties file that override what a broker would use."""
     for config in used:
         own = configs.shadowed(config.name)
         if own is None or config.source == "--config":

@@ -1,4 +1,4 @@
-"""How `dump-segment` shows each kind of file, in each format."""
+"""The output of `dump-segment` for each kind of file, in each format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalog.batches.reader import plan_reading, read_batches, read_records
 from kafkalog.batches.selection import EVERYTHING
 from kafkalog.errors import KafkaLogError, UsageError
 from kafkalog.living import LivingWalk
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, one_log
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, one_log
 from kafkalog.model import Batch, Defect, LogView, Record
 from kafkalog.names import FileKind, parse_directory_name
 from kafkalog.paths import file_system
@@ -51,10 +51,10 @@ _BATCH_ROWS = 16384
 
 @dataclass(frozen=True, slots=True)
 class DumpStyle:
-    """How a dump is written.
+    """The style of a dump.
 
-    `records` is None where format and file decide between records and batches. `labels` says by
-    the path of a target what tables call it, where they show several.
+    `records` is None if format and file decide between records and batches. `labels` names each
+    target, by path, if tables show several.
     """
 
     form: str
@@ -84,8 +84,8 @@ class Dump:
     def __exit__(self, *raised: Any) -> None:
         self._writers.__exit__(*raised)
 
-    def show(self, target: LogDir | PartitionDir | FileEntry) -> None:
-        """Show one target; what is wrong with it is reported, not raised."""
+    def show(self, target: LogDirListing | PartitionDir | FileEntry) -> None:
+        """Show one target; errors are reported, not raised."""
         try:
             target = one_log(target)
             self._label = self.style.labels.get(target.path)
@@ -165,7 +165,7 @@ class Dump:
                 walk.go_on(gone.error)
 
     def _kafka_lines(self, found: Iterator[Any], text: RecordText) -> None:
-        """Print what was found in a log, and count the rows."""
+        """Print the content of a log, and count the rows."""
         from kafkalog_cli.output import kafka_text
 
         shown = None
@@ -236,7 +236,7 @@ class Dump:
 
 
 class _WentAwayError(Exception):
-    """The files of a segment went away."""
+    """The files of a segment disappeared."""
 
     def __init__(self, error: KafkaLogError) -> None:
         super().__init__(error.message)
@@ -257,8 +257,8 @@ def _put_heading(segment: Segment) -> None:
     kafka_text.put_line(kafka_text.heading(segment.log.name))
 
 
-def labels_of(targets: Sequence[LogDir | PartitionDir | FileEntry]) -> dict[str, str]:
-    """Name several targets by path: as short as tells them apart; empty for one alone."""
+def labels_of(targets: Sequence[LogDirListing | PartitionDir | FileEntry]) -> dict[str, str]:
+    """Name several targets by path, as briefly as possible; empty for a single target."""
     if len(targets) < 2:
         return {}
     names = {one.path: os.path.basename(file_system.absolute(one.path)) for one in targets}
@@ -277,7 +277,7 @@ def _payload_kind(path: str, *, is_file: bool) -> PayloadKind | None:
 
 
 class FileDump:
-    """Writes targets of one kind into a file of Parquet or Arrow; use it as a context manager.
+    """Writes targets of one kind to a file of Parquet or Arrow; use it as a context manager.
 
     The file appears when it is complete.
 
@@ -311,8 +311,8 @@ class FileDump:
             self._new_file.discard()
         self._files.__exit__(*raised)
 
-    def show(self, target: LogDir | PartitionDir | FileEntry) -> None:
-        """Write what is in one target; what is wrong with it is reported, not raised.
+    def show(self, target: LogDirListing | PartitionDir | FileEntry) -> None:
+        """Write one target; errors in it are reported, not raised.
 
         Raises:
             UsageError: it is of another kind than the first one.
@@ -375,7 +375,7 @@ class FileDump:
 
 
 def _facts(selection: Selection) -> dict[str, Any]:
-    """Return what was selected, for the metadata of the file."""
+    """Return the selection for the metadata of the file."""
     from importlib.metadata import version
 
     chosen = {

@@ -1,6 +1,6 @@
-"""What is known about references: of findings, from `kafkalog.defects`; of errors, their classes.
+"""Explanations of references: of findings, from `kafkalog.defects`; of errors, from their classes.
 
-`docs/defects.md` and `docs/exit-codes.md` are made of the same tables.
+`docs/defects.md` and `docs/exit-codes.md` are generated from the same tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What there is to say about a reference; None where that makes no sense. See `REFERENCE`."""
+    """The explanation of a reference; None for fields that do not apply. See `REFERENCE`."""
 
     reference: str
     severity: Severity | None
@@ -55,7 +55,7 @@ def first_sentence(error: type[errors.KafkaLogError]) -> str:
 
 @cache
 def all_explanations() -> list[Explanation]:
-    """Return those of findings, the gravest first, then those of errors, by exit status."""
+    """Return the explanations of findings, worst first, then of errors, by exit status."""
     exit_codes = {error.reference: error.exit_code for error in error_classes()}
     severities = list(Severity)
     found = [
@@ -83,7 +83,7 @@ def explanation_of(name: str) -> Explanation:
     """Return the explanation of one reference.
 
     Raises:
-        UsageError: there is none of that name; the hint has those that are spelled alike.
+        UsageError: there is no such reference; the hint names similar ones.
     """
     known = {explanation.reference: explanation for explanation in all_explanations()}
     if name not in known:
@@ -120,7 +120,7 @@ def explanation_view() -> View[Explanation]:
 
 
 def print_explanation(known: Explanation, *, first: bool) -> None:
-    """Print all there is to say, for people; an empty line before all but the first."""
+    """Print an explanation for people; an empty line before all but the first."""
     kind = f"severity {known.severity}" if known.severity else "an error"
     if known.exit_code is not None:
         kind += f", exit status {known.exit_code} if it stops the work"

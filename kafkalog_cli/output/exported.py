@@ -1,4 +1,4 @@
-"""What `export` shows: a row per partition in tables, otherwise an object per file."""
+"""The output of `export`: a row per partition in tables, otherwise an object per file."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class PartitionTotal:
     defects: int = 0
 
     def add(self, part: ExportedPart) -> None:
-        """Count one more part."""
+        """Add a part."""
         self.files += part.file is not None
         self.rows += part.rows
         self.size_bytes += part.size_bytes
@@ -137,7 +137,7 @@ class ExportWriter:
     """Writes the result of an export; use it as a context manager.
 
     A table has a row per partition, then the defects; NDJSON, JSON and CSV have an object per file,
-    the first two also its defects, and the summary.
+    the first two also its defects and the summary.
     """
 
     def __init__(self, form: Format, on_defect: Callable[[Defect], None], style: Style) -> None:
@@ -154,7 +154,7 @@ class ExportWriter:
         self._writer.__exit__(*raised)
 
     def write(self, summary: ExportSummary) -> None:
-        """Write all of it."""
+        """Write everything."""
         if self._form == Format.TABLE:
             self._write_table(summary)
             return

@@ -1,4 +1,4 @@
-"""What `verify` shows: findings as a listing or as a table for people, and the summary."""
+"""The output of `verify`: findings as a listing or as a table for people, and the summary."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from kafkalog.check.schedule import Schedule
     from kafkalog.check.verify import Verification
     from kafkalog.errors import KafkaLogError
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
     from kafkalog.model import Defect
     from kafkalog.recovery import NextStart
+    from kafkalog.verification import Findings
 
-    Target = LogDir | PartitionDir | FileEntry
+    Target = LogDirListing | PartitionDir | FileEntry
 
 
 @dataclass
@@ -42,8 +43,7 @@ class RunFacts:
     """What a report says of a run beside its findings.
 
     Attributes:
-        verification: the run; its summary is complete at the end.
-        schedule: what it was to read.
+        run: what was checked and found; complete at the end.
         failing: the severities that make the exit status 1.
         errors: what stopped the work on a target.
         started_ms: when it began.
@@ -51,8 +51,7 @@ class RunFacts:
         status: the exit status.
     """
 
-    verification: Verification
-    schedule: Schedule
+    run: Findings
     failing: Sequence[Severity]
     errors: list[KafkaLogError] = field(default_factory=list)
     started_ms: int = 0
@@ -60,38 +59,47 @@ class RunFacts:
     status: int = 0
 
     @property
+    def verification(self) -> Verification:
+        """The walk over the targets."""
+        return self.run.verification
+
+    @property
+    def schedule(self) -> Schedule:
+        """What was to be read."""
+        return self.run.schedule
+
+    @property
     def duration_s(self) -> float:
-        """How long it took."""
+        """Duration of the run in seconds."""
         return (self.ended_ms - self.started_ms) / 1000
 
     @property
     def levels(self) -> list[Level]:
-        """The levels at which segments were read; the one that was asked for where none were."""
+        """The levels at which segments were read; the requested one if none were read."""
         used = self.verification.summary.levels
         return [level for level in Level if level in used] or [self.schedule.level]
 
 
 class Report:
-    """A way to write findings down; a context manager that ends what it began to write."""
+    """A sink for findings; a context manager that completes the output."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        """End the report; after an error, too."""
+        """End the report, even after an error."""
 
     def finding(self, defect: Defect) -> None:
         """Take the next finding."""
         raise NotImplementedError
 
     def end(self, facts: RunFacts) -> None:
-        """Take how the run ended."""
+        """Take the facts about the finished run."""
         raise NotImplementedError
 
 
 class Listing(Report):
-    """A report as NDJSON, JSON or CSV: one object a finding, then (not in CSV) the next starts
-    and the summary."""
+    """A report as NDJSON, JSON or CSV: findings, then (not in CSV) next starts and summary."""
 
     def __init__(
         self,
@@ -117,7 +125,7 @@ class Listing(Report):
             sys.stdout.flush()
 
     def end(self, facts: RunFacts) -> None:
-        """Take how the run ended."""
+        """Take the facts about the finished run."""
         if self._form != Format.CSV:
             for start in facts.verification.next_starts:
                 self._writer.write_row(NEXT_START.row(start))
@@ -189,7 +197,8 @@ SUMMARY: Final = ObjectType[RunFacts](
 def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
     """Return what a broker's next start would do, if anything, for people.
 
-    What is assumed, and what the start would not notice, is said once for all of whom it is true.
+    Assumptions, and problems that the start would not notice, are reported once for all partitions
+    that they concern.
     """
     from kafkalog.recovery import Verdict
 
@@ -244,15 +253,15 @@ def summary_lines(facts: RunFacts) -> list[str]:
 ALIKE_MAX: Final = 20
 """At most this many findings of one kind in one file are shown; the others are counted."""
 
-_NAMES_MAX: Final = 3  # of the files that share a note
+_NAMES_MAX: Final = 3  # files that share a note
 
 
 class FindingTable(Report):
-    """A report as text: what belongs to one segment stands together, file by file.
+    """A report as text: findings in one segment are grouped, file by file.
 
     Notes come last. The same note on several files of a directory is shown once, after the others.
-    Memory is bounded: of one segment at most `ALIKE_MAX` findings of each kind and file are kept,
-    and of all notes as many in each directory.
+    Memory is bounded: per segment at most `ALIKE_MAX` findings of each kind and file are kept, and
+    as many notes per directory.
     """
 
     def __init__(self, hidden: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
@@ -283,7 +292,7 @@ class FindingTable(Report):
             self._kept.setdefault(defect.path, []).append(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """Take how the run ended."""
+        """Take the facts about the finished run."""
         self._flush()
         self._flush_notes()
         if not facts.schedule.targets:
@@ -339,7 +348,7 @@ class _Notes:
     """The notes on the files of one directory.
 
     Attributes:
-        single: path to the notes that are on no other file.
+        single: path to the notes that no other file has.
         alike: reference and detail to the first note and the names of the files that have it.
         dropped: reference to the number of notes that are not kept.
     """
@@ -353,7 +362,7 @@ class _Notes:
         self._alike: Counter[tuple[str, str]] = Counter()
 
     def take(self, defect: Defect) -> None:
-        """Take the next note in."""
+        """Take the next note."""
         key = defect.reference, defect.detail
         first = self._seen.get(key)
         if first is not None and first.path != defect.path:

@@ -1,7 +1,7 @@
-"""What `kafka-dump-log.sh` prints for a list of files, and what it reports at the end.
+"""The output of `kafka-dump-log.sh` for a list of files, and its reports at the end.
 
-Follows `DumpLogSegments` of Kafka 4.3. Where that tool dies, this one reports the damage on stderr
-and goes on with the next file; it never writes to the files it reads.
+Follows `DumpLogSegments` of Kafka 4.3. Where that tool fails, this one reports the damage on stderr
+and continues with the next file; it never writes to the files it reads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkalog.batches.framing import crc_valid, read_batch
 from kafkalog.batches.index_matches import match_offsets
 from kafkalog.batches.records import decode_records
 from kafkalog.batches.selection import crc_defects, defect_of
-from kafkalog.columns.claims import size_to_decode
+from kafkalog.columns.budget import size_to_decode
 from kafkalog.defects import make_defect
 from kafkalog.errors import KafkaLogError, NotFoundError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
@@ -29,7 +29,7 @@ from kafkalog.names import FileKind, parse_file_name
 from kafkalog.paths.file_system import normalize
 from kafkalog.paths.source import Source
 from kafkalog.paths.uris import is_object
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import read_producer_snapshot
 from kafkalog.text.index_matches import match_times
 from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output import kafka_text as text
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DumpOptions:
-    """The options of Kafka's tool that change what is printed."""
+    """The options of Kafka's tool that change the output."""
 
     deep: bool = False
     record: text.RecordText = field(default_factory=text.RecordText)
@@ -54,7 +54,7 @@ class DumpOptions:
 
 
 class KafkaDump:
-    """A run over some files; `finish` prints the reports of all of them."""
+    """A run over some files; `finish` prints the reports about all of them."""
 
     def __init__(self, options: DumpOptions, outcome: Outcome) -> None:
         self.options = options
@@ -137,7 +137,7 @@ class KafkaDump:
                 previous = found.ends[1]
 
     def _batch(self, source: Source, batch: Batch, previous: int) -> int:
-        """Print a batch, with its records if they are wanted; the last offset is returned."""
+        """Print a batch, with its records if they are wanted; return the last offset."""
         batch = replace(batch, crc_valid=crc_valid(source, batch))
         text.put_line(text.batch_line(batch))
         for defect in crc_defects(batch):
@@ -145,7 +145,7 @@ class KafkaDump:
         return self._records(source, batch, previous) if self.options.deep else previous
 
     def _tail(self, defect: Defect, source: Source, position: int) -> None:
-        """Report what follows the last batch that can be framed."""
+        """Report anything after the last batch that can be framed."""
         if defect.reference == "torn-tail":
             if self.options.max_bytes == INT32_MAX:
                 left = source.size_bytes - position
@@ -161,7 +161,7 @@ class KafkaDump:
             self._defect(defect)
 
     def _records(self, source: Source, batch: Batch, previous: int) -> int:
-        """Print the records of a batch; the last offset is returned."""
+        """Print the records of a batch; return the last offset."""
         gaps = self._gaps.setdefault(source.path, {})
         try:
             for record in decode_records(source, batch):
@@ -194,7 +194,7 @@ class KafkaDump:
             index = files.enter_context(TimeIndex(path))
             log = files.enter_context(Source(_sibling(path, file_names.LOG)))
             offsets = None
-            with suppress(NotFoundError):  # Kafka's tool would create the file and die
+            with suppress(NotFoundError):  # Kafka's tool would create the file and fail
                 offsets = files.enter_context(OffsetIndex(_sibling(path, file_names.OFFSET_INDEX)))
             if self.options.sanity_check:
                 last = index.entry(index.slot_count - 1) if index.slot_count else None
@@ -214,7 +214,7 @@ class KafkaDump:
                     text.put_time_entries(found.entries)
 
     def _sanity(self, path: str, index: OffsetIndex | TimeIndex, *, sound: bool) -> None:
-        """Print the result of Kafka's `sanityCheck`; zero padding is no damage, unlike in Kafka."""
+        """Print the result of Kafka's `sanityCheck`, except that zero padding is no damage."""
         odd = index.size_bytes % index.entry_size
         if odd:
             detail = f"The size {index.size_bytes} is not a multiple of {index.entry_size}."
@@ -267,7 +267,7 @@ class KafkaDump:
 
 
 def _frames(source: Source, end: int, position: int = 0) -> Iterator[Batch | Defect]:
-    """Yield batches as Kafka's file scanner does: up to the first that it cannot frame."""
+    """Yield batches as Kafka's file scanner does, up to the first that it cannot frame."""
     while position < end:
         found = read_batch(source, position, end)
         yield found

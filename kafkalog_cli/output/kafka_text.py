@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordText:
-    """What of a record is printed.
+    """Which parts of a record are printed.
 
     Attributes:
-        content: key and payload, too.
-        metadata: offset, sizes and so on (not with `--skip-record-metadata`).
-        decoder: how internal topics' records are decoded; None: as text.
-        numbers: how many bytes big-endian integers have, (key, value); 0 for text.
+        content: whether key and payload are printed.
+        metadata: whether offset, sizes and so on are (not with `--skip-record-metadata`).
+        decoder: how internal topics' records are decoded; None for text.
+        numbers: sizes in bytes of big-endian integers, (key, value); 0 for text.
     """
 
     content: bool = False
@@ -156,7 +156,7 @@ def producer_line(state: ProducerState) -> str:
 
 
 def put_line(text: str | bytes) -> None:
-    """Print one line of Kafka's text: raw, except on a terminal, which gets no raw escapes."""
+    """Print one line of Kafka's text: raw, except on a terminal, where escapes are made visible."""
     if sys.stdout.isatty():
         from kafkalog_cli.output.text import printable
 
@@ -179,7 +179,7 @@ def java_path(path: str) -> str:
 
 
 def absolute_path(path: str) -> str:
-    """Return the path as `File.getAbsolutePath` gives it."""
+    """Return the path as `File.getAbsolutePath` does."""
     is_absolute = os.path.isabs(path) or is_object(path)
     return path if is_absolute else os.path.join(os.getcwd(), path)
 

@@ -1,4 +1,4 @@
-"""What `ls` shows: log directories, partitions, segments and files."""
+"""The output of `ls`: log directories, partitions, segments and files."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def partition_view(style: Style) -> View[PartitionRow]:
 
 
 def segment_view(style: Style, *, states: bool = False) -> View[SegmentRow]:
-    """Return the view with a row per segment; with `states`, of where each one lives."""
+    """Return the view with a row per segment; with `states`, also where each one lives."""
     return SEGMENT.view(
         style,
         *((Column("STATE", "state"),) if states else ()),

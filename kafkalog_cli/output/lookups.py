@@ -1,4 +1,4 @@
-"""What `lookup-offset` shows: answers, and how they were found."""
+"""The output of `lookup-offset`: answers, and how they were found."""
 
 from __future__ import annotations
 

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Row = dict[str, object]
 ABSENT: Final = object()
-"""What an optional field is in an object that does not have it."""
+"""Value of an optional field that an object does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How values are shown.
+    """The style of values.
 
     Attributes:
         exact: whether tables have plain numbers for sizes and times.
-        zone: of the times in tables.
-        bytes_form: of keys, values and header values.
-        states: whether batches and records say where their log lives.
+        zone: time zone of the times in tables.
+        bytes_form: form of keys, values and header values.
+        states: whether batches and records state where their log lives.
         decoder: how records of an internal topic are decoded.
     """
 
@@ -55,7 +55,7 @@ class Kind:
         name: its JSON type, as the docs name it.
         cell: how a value becomes a cell of a table; None is always `-`.
         right: whether cells are aligned to the right.
-        to_json: how a value becomes one of JSON, if it is not one.
+        to_json: how a value becomes a JSON value, if it is not one.
     """
 
     name: str
@@ -81,7 +81,7 @@ def size_text(size_bytes: int, style: Style) -> str:
 
 
 def _plain(value: Any, _: Style) -> object:
-    """Return a value with lists for tuples, and objects for dataclasses."""
+    """Convert tuples to lists, and dataclasses to objects."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, tuple | list):
@@ -111,10 +111,10 @@ class Field(Generic[T]):
     Attributes:
         name: its name.
         kind: its type.
-        meaning: what it says, for the docs.
-        get: attribute of the value, `a.b` for one of an attribute, or a function of the value; the
-            attribute has the name of the field if nothing is given.
-        only_if: whether objects in a style have it; without it all do.
+        meaning: its meaning, for the docs.
+        get: attribute of the value, `a.b` for an attribute of an attribute, or a function of the
+            value; by default the attribute with the name of the field.
+        only_if: returns whether objects in a style have it; by default all do.
     """
 
     name: str
@@ -139,7 +139,7 @@ def topic_and_partition(prefix: str = "") -> tuple[Field[Any], Field[Any]]:
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """A column of a table: its title, and a field of the objects or a function that gives a cell.
+    """A column of a table: its title, and a field of the objects or a function that returns a cell.
 
     On a terminal too narrow for the table, cells of columns with `below`, the last ones, go below
     their row; if that does not suffice, cells of columns with `fold` go over several lines.
@@ -170,12 +170,12 @@ class View(Generic[T]):
     names: tuple[str, ...] = ()
 
     def preceded(self, column: Column[T]) -> View[T]:
-        """Return the same view with one more column, the first."""
+        """Return the same view with a new first column."""
         return replace(self, columns=(column, *self.columns))
 
 
 class ObjectType(Generic[T]):
-    """A type of object: its name, what prints it, what it is, and its fields in order."""
+    """A type of object: its name, which commands print it, its meaning, and its fields in order."""
 
     def __init__(self, name: str, printed_by: str, meaning: str, *fields: Field[T]) -> None:
         self.name = name
@@ -189,7 +189,7 @@ class ObjectType(Generic[T]):
         return self._plain_row(value) if style is PLAIN else self._rows(style)(value)
 
     def view(self, style: Style, *columns: Column[T]) -> View[T]:
-        """Return a view with these columns; cells of fields are shown as their types say."""
+        """Return a view with these columns; cells of fields have the form of their types."""
         return View(
             tuple(self._resolved(column, style) for column in columns),
             self._rows(style),

@@ -1,4 +1,4 @@
-"""What `profile` shows: a row per partition, and one for all partitions of a topic."""
+"""The output of `profile`: a row per partition, and one for all partitions of a topic."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafkalog.engine import Engine
     from kafkalog.engine.model import Gathering, PieceWork, Task, Work
-    from kafkalog.log_dir import FileEntry, LogDir, PartitionDir
+    from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
 
 _DELAY_S = 1.0
 
@@ -24,7 +24,7 @@ class ByteProgress:
     """A bar for bytes; it appears after a second, so that short work shows and loads nothing.
 
     Attributes:
-        total, done: bytes of the whole work, and of what is done.
+        total, done: bytes of the whole work, and bytes done.
     """
 
     def __init__(self, total: int) -> None:
@@ -53,7 +53,7 @@ class ByteProgress:
         self._bar[0].start()
 
     def close(self) -> None:
-        """Take the bar away; for good, where nothing is done any more."""
+        """Remove the bar; for good, once nothing is done any more."""
         if self._bar is not None:
             self._bar[0].stop()
             self._bar = None
@@ -61,7 +61,7 @@ class ByteProgress:
 
 @contextmanager
 def byte_progress(
-    targets: Sequence[LogDir | PartitionDir | FileEntry], *, enabled: bool
+    targets: Sequence[LogDirListing | PartitionDir | FileEntry], *, enabled: bool
 ) -> Iterator[ByteProgress | None]:
     """Open a bar to be called with each number of bytes done; None if nobody would see it."""
     if not enabled or not sys.stderr.isatty():
@@ -72,28 +72,6 @@ def byte_progress(
         yield progress
     finally:
         progress.close()
-
-
-@contextmanager
-def share_of(
-    progress: Callable[[int], None] | None, size_bytes: int
-) -> Iterator[Callable[[int], None] | None]:
-    """Report progress on one piece of the work; what was not read counts at its end."""
-    if progress is None:
-        yield None
-        return
-    left = size_bytes
-
-    def advance(done: int) -> None:
-        nonlocal left
-        done = min(done, left)
-        left -= done
-        progress(done)
-
-    try:
-        yield advance
-    finally:
-        progress(left)
 
 
 def _show_bar(total: int, done: int) -> tuple[Progress, TaskID]:
@@ -122,20 +100,20 @@ def _show_bar(total: int, done: int) -> tuple[Progress, TaskID]:
     return progress, task
 
 
-def _size(target: LogDir | PartitionDir | FileEntry) -> int:
-    from kafkalog.log_dir import LogDir
+def _size(target: LogDirListing | PartitionDir | FileEntry) -> int:
+    from kafkalog.log_dir import LogDirListing
 
-    if isinstance(target, LogDir):
+    if isinstance(target, LogDirListing):
         inner = sum(partition.size_bytes for partition in target.partitions)
         return inner + sum(entry.size_bytes for entry in target.files)
     return target.size_bytes
 
 
 class ShownEngine:
-    """An engine whose runs have a bar of tasks; it appears after a second.
+    """An engine that shows a bar of tasks, after a second.
 
     Args:
-        engine: what does the work.
+        engine: runs the tasks.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -143,7 +121,7 @@ class ShownEngine:
 
     @property
     def workers(self) -> int:
-        """How many tasks run at the same time."""
+        """Number of tasks that run at the same time."""
         return self._engine.workers
 
     def run(
@@ -153,7 +131,7 @@ class ShownEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Run as `Engine.run`."""
+        """Run as `Engine.run` does."""
         bar = _TaskBar(len(tasks))
 
         def advance(count: int) -> None:
@@ -174,7 +152,7 @@ class ShownEngine:
         *,
         done: Callable[[int], None] | None = None,
     ) -> Generator[bytes, None, None]:
-        """Run as `Engine.stream`; the bar is there until the first task has given something."""
+        """Run as `Engine.stream` does; the bar stays until the first task returns something."""
         bar = _TaskBar(len(tasks))
 
         def advance(count: int) -> None:
@@ -191,7 +169,7 @@ class ShownEngine:
 
 
 class _TaskBar:
-    """Tasks done, of all tasks; rich is loaded when there is something to show."""
+    """Tasks done, of all tasks; rich is loaded on first use."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -215,7 +193,7 @@ class _TaskBar:
 
 @contextmanager
 def waiting_for(words: str, *, enabled: bool) -> Iterator[None]:
-    """Show words and a spinner while the block runs, after a second, on a terminal."""
+    """Show a message and a spinner while the block runs, after a second, on a terminal."""
     if not enabled or not sys.stderr.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""What `dump-segment` shows of logs: batches and records."""
+"""The output of `dump-segment` for logs: batches and records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compression_name(batch: Batch) -> str:
 
 
 def control_type(record: Record) -> str | None:
-    """Return what a control record says: `ABORT`, `COMMIT` …, `UNKNOWN(n)`; None for data."""
+    """Return a control record's type: `ABORT`, `COMMIT` …, `UNKNOWN(n)`; None for data."""
     if not record.batch.is_control:
         return None
     from kafkalog.payloads.control_records import control_record
@@ -57,7 +57,7 @@ def _headers(record: Record, style: Style) -> object:
 
 
 def _decoded(record: Record, style: Style) -> object:
-    """Return the decoded key and value of an internal topic's record; null if they could not be."""
+    """Return the decoded key and value of an internal topic's record; null if undecodable."""
     if style.decoder is None or record.batch.is_control:
         return ABSENT
     from kafkalog.payloads.internal_topics import decode
@@ -239,7 +239,7 @@ def record_view(style: Style) -> View[Record]:
 
 
 def probe(path: str = "") -> Record:
-    """Return a record with nothing in it, to ask `RECORD` and `BATCH` for their fields."""
+    """Return an empty record, to ask `RECORD` and `BATCH` for their fields."""
     batch = Batch(
         path=path, position=0, size_bytes=0, base_offset=0, last_offset=0, magic=2, attributes=0,
         crc=0, partition_leader_epoch=0, base_timestamp=0, max_timestamp=0, producer_id=0,

@@ -1,4 +1,4 @@
-"""What `recover` and `rebuild-index` show: what a start does, and each index beside the log's."""
+"""The output of `recover` and `rebuild-index`: predicted starts, and compared indexes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog.recovery import Verdict
+from kafkalog.log_dir import LogDirListing
+from kafkalog.recovery import Verdict, log_dir_refusals
+from kafkalog.recovery.model import refusal_line
 from kafkalog.repair import Fate
+from kafkalog_cli.outcome import show_note
 from kafkalog_cli.output.configs import CONFIGS, print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -26,48 +29,26 @@ from kafkalog_cli.output.text import counted, file_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
-    from kafkalog.configs import ConfigValue
-    from kafkalog.errors import KafkaLogError
+    from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
-    from kafkalog.repair import FileChange, IndexComparison, RecoveryDone, RecoveryPlan
+    from kafkalog.repair import FileChange, IndexComparison, RecoveryPlan
+    from kafkalog.repair.rebuild_run import IndexedPartition
+    from kafkalog.repair.run import RecoveredPartition
     from kafkalog_cli.output.objects import Style
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
-    """A partition as `recover` shows it.
-
-    Attributes:
-        plan: what is to be done with it.
-        configs: those that decide.
-        refused: why it must not be recovered; None if it may be.
-        done: what was done; None in a plan.
-    """
-
-    plan: RecoveryPlan
-    configs: Sequence[ConfigValue] = ()
-    refused: KafkaLogError | None = None
-    done: RecoveryDone | None = None
-
-    @property
-    def log_end_offset(self) -> int | None:
-        """Offset the next record gets after the start; None if a broker refuses the log."""
-        loaded = self.plan.predicted.loaded
-        return loaded.log_end_offset if loaded else None
-
-
-@dataclass(frozen=True, slots=True)
 class RecoverySummary:
-    """What all partitions come to.
+    """The totals of all partitions.
 
     Attributes:
-        plans: one for each.
-        refused: those that must not be recovered.
-        performed: those with changes that were made.
-        scan_rate: bytes a second, an assumption.
-        in_place: whether it was to be done.
+        plans: one per partition.
+        refused: partitions that must not be recovered.
+        performed: partitions with changes that were made.
+        scan_rate: assumed bytes per second.
+        in_place: whether the plans were to be performed.
     """
 
     plans: tuple[RecoveryPlan, ...]
@@ -78,46 +59,46 @@ class RecoverySummary:
 
     @property
     def changed(self) -> int:
-        """Partitions with a file that is changed."""
+        """Number of partitions with a file that changes."""
         return sum(bool(plan.changes) for plan in self.plans)
 
     @property
     def unloadable(self) -> int:
-        """Partitions on which a start would fail, as they are."""
+        """Number of partitions on which a start would fail, as they are."""
         return sum(plan.refusal is not None for plan in self.plans)
 
     @property
     def untouched(self) -> int:
-        """Partitions that are left to the broker."""
+        """Number of partitions that are left to the broker."""
         return sum(plan.untouched is not None for plan in self.plans)
 
     @property
     def removed(self) -> tuple[FileChange, ...]:
-        """The files that go."""
+        """The files that are removed."""
         return tuple(one for plan in self.plans for one in plan.going if one.fate == Fate.REMOVED)
 
     @property
     def records_lost(self) -> int:
-        """Records that go, by the headers of their batches."""
+        """Number of records that are lost, by the headers of their batches."""
         return sum(plan.predicted.records_lost for plan in self.plans)
 
     @property
     def strays(self) -> int:
-        """Partitions that a start takes away from the broker."""
+        """Number of partitions that a start takes away from the broker."""
         return sum(plan.predicted.verdict == Verdict.STRAY for plan in self.plans)
 
     @property
     def bytes_to_scan(self) -> int:
-        """Bytes that a broker scans."""
+        """Number of bytes that a broker scans."""
         return sum(plan.bytes_to_scan for plan in self.plans)
 
     @property
     def scan_ms(self) -> int:
-        """How long that takes."""
+        """Time that the scan takes, in ms."""
         return self.bytes_to_scan * 1000 // self.scan_rate
 
 
-RECOVERY: Final = ObjectType[Recovered](
+RECOVERY: Final = ObjectType["RecoveredPartition"](
     "recovery",
     "`recover`",
     "A partition, and what a start does with it.",
@@ -188,7 +169,7 @@ RECOVERY_SUMMARY: Final = ObjectType[RecoverySummary](
 )  # fmt: skip
 
 
-def recovery_view(style: Style) -> View[Recovered]:
+def recovery_view(style: Style) -> View[RecoveredPartition]:
     """Return the view with a row per partition."""
     return RECOVERY.view(
         style,
@@ -222,9 +203,24 @@ def print_going(
                 out.write(one)
 
 
+def note_recovery(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan]) -> None:
+    """Report each note once, however many partitions it concerns."""
+    places: dict[str, list[str]] = {}
+    for plan in plans:
+        for words in (*plan.predicted.notes, *plan.predicted.assumptions):
+            places.setdefault(words, []).append(plan.partition.path)
+    for words, paths in places.items():
+        others = f" and {counted(len(paths) - 1, 'more partition')}" if len(paths) > 1 else ""
+        show_note(f"{paths[0]}{others}: {words}")
+    for refusal in log_dir_refusals(target) if isinstance(target, LogDirListing) else ():
+        show_note(f"{target.path}: a start would {refusal_line(refusal)}")
+    if any(plan.drops_mark for plan in plans):
+        show_note("the mark of a clean shutdown is removed: the next start of a broker scans again")
+
+
 @dataclass(frozen=True, slots=True)
 class _Going:
-    """A file of which something goes."""
+    """A file that is removed or cut."""
 
     plan: RecoveryPlan
     change: FileChange
@@ -278,18 +274,18 @@ def _duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IndexSummary:
-    """What all indexes come to: how many, how many are to be written, how many were."""
+    """The totals of all indexes: how many, how many are to be written, how many were."""
 
     indexes: int
     to_write: int
     written: int
 
 
-def index_summary(indexes: Sequence[IndexComparison], done: Collection[str]) -> IndexSummary:
-    """Return the totals; `done` holds the paths of the partitions that were rebuilt."""
-    changed = [index for index in indexes if index.is_changed]
-    written = sum(os.path.dirname(index.path) in done for index in changed)
-    return IndexSummary(len(indexes), len(changed), written)
+def index_summary(partitions: Sequence[IndexedPartition]) -> IndexSummary:
+    """Return the totals."""
+    indexes = [(index, one.is_done) for one in partitions for index in one.indexes]
+    changed = [is_done for index, is_done in indexes if index.is_changed]
+    return IndexSummary(len(indexes), len(changed), sum(changed))
 
 
 INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(

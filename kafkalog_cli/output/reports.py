@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 
-from kafkalog.log_dir import LogDir, PartitionDir
+from kafkalog.log_dir import LogDirListing, PartitionDir
 from kafkalog.model import Severity
 from kafkalog.paths.file_system import absolute
 from kafkalog_cli.output.findings import Report, summary_lines
@@ -40,7 +40,7 @@ class Place:
         target: path of the target it belongs to.
         partition: the directory; None for another file.
         defects: the first findings of each kind.
-        counts: of all findings, by severity and reference.
+        counts: numbers of all findings, by severity and reference.
     """
 
     path: str
@@ -53,8 +53,8 @@ class Place:
 class Places:
     """All places of some targets, in their order.
 
-    Memory grows with the number of partitions, not with that of findings: of each place only
-    `alike_max` findings of a kind are kept, the others are counted.
+    Memory grows with the number of partitions, not with that of findings: per place only
+    `alike_max` findings of a kind are kept, and the others are counted.
     """
 
     def __init__(self, targets: Sequence[Target], alike_max: int) -> None:
@@ -62,7 +62,7 @@ class Places:
         self._alike_max = alike_max
         self._places: dict[str, Place] = {}
         for target in targets:
-            if isinstance(target, LogDir):
+            if isinstance(target, LogDirListing):
                 for entry in target.files:
                     self._add(Place(entry.path, target.path))
                 for partition in target.partitions:
@@ -87,7 +87,7 @@ class Places:
             place.defects.append(defect)
 
     def _target_of(self, path: str) -> str:
-        """Return the target above a path; the last one for what concerns the whole run."""
+        """Return the target above a path; the last one for findings about the whole run."""
         for target in self._targets:
             if path.startswith(os.path.join(absolute(target.path), "")):
                 return target.path
@@ -100,12 +100,12 @@ class Places:
 ALIKE_MAX: Final = 20
 """At most this many findings of one kind in one test case are listed; the others are counted."""
 
-# What remains of characters that XML does not have when text is made printable.
+# Characters that XML does not have and that are left when text is made printable.
 _NOT_XML = re.compile("[\ufffe\uffff]")
 
 
 class JunitReport(Report):
-    """A report that is written at its end: a suite begins with how many of its cases fail."""
+    """A report that is written at its end, because a suite begins with its number of failures."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self._targets = targets
@@ -116,7 +116,7 @@ class JunitReport(Report):
         self._places.add(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """Take how the run ended."""
+        """Take the facts about the finished run."""
         root = ET.Element("testsuites")
         places: dict[str, list[Place]] = {target.path: [] for target in self._targets}
         for place in self._places:
@@ -202,7 +202,7 @@ def _lines(place: Place) -> list[str]:
 
 
 def _xml(text: str) -> str:
-    """Return the text without what XML does not have, or a terminal could act on."""
+    """Escape characters that XML does not have, or on which a terminal could act."""
     return _NOT_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", printable(text))
 
 
@@ -210,7 +210,7 @@ _PREFIX = "kafkalog_verify_"
 
 
 class PrometheusReport(Report):
-    """A report that is written at its end: counts alone are kept, of findings by partition."""
+    """A report that is written at its end; keeps only counts of findings by partition."""
 
     def __init__(self, targets: Sequence[Target]) -> None:
         self._places = Places(targets, alike_max=0)
@@ -220,7 +220,7 @@ class PrometheusReport(Report):
         self._places.add(defect)
 
     def end(self, facts: RunFacts) -> None:
-        """Take how the run ended."""
+        """Take the facts about the finished run."""
         lines = [*_gauges(facts), *self._by_partition()]
         sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode())
 

@@ -1,4 +1,4 @@
-"""What `simulate-retention` and `apply-retention` show: verdicts, what is freed when, what goes."""
+"""The output of `simulate-retention` and `apply-retention`: verdicts, and what is deleted when."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kafkalog.configs import TopicConfigs
     from kafkalog.retention import ForecastDay, PartitionRetention, Verdict
-    from kafkalog.retention.apply import TrimPlan
+    from kafkalog.retention.run import TrimmedPartition
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.objects import Row, Style, View
 
@@ -49,20 +49,13 @@ class Judged(NamedTuple):
     verdict: Verdict
 
 
-class Trim(NamedTuple):
-    """A partition of which segments are deleted, and whether they were."""
-
-    plan: TrimPlan
-    performed: bool
-
-
 @dataclass
 class RetentionSummary:
-    """What all partitions come to.
+    """The totals of all partitions.
 
     Attributes:
         now_ms: the clock that was used.
-        until_ms: how far ahead the forecast goes.
+        until_ms: end of the forecast.
     """
 
     now_ms: int
@@ -76,7 +69,7 @@ class RetentionSummary:
     days: dict[int, ForecastDay] = field(default_factory=dict)
 
     def add(self, found: PartitionRetention) -> None:
-        """Count one more partition."""
+        """Add a partition."""
         from kafkalog.retention import ForecastDay, forecast
 
         self.partitions += 1
@@ -176,14 +169,14 @@ RETENTION_SUMMARY: Final = ObjectType[RetentionSummary](
     Field("forecast", ARRAY, "for each 24 hours from now in which something goes: `from` "
           "(exclusive), `to` (inclusive), `segments`, `bytes`", _forecast),
 )  # fmt: skip
-RETENTION_APPLIED: Final = ObjectType[Trim](
+RETENTION_APPLIED: Final = ObjectType["TrimmedPartition"](
     "retention_applied",
     "`apply-retention`",
     "What goes from a partition, or went, after the rows of all segments. The active segment "
     "stays, whatever `retention` rows say of it.",
     Field("path", TEXT, "the directory", "plan.partition.path"),
     *topic_and_partition("plan.partition."),
-    Field("performed", BOOL, "whether it was done; false in a plan"),
+    Field("performed", BOOL, "whether it was done; false in a plan", "is_done"),
     Field("segments_deleted", INT, "how many segments are deleted",
           lambda one: len(one.plan.segments)),
     Field("bytes_freed", INT, "bytes of their `.log` files", "plan.bytes_freed"),
@@ -211,9 +204,9 @@ class RetentionWriter:
 
     Args:
         summary: counts what is written.
-        form: of the listing.
+        form: format of the listing.
         outcome: takes defects.
-        style: of the tables.
+        style: style of the tables.
     """
 
     def __init__(
@@ -253,12 +246,12 @@ class RetentionWriter:
             self._writer.write_row(row)
 
     def flush(self) -> None:
-        """Write the rows of a table that are held back."""
+        """Write buffered table rows."""
         if self._form == Format.TABLE:
             self._writer.flush()
 
     def end(self) -> None:
-        """Write the summary: no partition follows."""
+        """Write the summary, after the last partition."""
         self.row(RETENTION_SUMMARY.row(self._summary))
 
 
@@ -307,13 +300,11 @@ def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
     print_heading(lines)
 
 
-def print_trims(
-    plans: Sequence[TrimPlan], done: Sequence[TrimPlan], style: Style, *, in_place: bool
-) -> None:
+def print_trims(trimmed: Sequence[TrimmedPartition], style: Style, *, in_place: bool) -> None:
     """Print the lines below the tables."""
-    lines = [] if plans else ["nothing to do: retention applies to no segment"]
-    for plan in plans:
-        name = plan.partition.path
+    lines = [] if trimmed else ["nothing to do: retention applies to no segment"]
+    for one in trimmed:
+        plan, name = one.plan, one.plan.partition.path
         if plan.active_stays:
             lines.append(
                 f"{name}: everything but the active segment would be deleted; a broker "
@@ -322,15 +313,15 @@ def print_trims(
         if plan.is_empty:
             lines.append(f"{name}: nothing to do, the log starts at {plan.log_start_offset}")
             continue
-        verb = "removed" if plan in done else "would be removed"
+        verb = "removed" if one.is_done else "would be removed"
         files = sum(map(len, plan.files))
         freed = size_text(plan.bytes_freed + plan.side_bytes_freed, style)
         what = f"{counted(len(plan.segments), 'segment')} in {counted(files, 'file')}, {freed}"
         lines.append(f"{name}: {what}, {verb}; the log starts at {plan.log_start_offset}")
         if plan.left_overs:
-            lines.append(f"{name}: {left_overs_text(len(plan.left_overs), is_done=plan in done)}")
-    if not in_place and any(not plan.is_empty for plan in plans):
+            lines.append(f"{name}: {left_overs_text(len(plan.left_overs), is_done=one.is_done)}")
+    if not in_place and any(not one.plan.is_empty for one in trimmed):
         lines.append("nothing was changed; --in-place applies the plan")
-    elif plans and not done:
+    elif trimmed and not any(one.is_done for one in trimmed):
         lines.append("nothing was changed")
     print_heading(lines)

@@ -1,4 +1,4 @@
-"""What `simulate-roll` shows: the segments that result, and what all of them come to."""
+"""The output of `simulate-roll`: the resulting segments, and their totals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trial:
-    """One replay: `present` or `proposed` configs, and what it came to."""
+    """One replay, under `present` or `proposed` configs, and its result."""
 
     name: str
     partition: PartitionDir
@@ -150,7 +150,7 @@ def segment_view(style: Style) -> View[TrialSegment]:
 
 
 def trial_lines(trial: Trial, style: Style) -> list[str]:
-    """Return the lines below the table for what a replay comes to."""
+    """Return the lines below the table for a replay."""
     segments = trial.replay.segments
     rolls = [f"{count} by {why}" for why, count in _rolls(trial).items()]
     sizes = (sum(one.index_size + one.timeindex_size for one in trial_segments(trial)),

@@ -1,6 +1,6 @@
-"""What `salvage` shows: the rows of its manifest, or what is lost as a table.
+"""The output of `salvage`: the rows of its manifest, or what is lost as a table.
 
-The library writes the objects, into the manifest; here stands what their fields mean.
+The library writes the objects into the manifest; this module states what their fields mean.
 """
 
 from __future__ import annotations

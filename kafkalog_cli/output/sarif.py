@@ -30,7 +30,7 @@ _NUMBERS = {name: number for number, name in enumerate(REFERENCES)}
 
 
 class SarifReport(Report):
-    """A report of one run: the rules first, then a result a finding, then how the run ended."""
+    """A report of one run: the rules first, then a result per finding, then how the run ended."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -53,7 +53,7 @@ class SarifReport(Report):
         self._count += 1
 
     def end(self, facts: RunFacts) -> None:
-        """Take how the run ended."""
+        """Take the facts about the finished run."""
         summary = SUMMARY.row(facts)
         del summary["type"]
         _put(

@@ -1,4 +1,4 @@
-"""What `dump-segment` shows of files beside logs: entries of indexes, checkpoints and snapshots."""
+"""The output of `dump-segment` for files next to logs: indexes, checkpoints and snapshots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """An entry and the file it is in."""
+    """An entry and its file."""
 
     path: str
     entry: Any
@@ -142,11 +142,11 @@ _TYPES: Final = {
     FileKind.OFFSET_CHECKPOINT: (CHECKPOINT_ENTRY, "topic partition offset"),
     FileKind.LEADER_EPOCH_CHECKPOINT: (LEADER_EPOCH, "epoch start_offset"),
 }
-"""What an entry of a file is, and the fields that tables show."""
+"""The type of a file's entries, and the fields that tables show."""
 
 
 def side_file_view(kind: FileKind, style: Style) -> View[Any]:
-    """Return the view of what an index, a checkpoint or a small file holds."""
+    """Return the view of the content of an index, a checkpoint or a small file."""
     if kind not in _TYPES:
         return PROPERTY.view(
             style,
@@ -160,11 +160,13 @@ def side_file_view(kind: FileKind, style: Style) -> View[Any]:
 
 def side_file_content(entry: FileEntry, selection: Selection) -> Iterable[Entry | Fact]:
     """Return the wanted entries of an index, a checkpoint or a small file."""
+    from kafkalog.metadata_files import read_facts
+
     path, kind = entry.path, entry.name.kind
     if kind in _TYPES:
         found = selected_entries(_entries(path, kind), selection)
         return (Entry(path, one) for one in found)
-    facts = islice(_facts(path, kind).items(), selection.limit)
+    facts = islice(read_facts(path, kind).items(), selection.limit)
     return [Fact(path, kind, name, value) for name, value in facts]
 
 
@@ -199,7 +201,7 @@ def index_entries(path: str, kind: FileKind) -> Iterator[Any]:
 
 def _entries(path: str, kind: FileKind) -> Iterable[Any]:
     from kafkalog.checkpoints import read_leader_epochs, read_offset_checkpoint
-    from kafkalog.producer_snapshot import read_producer_snapshot
+    from kafkalog.producers import read_producer_snapshot
 
     if kind == FileKind.PRODUCER_SNAPSHOT:
         return read_producer_snapshot(path)
@@ -208,23 +210,6 @@ def _entries(path: str, kind: FileKind) -> Iterable[Any]:
     if kind == FileKind.LEADER_EPOCH_CHECKPOINT:
         return read_leader_epochs(path)
     return index_entries(path, kind)
-
-
-def _facts(path: str, kind: FileKind) -> dict[str, Any]:
-    """Return the names and values in a small file."""
-    from kafkalog import metadata_files as files
-
-    if kind == FileKind.META_PROPERTIES:
-        return dict(files.read_properties(path))
-    if kind == FileKind.PARTITION_METADATA:
-        return {"topic_id": files.read_topic_id(path)}
-    if kind == FileKind.QUORUM_STATE:
-        return files.read_quorum_state(path)
-    if kind == FileKind.CLEAN_SHUTDOWN:
-        return files.read_clean_shutdown(path)
-    if kind == FileKind.LOCK:
-        return {}
-    return files.read_remote_log_file(path, kind)
 
 
 def _value(fact: Fact) -> str:

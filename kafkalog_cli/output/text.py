@@ -26,11 +26,11 @@ UNSAFE = re.compile(
 )
 
 _PIECE_SIZE = 1 << 16  # characters
-_LEGIBLE_WIDTH = 16  # of text beside which not even that much is left, lines are too long
+_LEGIBLE_WIDTH = 16  # if less than this is left for the text, lines may be too long
 
 
 class BytesFormat(StrEnum):
-    """How keys, values and header values are shown."""
+    """The form of keys, values and header values."""
 
     AUTO = "auto"
     UTF8 = "utf8"
@@ -39,8 +39,8 @@ class BytesFormat(StrEnum):
 
 
 def printable(text: str) -> str:
-    r"""Return the text with everything a terminal could act on written as \xNN or \uNNNN."""
-    if is_long(text):  # what is replaced is a list of strings meanwhile
+    r"""Return the text with everything on which a terminal could act written as \xNN or \uNNNN."""
+    if is_long(text):  # the replacement takes a list of strings meanwhile
         return "".join(map(printable, in_pieces(text)))
     return UNSAFE.sub(_escape, text)
 
@@ -65,7 +65,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def json_escape(match: re.Match[str]) -> str:
-    """Return the character as JSON escapes it, in two halves above the basic plane."""
+    """Return the character as JSON escapes it, as two halves above the basic plane."""
     units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
@@ -90,7 +90,7 @@ def bytes_cell(data: bytes | None, form: BytesFormat) -> str:
 
 
 def bytes_value(data: bytes | None, form: BytesFormat) -> object:
-    """Return bytes for JSON: a string, or `{"base64": …}` if `auto` meets no UTF-8."""
+    """Return bytes for JSON: a string, or `{"base64": …}` if `auto` meets invalid UTF-8."""
     if data is None:
         return None
     if form == BytesFormat.HEX:
@@ -108,8 +108,8 @@ def bytes_value(data: bytes | None, form: BytesFormat) -> object:
 def wrapped(text: str, *, first: str, width: int | None, hanging: int = 0) -> list[str]:
     """Return lines of at most `width` cells (None: one line); `first` precedes the first.
 
-    These begin `hanging` cells further right. `text` must be printable. A word that is longer than
-    a line is broken: nothing is cut off.
+    The other lines begin `hanging` cells further right. `text` must be printable. A word that is
+    longer than a line is broken: nothing is cut off.
     """
     if width is None:
         return [first + text]
@@ -124,7 +124,7 @@ def wrapped(text: str, *, first: str, width: int | None, hanging: int = 0) -> li
 def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
     """Return the cell of a time: ISO 8601 with milliseconds; `-` for none.
 
-    A time that no calendar holds is shown as its number.
+    A time outside the calendar is shown as a number.
     """
     if timestamp_ms is None or timestamp_ms == -1:
         return "-"
@@ -158,7 +158,7 @@ def file_cell(path: str) -> str:
 
 
 def size_cell(size_bytes: int, *, exact: bool) -> str:
-    """Return the cell of a size: for people, or the plain number."""
+    """Return the cell of a size: rounded, or the plain number."""
     if exact:
         return str(size_bytes)
     import humanize
@@ -167,14 +167,14 @@ def size_cell(size_bytes: int, *, exact: bool) -> str:
 
 
 def dumps(value: object) -> str:
-    """Return JSON on one line, with what a terminal could act on escaped."""
+    """Return JSON on one line, with everything escaped on which a terminal could act."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     text = text.replace("\x7f", "\\u007f")
     return text if text.isascii() else UNSAFE.sub(json_escape, text)
 
 
 def json_pieces(value: object) -> Iterator[bytes]:
-    """Yield what `dumps` makes of a value; names in it are strings."""
+    """Yield the pieces of a value's `dumps`; names in it are strings."""
     if not _is_large(value):
         yield dumps(value).encode()
     elif isinstance(value, str):
@@ -246,7 +246,8 @@ def _csv_cell(value: object) -> object:
     return value
 
 
-# JSON's short escapes, and what stands here: a quoted field may hold line ends, tabs and quotes.
+# JSON's short escapes, and what they stand for here: a quoted field may hold line ends, tabs and
+# quotes.
 _CSV_ESCAPES: Final = {
     "\n": ("\\n", "\n"),
     "\t": ("\\t", "\t"),
@@ -261,8 +262,8 @@ _UNSAFE_BEYOND_ASCII: Final = re.compile(UNSAFE.pattern.replace("\x00-\x1f\x7f-\
 def _csv_escaped(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
-    # JSON's encoder is many times as fast as whatever else replaces control characters, and a value
-    # that has nothing else is no rarity.
+    # JSON's encoder replaces control characters many times faster than anything else, and values
+    # without other unsafe characters are common.
     replaced = [pair for character, pair in _CSV_ESCAPES.items() if character in text]
     parts = json.dumps(text, ensure_ascii=False)[1:-1].split("\\\\")
     for escape, meant in replaced:

@@ -1,4 +1,4 @@
-"""What `undo` shows: what comes back to each partition, and what goes."""
+"""The output of `undo`: what is restored in each partition, and what is removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Restored(NamedTuple):
-    """A partition that is brought back, and whether it was."""
+    """A partition to restore, and whether it was."""
 
     undo: PartitionUndo
     performed: bool

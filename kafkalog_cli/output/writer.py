@@ -14,7 +14,6 @@ from kafkalog_cli.output.text import csv_line, csv_pieces, is_long, json_pieces,
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
 
     from kafkalog.model import Defect
 
@@ -22,12 +21,12 @@ T = TypeVar("T")
 _TABLE_CHUNK = 500
 _TABLE_CHUNK_SIZE = 1 << 20  # characters
 _BELOW = " " * 4
-_FOLDED_WIDTH = 8  # a cell that folds needs that much to be legible
-_WIDE = 64  # a wider cell does not make the other rows as wide
+_FOLDED_WIDTH = 8  # a folded cell must be this wide to be legible
+_WIDE = 64  # a wider cell does not widen the other rows
 
 
 class Format(StrEnum):
-    """How a listing is written."""
+    """The format of a listing."""
 
     TABLE = "table"
     NDJSON = "ndjson"
@@ -36,7 +35,7 @@ class Format(StrEnum):
 
 
 class Block(Protocol):
-    """Text of some objects, one after the other, as `row_pieces` makes it."""
+    """Text of some objects, one after the other, in the form of `row_pieces`."""
 
     @property
     def view(self) -> memoryview:
@@ -51,7 +50,7 @@ class Block(Protocol):
 class Writer(Generic[T]):
     """Writes values in the order they come; use it as a context manager, so that JSON is closed.
 
-    A defect appears where it is met: as an object in NDJSON and JSON, as a line of its own in a
+    A defect appears where it was met: as an object in NDJSON and JSON, as a line of its own in a
     table; in CSV, whose rows are of one kind, it goes to `on_defect`.
     """
 
@@ -68,14 +67,9 @@ class Writer(Generic[T]):
             _put("[")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not issubclass(kind, KafkaLogError):
-            return  # an array that is not closed is taken for no answer
+            return  # an unclosed array is not taken for an answer
         if self.form == Format.TABLE:
             self.flush()
         if self.form == Format.JSON:
@@ -93,7 +87,7 @@ class Writer(Generic[T]):
             self.write_row(self.view.row(value))
 
     def write_row(self, row: Row) -> None:
-        """Write one object, whatever its type; not for tables."""
+        """Write one object of any type; not for tables."""
         if not self._rows and self.form == Format.CSV:
             _put(csv_line(row))
         pieces = row_pieces(row, self.form)
@@ -103,7 +97,7 @@ class Writer(Generic[T]):
         self._rows += 1
 
     def write_text(self, block: Block) -> None:
-        """Write what `row_pieces` makes of some objects of the view's kind."""
+        """Write the text of some objects, as `row_pieces` would."""
         text = block.view
         if not self._rows and self.form == Format.JSON:
             text = text[1:]
@@ -167,7 +161,7 @@ class Writer(Generic[T]):
     def _print_folded(self, lines: list[list[str]], terminal: int, *, first: bool) -> None:
         """Print a table too wide for the terminal: rich folds its cells.
 
-        Where even the columns that should stay whole are too wide, all fold: nothing is cut off.
+        If even the columns that should stay whole are too wide, all fold: nothing is cut off.
         """
         from rich.console import Console
         from rich.table import Table
@@ -205,7 +199,7 @@ def _words_below(cells: list[str], width: int) -> list[str]:
 
 
 def row_pieces(row: Row, form: Format) -> Iterator[bytes]:
-    """Yield an object as it is written after others."""
+    """Yield an object in the form in which it follows others."""
     if form == Format.CSV:
         yield from csv_pieces(row.values())
         return
@@ -221,7 +215,7 @@ def _put(text: str) -> None:
 
 
 def _width(cell: str) -> int:
-    if cell.isascii() or is_long(cell):  # nothing is aligned with a cell that is so long
+    if cell.isascii() or is_long(cell):  # nothing is aligned with such a long cell
         return len(cell)
     from rich.cells import cell_len
 

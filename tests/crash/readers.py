@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.batches.lookup import lookup_special
 from kafkalog.batches.reader import read_records
-from kafkalog.columns.scan import to_table
+from kafkalog.columns.scan import Scan
 from kafkalog.inventory import list_partitions, list_segments
 from kafkalog.log_dir import open_partition
 from kafkalog.model import Isolation, Record, Special
@@ -59,7 +59,7 @@ def seen(path: Path) -> Seen:
     log = UnifiedLog(shown.partition)
     dumped = [row for row in read_records(shown) if isinstance(row, Record)]
     names = ("offset", "key", "value")
-    scanned = to_table(shown, columns=names).to_pylist()
+    scanned = Scan(shown, columns=names, on_defect=lambda _: None).to_table().to_pylist()
     schema = table_schema(TableName.RECORDS, names)
     request = Request(isolation=Isolation.READ_UNCOMMITTED, end=End.LOG)
     splits = plan_splits([str(path)], request, differences=lambda _: None)

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.check.verify import Verification
 from kafkalog.jit import fast_path
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level, Severity
 from tests.foreign.record import CLIENTS, TOPICS
 
@@ -121,7 +121,7 @@ def test_nothing_is_found_in_them(recording: Path) -> None:
 def test_each_client_has_written_what_it_can(recording: Path) -> None:
     """So that a recording shows what its name says."""
     target = open_path(str(recording))
-    assert isinstance(target, LogDir)
+    assert isinstance(target, LogDirListing)
     read = dict(partitions(recording))
     for topic in TOPICS:
         is_empty = topic in UNWRITTEN.get(recording.name, ())

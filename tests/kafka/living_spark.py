@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kafkalog import Record, read_records
+from kafkalog.batches.reader import read_records
+from kafkalog.model import Record
 from kafkalog.spark import KafkaLogDataSource
 
 if TYPE_CHECKING:
@@ -150,7 +151,8 @@ class SparkReads:
         """What a stream wrote; each record once."""
         frame = self._spark.read.parquet(self._copy(name))
         found: Copied = {}
-        for row in rows_of(frame.selectExpr("topic", "offset", "crc32(value) checksum")):
+        rows = frame.selectExpr("topic", "offset", "crc32(value) checksum").toLocalIterator()
+        for row in rows:  # part by part: the result of an hour is larger than the driver takes
             of_topic = found.setdefault(row["topic"], {})
             assert row["offset"] not in of_topic, row
             of_topic[row["offset"]] = row["checksum"]

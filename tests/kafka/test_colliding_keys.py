@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.audit import Reason, audit_compaction
+from kafkalog.audit import Reason, audit_partition
 from kafkalog.compaction.candidates import find_cleanable
 from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.columns import ColumnPass
@@ -79,7 +79,7 @@ def test_kafkas_cleaner_loses_a_live_record_and_the_audit_names_it(
     shutil.copytree(collided, after)
     said = oracle.ask("compact", str(after / PARTITION), "--now", str(START_MS + 1000))
     assert said["passes"][0]["endOffset"] == 4, said
-    found = audit_compaction(
+    found = audit_partition(
         open_partition(str(after / PARTITION)),
         open_partition(str(collided / PARTITION)),
         now_ms=START_MS + 1000,

@@ -23,7 +23,7 @@ from kafkalog.compaction import (
 from kafkalog.configs import ConfigSources
 from kafkalog.engine import LocalEngine
 from kafkalog.journal import Run, undo
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level, Severity
 from kafkalog.names import staging_name
 from tests.kafka import broker_data
@@ -46,7 +46,7 @@ NOW_MS = 1_900_000_000_000  # every delete horizon that a broker stamped is over
 def compact_all(log_dir: Path, backup: Path | None = None) -> dict[str, Compaction]:
     """Compact each partition of users in place, from its beginning on."""
     target = open_path(str(log_dir))
-    assert isinstance(target, LogDir)
+    assert isinstance(target, LogDirListing)
     sources = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(log_dir))
     request = CompactionRequest(NOW_MS, first_dirty_offset=0)
     done = {}
@@ -144,7 +144,7 @@ class StoppedEngine(LocalEngine):
 def compact_by_tasks(log_dir: Path, engine: Engine) -> None:
     """Compact each partition of users from its beginning on."""
     target = open_path(str(log_dir))
-    assert isinstance(target, LogDir)
+    assert isinstance(target, LogDirListing)
     sources = ConfigSources({"cleanup.policy": "compact"}).in_log_dir(str(log_dir))
     request = CompactionRequest(NOW_MS, first_dirty_offset=0)
     candidates = [

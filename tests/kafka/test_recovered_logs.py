@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.journal import Run
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.recovery import StartMode, Verdict
-from kafkalog.repair import plan_recovery, recover
+from kafkalog.repair import perform_recovery, plan_recovery
 from tests.kafka import broker_data
 from tests.kafka.conftest import SEED_VARIABLE
 from tests.kafka.test_salvaged_logs import served
@@ -51,14 +51,14 @@ def damage(partition: Path, rng: random.Random) -> str:
 def recovered(log_dir: Path, mode: StartMode) -> dict[str, int]:
     """Log end offsets by partition, after a recovery of everything but KRaft's own log."""
     found = open_path(str(log_dir))
-    assert isinstance(found, LogDir)
+    assert isinstance(found, LogDirListing)
     ends = {}
     with Run(str(log_dir)) as run:
         for partition in found.partitions:
             plan = plan_recovery(partition, mode)
             if partition.topic.startswith("__cluster"):
                 continue
-            done = recover(plan, run, forced=True)
+            done = perform_recovery(plan, run, forced=True)
             assert done.after.verdict in (Verdict.NOTHING, Verdict.REBUILD), partition.path
             assert done.is_settled or mode == StartMode.FULL, partition.path
             ends[os.path.basename(partition.path)] = done.log_end_offset
@@ -109,7 +109,7 @@ def test_a_killed_broker_goes_on_after_a_recovery(tmp_path: Path) -> None:
     place.mkdir()
     broker_data.java("kafkalog.harness.BrokerLife", str(log_dir), "7", "2", "closed", cwd=place)
     found = open_path(str(log_dir))
-    assert isinstance(found, LogDir)
+    assert isinstance(found, LogDirListing)
     grown = 0
     for partition in found.partitions:
         if partition.topic.startswith("__cluster"):

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.checkpoints import read_offset_checkpoint
 from kafkalog.errors import CorruptDataError
-from kafkalog.log_dir import LogDir, list_partition, open_path
+from kafkalog.log_dir import LogDirListing, list_partition, open_path
 from kafkalog.recovery import log_dir_refusals
 from kafkalog.recovery.directory import Directory, check_partition_metadata
 from kafkalog.recovery.epochs import LeaderEpochs
@@ -95,7 +95,7 @@ def ours(path: Path) -> tuple[str | None, Any]:
             return refused.error, None
         return None, None
     log_dir = open_path(str(path.parent))
-    assert isinstance(log_dir, LogDir)
+    assert isinstance(log_dir, LogDirListing)
     for refusal in log_dir_refusals(log_dir):
         return refusal.error, None
     try:

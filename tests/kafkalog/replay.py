@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.errors import CorruptDataError
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import read_producer_snapshot
 from kafkalog.recovery import (
     CreateSegment,
     DeleteSegment,

@@ -23,7 +23,7 @@ from kafkalog.batches.records import decode_records, resolve_batch
 from kafkalog.batches.selection import Selection
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
-from kafkalog.model import Batch, Defect, Record
+from kafkalog.model import Batch, Defect, Isolation, Record
 from kafkalog.paths.source import Source
 from kafkalog.unified_log import UnifiedLog
 from tests.builders import SEGMENT, batch, message, record
@@ -259,7 +259,8 @@ def test_a_log_of_mutated_files(log: bytes, index: bytes, snapshot: bytes, epoch
         with suppress(KafkaLogError):
             getattr(opened, question)
     with suppress(KafkaLogError):
-        for row in read_records(directory, Selection(read_committed=True, from_offset=4)):
+        committed = Selection(isolation=Isolation.READ_COMMITTED, from_offset=4)
+        for row in read_records(directory, committed):
             assert isinstance(row, Record | Defect)
 
 

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog import Verification, lookup_special, read_records, to_table
 from kafkalog.batches import reader
-from kafkalog.batches.reader import plan_reading
+from kafkalog.batches.lookup import lookup_special
+from kafkalog.batches.reader import plan_reading, read_records
 from kafkalog.batches.segment import OpenSegment
 from kafkalog.batches.selection import Selection
 from kafkalog.check import moments
+from kafkalog.check.verify import Verification
+from kafkalog.columns.scan import Scan
 from kafkalog.errors import NotFoundError
 from kafkalog.indexes import OffsetIndex, TimeIndex
 from kafkalog.jit import fast_path
@@ -45,7 +47,8 @@ def by_records(partition: Path) -> list[Row]:
 
 def by_scan(partition: Path) -> list[Row]:
     defects: list[Defect] = []
-    table = to_table(partition, columns=["offset", "key", "value", "path"], defects=defects.append)
+    columns = ["offset", "key", "value", "path"]
+    table = Scan(partition, columns=columns, on_defect=defects.append).to_table()
     assert defects == []
     return [(row["offset"], row["key"], row["value"]) for row in table.to_pylist()]
 
@@ -175,7 +178,7 @@ def test_a_listing_that_is_outdated_at_once_is_made_again(
     (partition / f"{2:020}.txnindex").touch()
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nt 0 4\n")
     outdated = list_partition(str(partition))
-    reading = read_records(partition, Selection(read_committed=True))
+    reading = read_records(partition, Selection(isolation=Isolation.READ_COMMITTED))
     found = [next(reading)]
     monkeypatch.setattr(reader, "list_partition", once(outdated, list_partition))
     (partition / f"{1:020}.log").unlink()

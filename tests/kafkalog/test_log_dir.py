@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog.errors import KafkaLogError, NotAKafkaFileError, NotFoundError, UnreadableError
 from kafkalog.inventory import list_files, list_log_dirs, list_partitions, list_segments
-from kafkalog.log_dir import FileEntry, LogDir, PartitionDir, open_partition, open_path
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_partition, open_path
 from kafkalog.model import LogView
 from kafkalog.names import DirectoryState, FileKind
 from tests.builders import SEGMENT, batch, record, write_log
@@ -26,7 +26,7 @@ def test_every_corpus_directory_is_what_it_is(any_state: State):
     """Log directories, partitions in any state, and all their files."""
     for log_dir in any_state.log_dirs:
         found = open_path(str(log_dir))
-        assert isinstance(found, LogDir)
+        assert isinstance(found, LogDirListing)
         directories = sorted(path.name for path in log_dir.iterdir() if path.is_dir())
         assert [os.path.basename(p.path) for p in found.partitions] == directories
         assert found.errors == {}
@@ -114,7 +114,7 @@ def test_a_log_directory_needs_no_meta_properties(tmp_path: Path):
     write_log(tmp_path / "t-0", b"")
     (tmp_path / "lost+found").mkdir()
     found = open_path(str(tmp_path))
-    assert isinstance(found, LogDir)
+    assert isinstance(found, LogDirListing)
     assert found.others == ("lost+found",)
 
 
@@ -135,7 +135,7 @@ def test_links_to_directories_are_followed(tmp_path: Path):
     """`log.dirs` may hold links."""
     write_log(tmp_path / "real" / "t-0", batch(0, [record()]))
     (tmp_path / "link").symlink_to("real")
-    assert isinstance(open_path(str(tmp_path / "link")), LogDir)
+    assert isinstance(open_path(str(tmp_path / "link")), LogDirListing)
     assert len(open_partition(str(tmp_path / "link" / "t-0")).segments) == 1
 
 
@@ -172,7 +172,7 @@ def test_a_directory_that_cannot_be_listed_is_an_error_of_its_own(
 
     monkeypatch.setattr(os, "listdir", refuse)
     found = open_path(str(tmp_path))
-    assert isinstance(found, LogDir)
+    assert isinstance(found, LogDirListing)
     assert [os.path.basename(p.path) for p in found.partitions] == ["t-1"]
     assert [type(error) for error in found.errors.values()] == [UnreadableError]
     with pytest.raises(UnreadableError):
@@ -211,4 +211,4 @@ def test_names_alone_make_no_partitions(tmp_path: Path):
         open_path(str(tmp_path))
     (tmp_path / "orders-0").mkdir()
     found = open_path(str(tmp_path))
-    assert isinstance(found, LogDir)
+    assert isinstance(found, LogDirListing)

@@ -25,7 +25,7 @@ from kafkalog.metadata_files import (
 )
 from kafkalog.model import ProducerState
 from kafkalog.names import FileKind
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import read_producer_snapshot
 from tests.builders import flip
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,7 @@ from kafkalog.errors import (
     UnsupportedError,
     UsageError,
 )
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.paths import file_system, object_store, uris
 from kafkalog.paths.read_options import reading
 from kafkalog.paths.source import Source, read_file
@@ -236,11 +237,71 @@ def test_a_log_dir_is_listed_with_few_requests(
     monkeypatch.setattr(object_store, "_selected", counted)
     object_store._listings.clear()
     found = open_path(store.uri("codecs"))
-    assert isinstance(found, LogDir)
+    assert isinstance(found, LogDirListing)
     here = open_path(str(log_dir))
-    assert isinstance(here, LogDir)
+    assert isinstance(here, LogDirListing)
     assert [one.name for one in found.partitions] == [one.name for one in here.partitions]
     assert len(asked) <= 2 < len(found.partitions)
+
+
+def test_a_check_opens_each_side_file_once(
+    log_dir: Path, store: Store, kafkalog: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many checks open an index or a checkpoint; a request costs money, and its latency."""
+    opened: Counter[str] = Counter()
+    made = object_store._made
+
+    class Counted:
+        def __init__(self, files: Any) -> None:
+            self._files = files
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._files, name)
+
+        def open_input_file(self, key: str) -> Any:
+            opened[key] += 1
+            return self._files.open_input_file(key)
+
+    def counted(uri: str) -> Any:
+        found = made(uri)
+        return type(found)(Counted(found.files), found.prefix)
+
+    monkeypatch.setattr(object_store, "_made", counted)
+    monkeypatch.setattr(object_store, "_stores", {})
+    monkeypatch.setattr(object_store, "_contents", object_store._Contents())
+    here = kafkalog("verify", "--level", "quick", log_dir)
+    there = kafkalog("verify", "--level", "quick", store.uri("codecs"))
+    assert there.status == here.status
+    small = {
+        str(path.relative_to(log_dir.parent))
+        for path in log_dir.rglob("*")
+        if path.is_file() and path.suffix != ".log"  # which two may open at the same time
+    }
+    asked = {key.partition("/")[2]: count for key, count in opened.items()}
+    assert len(asked) > 20
+    assert {key: count for key, count in asked.items() if key in small and count > 1} == {}
+
+
+def test_a_small_object_that_is_replaced_is_read_again(store: Store) -> None:
+    """Once it is listed again: it has another time or size."""
+    name = "replaced-0/leader-epoch-checkpoint"
+    for content in (b"0\n1\n0 0\n", b"0\n1\n0 17\n", b"0\n1\n1 170\n"):
+        store.put(name, content)
+        object_store._listings.clear()
+        with Source(store.uri(name)) as source:
+            assert source.read(0, source.size_bytes) == content
+
+
+def test_kept_contents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were kept first go first."""
+    monkeypatch.setattr(object_store, "CONTENTS_SIZE_MAX", 100)
+    contents = object_store._Contents()
+    for number in range(30):
+        contents.keep((f"s3://bucket/{number}", 1, 10), bytes(10))
+    kept = [number for number in range(30) if contents.get((f"s3://bucket/{number}", 1, 10))]
+    assert kept == list(range(20, 30))
+    contents.keep(("s3://bucket/29", 1, 10), bytes(10))
+    assert contents.get(("s3://bucket/20", 1, 10)) is not None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from kafkalog.batches.reader import read_batches, read_records
 from kafkalog.batches.selection import EVERYTHING, Selection
 from kafkalog.errors import KafkaLogError, NotFoundError
-from kafkalog.model import Batch, Defect, Record
+from kafkalog.model import Batch, Defect, Isolation, Record
 from tests.builders import BASE_TIME, batch, copy_tree, flip, frames, healthy, record, write_log
 from tests.conftest import SCENARIOS, State, state
 
@@ -206,7 +206,7 @@ def test_read_committed_gives_what_the_consumer_was_given(any_state: State):
         recorded = any_state.expected / "records-committed" / f"{partition.name}.offsets.json"
         if not recorded.exists() or not healthy(any_state):
             continue
-        rows = select(partition, Selection(read_committed=True))
+        rows = select(partition, Selection(isolation=Isolation.READ_COMMITTED))
         got = [r.offset for r in rows if not r.batch.is_control]
         assert got == json.loads(recorded.read_text()), partition
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.recovery import (
     Consequence,
     StartConfig,
@@ -268,10 +268,10 @@ def test_a_log_directory_can_stop_the_start_itself(
     assert predicted.consequence == consequence
 
 
-def open_log_dir(path: Path) -> LogDir:
+def open_log_dir(path: Path) -> LogDirListing:
     (path / "meta.properties").write_text("version=1\n")
     found = open_path(str(path))
-    assert isinstance(found, LogDir)
+    assert isinstance(found, LogDirListing)
     return found
 
 
@@ -311,7 +311,7 @@ def test_partitions_of_real_brokers_start_without_loss(corpus_dir: Path) -> None
     seen = 0
     for properties in sorted(corpus_dir.glob("kafka-4.3/**/meta.properties")):
         found = open_path(str(properties.parent))
-        assert isinstance(found, LogDir)
+        assert isinstance(found, LogDirListing)
         if "torn" in properties.parent.name:
             continue
         predicted = predict_log_dir_start(found)

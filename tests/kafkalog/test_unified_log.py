@@ -16,7 +16,7 @@ from kafkalog.log_dir import open_partition
 from kafkalog.model import EpochEntry, Isolation, Record, Special
 from kafkalog.tables import Request, TableName, plan_splits, read_split
 from kafkalog.tables.schemas import table_schema
-from kafkalog.unified_log import END, Marks, OpenTransaction, UnifiedLog
+from kafkalog.unified_log import END, LogOffsets, OpenTransaction, UnifiedLog
 from tests.builders import batch, healthy, record, write_log
 from tests.conftest import SCENARIOS, State
 
@@ -89,12 +89,12 @@ def test_every_reader_gives_a_consumer_the_same_offsets(
         for offset in offsets:
             (tmp_path / f"{name}-offset-checkpoint").write_text(f"0\n1\nt 0 {offset}\n")
     path, committed = str(tmp_path / "t-0"), Isolation.READ_COMMITTED
-    log, marks = UnifiedLog(path), Marks(open_partition(path))
+    log, marks = UnifiedLog(path), LogOffsets(open_partition(path))
     assert log.fetch_bounds(committed) == wanted
     assert (marks.log_start_offset.value, marks.last_stable_offset.value) == wanted
     ends = lookup_special(log, Special.EARLIEST), lookup_special(log, Special.LATEST, committed)
     assert tuple(found.offset for found in ends) == wanted
-    rows = read_records(path, Selection(read_committed=True))
+    rows = read_records(path, Selection(isolation=Isolation.READ_COMMITTED))
     assert [row.offset for row in rows if isinstance(row, Record)] == [*range(*wanted)]
     request, schema = Request(isolation=committed), table_schema(TableName.RECORDS, ("offset",))
     splits = plan_splits([path], request)
@@ -152,7 +152,7 @@ def test_what_was_aborted_is_hidden_though_the_listing_has_no_transaction_index(
     write_log(tmp_path / "t-0", transaction(0, 7), transaction(1, 8), ended, marker(3, 8))
     listed = open_partition(str(tmp_path / "t-0"))
     assert listed.segments[0].transaction_index is None
-    committed = Selection(read_committed=True)
+    committed = Selection(isolation=Isolation.READ_COMMITTED)
     assert [r.offset for r in read_records(listed, committed) if isinstance(r, Record)] == [1]
     schema = table_schema(TableName.RECORDS, ["offset"])
     request = Request(isolation=Isolation.READ_COMMITTED)

@@ -13,7 +13,7 @@ from kafkalog.batches.lookup import lookup_special
 from kafkalog.batches.reader import plan_reading, read_records
 from kafkalog.batches.selection import Selection
 from kafkalog.broker_lock import is_broker_running
-from kafkalog.log_dir import LogDir, open_partition, open_path
+from kafkalog.log_dir import LogDirListing, open_partition, open_path
 from kafkalog.model import Defect, Isolation, LogView, Record, Special
 from kafkalog.paths.source import Source
 from kafkalog.storage import LogDirLock
@@ -180,8 +180,8 @@ def test_rebuilt_transaction_indexes_hide_what_was_aborted(tmp_path: Path) -> No
     """The broker was killed before the entry was on disk; the marker in the log counts."""
     data = batch(0, [record()], attributes=0x10, producer=(7, 0, 0))
     path = killed(tmp_path, data, batch(1, MARKER, attributes=0x30, producer=(7, 0, -1)))
-    assert [offset for offset, *_ in rows(path, read_committed=True)] == []
-    assert [offset for offset, *_ in rows(path, read_committed=True, view=LogView.FILES)] == []
+    for view in (LogView.STARTED, LogView.FILES):
+        assert rows(path, isolation=Isolation.READ_COMMITTED, view=view) == []
     assert [offset for offset, *_ in rows(path, view=LogView.FILES)] == [0, 1]
     request = Request(isolation=Isolation.READ_COMMITTED)
     assert table_offsets(path, request) == []
@@ -243,7 +243,7 @@ def test_the_last_offsets_are_those_after_the_start(tmp_path: Path) -> None:
 def test_one_line_says_what_differs_in_many_partitions(corpus_dir: Path) -> None:
     """The whole of a directory that was cut and flipped on purpose."""
     log_dir = open_path(str(corpus_dir / "kafka-4.3" / "crash-1-torn"))
-    assert isinstance(log_dir, LogDir)
+    assert isinstance(log_dir, LogDirListing)
     found = [show(one).difference for one in log_dir.partitions]
     differences = [one for one in found if one is not None]
     text = summary(differences)

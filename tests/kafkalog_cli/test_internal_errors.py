@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from kafkalog.columns import headers, kernels
+from kafkalog.columns import kernels, record_facts
 from kafkalog.jit import cache, fast_path, native
 from kafkalog.paths import file_system, source
 from tests.builders import copy_tree
@@ -49,10 +49,18 @@ def test_whatever_is_raised_is_an_internal_error(
     assert names in (["error:", "×", "note:", "hint:"], ["error:", "×", "╰─>", "note:", "hint:"])
 
 
+@pytest.mark.parametrize("failure", [IndexError, EOFError])
 def test_each_command_ends_with_the_status_of_an_internal_error(
-    kafkalog: Run, corpus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    failure: type[Exception],
+    kafkalog: Run,
+    corpus_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    """Status 1 would mean that defects were found; a traceback is for `--debug`."""
+    """Status 1 would mean that defects were found; a traceback is for `--debug`.
+
+    Typer takes an `EOFError` for Ctrl-D, and would end silently.
+    """
     partition = small_log(corpus_dir, tmp_path)
     lines = command_lines(partition, sorted(partition.glob("*.log"))[:1])
     lines += [["salvage", partition, "--to", tmp_path / "new"], ["recover", tmp_path],
@@ -61,8 +69,8 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
               ["audit-compaction", partition],
               ["export", partition, "--to", tmp_path / "out", "--engine", "local"],
               ["apply-retention", partition]]  # fmt: skip
-    monkeypatch.setattr(file_system, "stat", fails(IndexError))
-    monkeypatch.setattr(source.Source, "_open", fails(IndexError))
+    monkeypatch.setattr(file_system, "stat", fails(failure))
+    monkeypatch.setattr(source.Source, "_open", fails(failure))
     for line in lines:
         result = kafkalog(*line)
         assert result.status == 70, (line, result)
@@ -75,7 +83,7 @@ def test_each_command_ends_with_the_status_of_an_internal_error(
 def broken_check(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A bug in a thread of the checks."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
-    monkeypatch.setattr(headers, "_judge", fails(IndexError, "out of range"))
+    monkeypatch.setattr(record_facts, "markers_of_chunk", fails(IndexError, "out of range"))
     return
 
 

@@ -14,7 +14,7 @@ from kafkalog import inventory
 from kafkalog.check.verify import Verification
 from kafkalog.columns import chunks, headers, side_files, time_matches, to_objects
 from kafkalog.errors import KafkaLogError
-from kafkalog.log_dir import LogDir, open_path
+from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.model import Level
 from kafkalog.recovery import (
     StartMode,
@@ -118,7 +118,7 @@ def check_log_dir(files: Files, rng: Random, place: Place) -> None:
                           inventory.list_segments, inventory.list_files):  # fmt: skip
             with suppress(KafkaLogError):
                 list(list_them([target]))
-        if isinstance(target, LogDir):
+        if isinstance(target, LogDirListing):
             predict_log_dir_start(target)
     _verdict(path, rng.choice(list(Level)))
 

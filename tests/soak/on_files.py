@@ -18,7 +18,7 @@ from kafkalog.columns.headers import header_stretches
 from kafkalog.errors import KafkaLogError
 from kafkalog.indexes import OffsetIndex, TimeIndex, read_aborted_transactions
 from kafkalog.jit import fast_path
-from kafkalog.model import Batch, Defect, Level, Record
+from kafkalog.model import Batch, Defect, Isolation, Level, Record
 from kafkalog.paths.source import Source
 from tests.builders import BASE_TIME, SEGMENT
 from tests.soak import generated, real
@@ -135,7 +135,7 @@ def selection(rng: Random) -> Selection:
         key=rng.choice((None, None, None, b"")),
         header=rng.choice((None, None, None, (b"", None))),
         control=rng.random() < 0.1,
-        read_committed=rng.random() < 0.2,
+        isolation=Isolation.READ_COMMITTED if rng.random() < 0.2 else Isolation.LOG,
     )
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.compaction import compact_partition, find_candidate
 from kafkalog.compaction.candidates import find_cleanable
-from kafkalog.compaction.cleaning import LastRecord, Pass
+from kafkalog.compaction.cleaning import Pass
 from kafkalog.compaction.columns import ColumnPass
 from kafkalog.compaction.model import Dropped
 from kafkalog.errors import KafkaLogError
 from kafkalog.journal.run import Run
 from kafkalog.log_dir import open_partition
+from kafkalog.producers import LastRecord
 from kafkalog.recovery import RemoveFile, StartConfig, StartMode, predict_start
 from kafkalog.unified_log import UnifiedLog
 from tests.kafka.differential import images

@@ -14,7 +14,7 @@ from kafkalog.columns.side_files import snapshot_columns
 from kafkalog.defects import REFERENCES
 from kafkalog.defects.producers import REFERENCES as OF_PRODUCERS
 from kafkalog.model import Level, Severity
-from kafkalog.producer_snapshot import read_producer_snapshot
+from kafkalog.producers import read_producer_snapshot
 from tests.builders import copy_tree, flip, frames, healthy, write_log
 from tests.kafkalog.check.test_producer_checks import (
     ABORT,

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-import kafkalog
 from kafkalog.batches.reader import read_batches
 from kafkalog.batches.selection import EVERYTHING, Selection
+from kafkalog.columns.scan import Scan, scan
+from kafkalog.errors import UsageError
 from kafkalog.jit import fast_path
-from kafkalog.model import Batch, Defect
+from kafkalog.model import Batch, Defect, Isolation
 from tests.builders import batch, flip, record, write_log
 from tests.kafkalog.columns.test_twins import SELECTION, logs
 
@@ -62,9 +63,10 @@ def assert_twins(path: Path, selection: Selection = EVERYTHING) -> tuple[Found, 
         told: list[Defect] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
-            table = kafkalog.to_table(
-                path, batches=True, selection=selection, batch_rows=3, defects=told.append
+            wanted = Scan(
+                path, batches=True, selection=selection, batch_rows=3, on_defect=told.append
             )
+            table = wanted.to_table()
         table.validate(full=True)
         assert told == defects
         assert table.to_pylist() == rows
@@ -86,7 +88,7 @@ def test_the_corpus(any_state: State):
     """Compressed messages of magic 0 and 1 with their true base offset, too."""
     for partition in any_state.partitions():
         assert_twins(partition)
-        assert_twins(partition, Selection(read_committed=True))
+        assert_twins(partition, Selection(isolation=Isolation.READ_COMMITTED))
 
 
 @pytest.mark.parametrize("limit", range(5))
@@ -99,6 +101,6 @@ def test_a_limit_ends_the_defects_too(tmp_path: Path, limit: int):
 
 def test_other_columns_are_refused():
     """A batch has no key."""
-    assert kafkalog.scan_schema(batches=True).names[0] == "path"
-    with pytest.raises(kafkalog.UsageError, match="no column 'key'"):
-        kafkalog.scan("examples/log-dir/orders-0", batches=True, columns=["key"])
+    assert Scan("examples/log-dir/orders-0", batches=True).schema.names[0] == "path"
+    with pytest.raises(UsageError, match="no column 'key'"):
+        scan("examples/log-dir/orders-0", batches=True, columns=["key"])

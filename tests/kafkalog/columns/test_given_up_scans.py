@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from kafkalog.columns.chunks import Rows
-    from kafkalog.columns.scan_steps import Judged, Part
+    from kafkalog.columns.chunks import Chunk, Rows
+    from kafkalog.columns.scan_steps import Part
 
 PATIENCE_S = 30.0
 
@@ -34,13 +34,13 @@ class Collecting(Restored):
         self.calls = 0
         self.is_busy, self.is_given_up = threading.Event(), threading.Event()
 
-    def of_rows(self, rows: Rows, judged: Judged) -> Iterator[Part]:
+    def of_rows(self, rows: Rows, chunk: Chunk) -> Iterator[Part]:
         self.calls += 1
         if self.calls > 1:
             self.is_busy.set()
             self.is_given_up.wait(PATIENCE_S)
             gc.collect()
-        yield from super().of_rows(rows, judged)
+        yield from super().of_rows(rows, chunk)
 
 
 def test_a_scan_that_its_own_thread_collects_ends(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kafkalog.batches.selection import Selection
 from kafkalog.codecs import compress
 from kafkalog.columns import chunks
+from kafkalog.model import Isolation
 from tests.builders import BASE_TIME, batch, flip, frames, message, record, write_log
 from tests.kafkalog.columns.twins import assert_twins, by_kernels
 from tests.kafkalog.test_records import WRAPPERS
@@ -110,7 +111,8 @@ SELECTION = st.builds(
     Selection, from_offset=BOUND, to_offset=BOUND,
     from_time=st.none() | st.integers(BASE_TIME - 1, BASE_TIME + 9),
     limit=st.none() | SMALL, key=st.none() | st.just(b""), header=st.none() | st.just((b"", None)),
-    control=st.booleans(), read_committed=st.booleans(),
+    control=st.booleans(),
+    isolation=st.sampled_from([Isolation.LOG, Isolation.READ_COMMITTED]),
 )  # fmt: skip
 
 

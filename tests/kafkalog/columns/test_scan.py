@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-import kafkalog
 from kafkalog.batches.selection import Selection
+from kafkalog.columns.arrow import SCHEMA
+from kafkalog.columns.scan import Scan, scan
 from kafkalog.errors import NotFoundError, UnreadableError, UnsupportedError, UsageError
 from kafkalog.jit import fast_path
 from kafkalog.paths.source import Source
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.model import Defect
+
+
+def ignored(_: Defect) -> None:
+    """The rows are what is looked at."""
+
 
 HEADERS = [(b"h", b"x"), (b"h", None), (b"", b"")]
 
@@ -43,24 +49,23 @@ def log(tmp_path: Path) -> Path:
 def test_columns_are_those_asked_for(log: Path, size_min: int, monkeypatch: pytest.MonkeyPatch):
     """In that order and with their types, by both ways."""
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
-    schema = kafkalog.scan_schema()
-    for columns in (["value", "offset"], ["headers"], list(reversed(schema.names))):
-        table = kafkalog.to_table(log, columns=columns)
-        assert table.schema == pa.schema([schema.field(name) for name in columns])
+    for columns in (["value", "offset"], ["headers"], list(reversed(SCHEMA.names))):
+        table = Scan(log, columns=columns, on_defect=ignored).to_table()
+        assert table.schema == pa.schema([SCHEMA.field(name) for name in columns])
         assert table.num_rows == 30
         assert table.to_pylist() == [
             {name: row[name] for name in columns} for row in by_reference(log)[0]
         ]
     with pytest.raises(UsageError, match="no column 'ofset'"):
-        kafkalog.scan(log, columns=["ofset"])
+        scan(log, columns=["ofset"])
 
 
 def test_both_ways_have_one_schema(log: Path, monkeypatch: pytest.MonkeyPatch):
     """So that one table can be made of small and large logs."""
-    small = kafkalog.to_table(log)
+    small = Scan(log, on_defect=ignored).to_table()
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
-    large = kafkalog.to_table(log)
-    assert small.schema == large.schema == kafkalog.scan_schema()
+    large = Scan(log, on_defect=ignored).to_table()
+    assert small.schema == large.schema == SCHEMA
     assert small.to_pylist() == large.to_pylist()
 
 
@@ -73,7 +78,7 @@ def test_a_limit_ends_the_defects_too(
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
     told: list[Defect] = []
     selection = Selection(limit=limit)
-    tables = list(kafkalog.scan(log, selection=selection, defects=told.append, batch_rows=4))
+    tables = list(scan(log, selection=selection, defects=told.append, batch_rows=4))
     rows, defects = by_reference(log, selection)
     assert [row for table in tables for row in table.to_pylist()] == rows
     assert told == defects
@@ -102,7 +107,7 @@ def test_selections_are_those_of_the_reader(log: Path, selection: Selection):
 def test_polars_takes_it_through_arrow(log: Path):
     """By the PyCapsule protocol, without a copy in Python."""
     polars = pytest.importorskip("polars")
-    frame = polars.DataFrame(kafkalog.to_table(log))
+    frame = polars.DataFrame(Scan(log, on_defect=ignored).to_table())
     assert frame["key"].n_unique() == 10
     assert frame.filter(polars.col("value").is_null()).height == 18
 
@@ -112,7 +117,7 @@ def test_progress_covers_the_file(log: Path, monkeypatch: pytest.MonkeyPatch):
     for size_min in (0, 1 << 30):
         monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
         seen: list[int] = []
-        list(kafkalog.scan(log, progress=seen.append))
+        list(scan(log, progress=seen.append))
         assert sum(seen) == log.stat().st_size
 
 
@@ -120,7 +125,7 @@ def test_a_scan_that_is_left_early_closes_its_file(tmp_path: Path):
     """Threads are waited for; nothing is left open (warnings are errors here)."""
     made = [batch(i * 100, [record(n, None, bytes(3000)) for n in range(100)]) for i in range(20)]
     path = write_log(tmp_path, *made)
-    tables = kafkalog.scan(path, threads=2)
+    tables = scan(path, threads=2)
     assert next(tables).num_rows
     tables.close()
 
@@ -128,21 +133,22 @@ def test_a_scan_that_is_left_early_closes_its_file(tmp_path: Path):
 def test_refusals_come_at_once(log: Path, monkeypatch: pytest.MonkeyPatch):
     """Not with the first record batch."""
     with pytest.raises(NotFoundError):
-        kafkalog.scan(log.parent / "nothing")
+        scan(log.parent / "nothing")
     for options in ({"threads": 0}, {"batch_rows": 0}):
         with pytest.raises(UsageError):
-            kafkalog.scan(log, **options)
+            scan(log, **options)
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "pyarrow" else name
     )
     with pytest.raises(UnsupportedError, match="pyarrow") as caught:
-        kafkalog.scan(log)
+        scan(log)
     assert caught.value.hint == "pip install 'kafkalog[arrow]'"
 
 
 def test_a_small_log_does_not_load_the_kernels(log: Path):
     """The rule of `kafkalog.jit.fast_path`."""
-    code = "import sys, json, kafkalog; assert kafkalog.to_table(sys.argv[1]).num_rows == 30; "
+    code = "import sys, json; from kafkalog.columns.scan import scan; "
+    code += "assert sum(table.num_rows for table in scan(sys.argv[1])) == 30; "
     code += "print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code, log], capture_output=True, check=True)
     assert not {"numba", "llvmlite"} & set(json.loads(done.stdout))
@@ -165,7 +171,8 @@ def test_a_reader_streams_what_a_scan_gives(log: Path, monkeypatch: pytest.Monke
     polars = pytest.importorskip("polars")
     for size_min in (0, 1 << 30):
         monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
-        reader = kafkalog.to_reader(log, columns=["offset", "key"], batch_rows=7)
+        rows = Scan(log, columns=["offset", "key"], batch_rows=7, on_defect=ignored)
+        reader = rows.to_reader()
         assert hasattr(reader, "__arrow_c_stream__")
         frame = polars.DataFrame(reader)
         assert frame["offset"].to_list() == [row["offset"] for row in by_reference(log)[0]]
@@ -178,7 +185,7 @@ def test_paths_tell_the_segments_of_a_partition_apart(
     partition = corpus_dir / "kafka-4.3" / "codecs" / "codec-none-0"
     for size_min in (0, 1 << 30):
         monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", size_min)
-        tables = list(kafkalog.scan(partition, columns=["path", "batch_position"], batch_rows=100))
+        tables = list(scan(partition, columns=["path", "batch_position"], batch_rows=100))
         names = {tuple(table.column("path").dictionary.to_pylist()) for table in tables}
         assert names == {tuple(str(path) for path in sorted(partition.glob("*.log")))}
         rows = [row for table in tables for row in table.to_pylist()]
@@ -203,7 +210,7 @@ def test_an_error_comes_after_what_was_read_before_it(
 
     monkeypatch.setattr(fast_path, "FAST_SIZE_MIN", 0)
     monkeypatch.setattr(Source, "read_into", failing)
-    tables = kafkalog.scan(path, columns=["offset"], threads=2)
+    tables = scan(path, columns=["offset"], threads=2)
     offsets: list[int] = []
     with pytest.raises(UnreadableError) as caught:
         offsets.extend(n for table in tables for n in table.column("offset").to_pylist())

@@ -1,7 +1,7 @@
-"""Chunks of one log processed by a pool of threads, and returned in order.
+"""The walk over a log by columns: chunks by kernels, what is irregular by the reference scanner.
 
-One thread reads chunks and looks at batch headers; others process them. The amount of
-work in progress, and so the memory, is bounded whatever the chunks grow into.
+One thread reads chunks and looks at batch headers; others process them, and they come back in
+order. The amount of work in progress, and so the memory, is bounded whatever the chunks grow into.
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from kafkalog.columns import kernels as k
 from kafkalog.columns.budget import IN_FLIGHT_MAX
 from kafkalog.columns.chunks import Chunk, ChunkReader, Turn, Workspace
 from kafkalog.errors import KafkaLogError
+from kafkalog.model import Batch, Defect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,14 +70,18 @@ class Lanes:
         return self.spaces.pop() if self.spaces else Workspace(self.rows_max)
 
 
-class Conveyor:
-    """The chunks that `reader` gives.
+class Walk:
+    """The batches of one log in order.
 
     Args:
-        reader: where they come from.
+        reader: reads the chunks.
         lanes: where they are worked on.
-        steps: the work on a chunk; its steps are lists or have a `size_bytes`.
-        cut: how many batches of a chunk are wanted; nothing is read after the last one.
+        steps: the work on a chunk, called in their order; its steps are done in any thread. They
+            are lists or have a `size_bytes`.
+        judge: returns what is at a position where the kernels cannot read on, or a checksum is
+            wrong; the walk goes on after it. If None, the walk ends there.
+        check_crc: whether a wrong checksum is irregular.
+        cut: how many batches of a chunk are wanted; what follows is left to `judge`.
     """
 
     def __init__(
@@ -81,38 +89,66 @@ class Conveyor:
         reader: ChunkReader,
         lanes: Lanes,
         steps: Callable[[Chunk], Iterator[Any]],
+        judge: Callable[[int], Batch | Defect] | None = None,
+        *,
+        check_crc: bool = False,
         cut: Callable[[Chunk], int] | None = None,
     ) -> None:
         self.reader = reader
         self._lanes = lanes
         self._steps = steps
+        self._judge = judge
+        self._check_crc = check_crc
         self._cut = cut
         self._tasks: deque[Task] = deque()
         self._is_blocked = False
         self._error: KafkaLogError | None = None
 
-    def take(self) -> Task | None:
-        """Return the next chunk; None at the end, or if the reference scanner has to continue.
+    def found(self) -> Iterator[Task | Batch | Defect]:
+        """Yield the chunks, whose `results` must be used, and what `judge` found between them.
 
         Raises:
-            KafkaLogError: reading failed, after all chunks that were taken.
+            KafkaLogError: reading failed; what came before has been yielded, and the reader is at
+                the position after it.
         """
-        self._fill()
-        if self._tasks:
-            return self._tasks.popleft()
-        if self._error is not None:
-            raise self._error
-        return None
+        while True:
+            self._fill()
+            if self._tasks:
+                task = self._tasks.popleft()
+                after = self._after_false(task) if self._check_crc else None
+                if task.chunk.count:
+                    yield task
+                else:
+                    self._free(task)
+                if isinstance(after, KafkaLogError):
+                    raise after
+                if after is not None:
+                    yield after
+            elif self._error is not None:
+                raise self._error
+            elif self._judge is None or self.reader.position >= self.reader.end:
+                return
+            else:
+                found = self._judge(self.reader.position)
+                self._resume_after(found)
+                yield found
 
     def results(self, task: Task) -> Iterator[Any]:
-        """Yield the steps of a task that was taken.
+        """Yield the steps of a chunk.
 
         Raises:
             KafkaLogError: raised by one of the steps.
         """
         with ExitStack() as stack:
             yield from self._results(task, stack)
-        self.free(task)
+        self._free(task)
+
+    def stop(self) -> None:
+        """Wait for what is in progress, and drop it."""
+        self._lanes.pool.forget(task.future for task in self._tasks)
+        for task in self._tasks:
+            self._free(task)
+        self._tasks.clear()
 
     def _results(self, task: Task, stack: ExitStack) -> Iterator[Any]:
         result = task.future.result()
@@ -135,26 +171,43 @@ class Conveyor:
             result = following.result()
         if result.error is not None:
             raise result.error
-        if produced > _OUTPUT_OF_CHUNK:
+        if produced > max(_OUTPUT_OF_CHUNK, task.chunk.size_bytes):
             self.reader.shrink()
 
-    def free(self, task: Task) -> None:
-        """Free the workspace of a finished task."""
+    def _free(self, task: Task) -> None:
         task.chunk.workspace.release()
         self._lanes.spaces.append(task.chunk.workspace)
 
-    def resume(self, position: int) -> None:
-        """Continue at another position; nothing must be in progress."""
-        self.reader.resume(position)
-        self._is_blocked = False
-        self._error = None
+    def _after_false(self, task: Task) -> Defect | KafkaLogError | None:
+        """Cut a chunk before a batch with a wrong checksum that is none; return what is there."""
+        chunk = task.chunk
+        task.future.result()  # checksums are compared with the first of its steps
+        for ordinal in np.flatnonzero(~chunk.crc_valid).tolist():
+            position = int(chunk.headers[k.POSITION, ordinal])
+            found: Batch | Defect | KafkaLogError | None = None
+            try:
+                found = self._judge(position) if self._judge is not None else None
+            except KafkaLogError as error:
+                found = error
+            if isinstance(found, Batch):
+                continue
+            self.stop()
+            self.reader.resume(position)
+            self._is_blocked = self._judge is None
+            self._error = None
+            if isinstance(found, Defect):
+                self._resume_after(found)
+            chunk.cut(ordinal)
+            chunk.waits, chunk.shown = False, -1
+            if ordinal:
+                task.steps = self._steps(chunk)
+                task.future = self._lanes.pool.submit(_advance, task.steps)
+            return found
+        return None
 
-    def stop(self) -> None:
-        """Wait for what is in progress, and drop it."""
-        self._lanes.pool.forget(task.future for task in self._tasks)
-        for task in self._tasks:
-            self.free(task)
-        self._tasks.clear()
+    def _resume_after(self, found: Batch | Defect) -> None:
+        self.reader.resume((found.position or 0) + (found.size_bytes or 0))
+        self._is_blocked = False
 
     def _fill(self) -> None:
         reader, lanes = self.reader, self._lanes

@@ -1,0 +1,376 @@
+"""What `kafkalog.open` gives: a log directory as a mapping of logs, and what a log answers.
+
+Damage reaches the caller in one way. Reading raises the error of the first defect that is met;
+with `on_defect`, each defect is passed to that function instead, and reading goes on with all that
+can be decoded. Notes, and a view that hides nothing, are no reason to raise.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
+
+from kafkalog.batches.reader import (
+    plan_reading,
+    read_batches,
+    read_records,
+    require_log,
+    untold_differences,
+)
+from kafkalog.batches.selection import Selection, segments_of
+from kafkalog.defects import raise_defect
+from kafkalog.errors import UsageError
+from kafkalog.log_dir import LogDirListing, PartitionDir, one_log, open_partition, open_path
+from kafkalog.model import Defect, Isolation, Level, LogView, Special
+from kafkalog.names import FileKind, parse_directory_name, parse_file_name
+from kafkalog.paths import file_system
+from kafkalog.unified_log import LogOffsets, UnifiedLog
+from kafkalog.verification import verify
+from kafkalog.view import show_now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Literal, Unpack
+
+    from kafkalog.batches.lookup import Lookup
+    from kafkalog.columns.scan import Scan
+    from kafkalog.log_dir import Segment
+    from kafkalog.model import Batch, Record
+    from kafkalog.verification import Findings
+
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+
+
+class Wanted(TypedDict, total=False):
+    """The keyword arguments that say which records are wanted: those of `Selection`.
+
+    Times are milliseconds or a `datetime` with a time zone, names and patterns text or bytes.
+    """
+
+    from_offset: int | None
+    to_offset: int | None
+    from_time: int | datetime | None
+    to_time: int | datetime | None
+    from_position: int | None
+    limit: int | None
+    max_bytes: int | None
+    producer_id: int | None
+    leader_epoch: int | None
+    key: bytes | str | None
+    key_regex: bytes | str | re.Pattern[bytes] | None
+    value_regex: bytes | str | re.Pattern[bytes] | None
+    header: bytes | str | tuple[bytes | str, bytes | str | None] | None
+    control: bool
+    data: bool
+    sound: bool
+    isolation: Isolation | Literal["read_uncommitted", "read_committed", "log"]
+    view: LogView | Literal["started", "files", "all"]
+
+
+def open(path: str | os.PathLike[str]) -> LogDir | Log:  # noqa: A001 # as in gzip or tarfile
+    """Open a log directory, a partition directory or one segment's `.log` file.
+
+    Nothing is written, and no file stays open.
+
+    Returns:
+        A `LogDir` or a `Log`. Where it is known which, `kafkalog.LogDir(path)` and
+        `kafkalog.Log(path)` say so to a type checker.
+
+    Raises:
+        NotFoundError, UnreadableError: nothing is there, or it cannot be listed.
+        NotAKafkaFileError: it is nothing that Kafka writes.
+        UsageError: it is a file without records, such as an index.
+    """
+    target = open_path(os.fspath(path))
+    if isinstance(target, LogDirListing):
+        return LogDir(target)
+    require_log(target)
+    return Log(path)
+
+
+class LogDir(Mapping[str, "Log"]):
+    """A log directory, an entry of `log.dirs`: its logs by the names of their directories.
+
+    Args:
+        path: the directory; listed once, so open it again to see new partitions. A directory
+            inside that cannot be listed has its name here as well: what its log is asked raises.
+
+    Raises:
+        NotFoundError, UnreadableError, NotAKafkaFileError: as `kafkalog.open`.
+        UsageError: it is a partition directory or a file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | LogDirListing) -> None:
+        found = path if isinstance(path, LogDirListing) else open_path(os.fspath(path))
+        if not isinstance(found, LogDirListing):
+            raise UsageError(
+                "This is not a log directory.", path=found.path, hint="`kafkalog.Log` opens it."
+            )
+        self.path = found.path
+        paths = [*(partition.path for partition in found.partitions), *found.errors]
+        self._paths = {os.path.basename(path): path for path in sorted(paths)}
+
+    def __getitem__(self, name: str) -> Log:
+        return Log(self._paths[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"LogDir({self.path!r})"
+
+    def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:
+        """Check all that is in it; `kafkalog.verify` has the arguments."""
+        return verify(self.path, level=level, **options)
+
+
+class Log:
+    """The log of a partition directory, or of one segment's `.log` file.
+
+    It is a place to ask: each call reads the files as they are then, and leaves none of them open.
+
+    Args:
+        path: where it is.
+
+    Attributes:
+        path: where it is.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __repr__(self) -> str:
+        return f"Log({self.path!r})"
+
+    @property
+    def name(self) -> str:
+        """The name of the directory, such as `orders-0`; of one segment, that of the file."""
+        return os.path.basename(file_system.absolute(self.path))
+
+    @property
+    def topic(self) -> str:
+        """The topic; the directory's whole name where that is no partition name."""
+        return self._directory.topic
+
+    @property
+    def partition(self) -> int | None:
+        """The partition's number, None where the directory's name has none."""
+        return self._directory.partition
+
+    @property
+    def _directory(self) -> PartitionDir:
+        """The partition directory by its name, not listed: this one, or the one around the file."""
+        path = file_system.absolute(self.path)
+        if parse_file_name(os.path.basename(path)).kind != FileKind.UNKNOWN:
+            path = os.path.dirname(path)
+        return PartitionDir(path, parse_directory_name(os.path.basename(path)), ())
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The live segments by base offset, with their files."""
+        return segments_of(one_log(open_path(self.path)))[0]
+
+    @property
+    def offsets(self) -> LogOffsets:
+        """The log's offsets, each with its source: log start, log end, high watermark …."""
+        return LogOffsets(show_now(open_partition(self.path)).partition)
+
+    def records(
+        self, *, on_defect: Callable[[Defect], object] | None = None, **wanted: Unpack[Wanted]
+    ) -> Iterator[Record]:
+        """Return the records, in the order of the log.
+
+        Args:
+            on_defect: is passed each defect; without it the first one is raised. The records of
+                a batch with a wrong checksum come after its defect, as far as they can be decoded,
+                unless `sound` is given.
+            wanted: which records: `from_offset`, `to_offset`, `from_time`, `to_time`, `limit`,
+                `key`, `key_regex`, `isolation`, `view` … as `kafkalog.batches.selection.Selection`
+                describes them.
+
+        Raises:
+            CorruptDataError, UnreadableError, LimitExceededError: the records are damaged.
+            NotFoundError, UnreadableError, NotAKafkaFileError, UsageError: as `kafkalog.open`.
+
+        Cost:
+            A Python object per record: `scan` is some hundred times faster on large logs.
+        """
+        plan = plan_reading(self.path, selection_of(wanted))
+        return _sound(chain(untold_differences(self.path, plan), read_records(plan)), on_defect)
+
+    def batches(
+        self, *, on_defect: Callable[[Defect], object] | None = None, **wanted: Unpack[Wanted]
+    ) -> Iterator[Batch]:
+        """Return the batches, with their checksums computed (`Batch.crc_valid`).
+
+        One is taken as a whole if it can hold a wanted record by what its header says; keys, values
+        and headers of records are not looked at. Arguments and errors are those of `records`.
+        """
+        plan = plan_reading(self.path, selection_of(wanted))
+        return _sound(chain(untold_differences(self.path, plan), read_batches(plan)), on_defect)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        batches: bool = False,
+        batch_rows: int = 65536,
+        threads: int | None = None,
+        on_defect: Callable[[Defect], object] | None = None,
+        **wanted: Unpack[Wanted],
+    ) -> Scan:
+        """Return the same records as columns of Arrow, read when they are asked for.
+
+        Args:
+            columns: names of the columns to build, those of `Scan.schema`; all of them if None.
+            batches: the batches of the log rather than its records.
+            batch_rows: how many rows a record batch has at most.
+            threads: how many threads decode; if None, as many as there are processors, up to 8.
+            on_defect: as in `records`.
+            wanted: as in `records`.
+
+        Raises:
+            UnsupportedError: pyarrow is missing.
+            UsageError: a column is unknown.
+        """
+        from kafkalog.columns.scan import Scan
+
+        return Scan(
+            self.path,
+            columns=columns,
+            selection=selection_of(wanted),
+            batches=batches,
+            batch_rows=batch_rows,
+            threads=threads,
+            on_defect=on_defect or raise_defect,
+        )
+
+    def lookup(
+        self,
+        *,
+        offset: int | None = None,
+        timestamp: int | datetime | Special | str | None = None,
+        isolation: Isolation | str = Isolation.READ_UNCOMMITTED,
+        high_watermark: int | Literal["end"] | None = None,
+    ) -> Lookup:
+        """Find where a fetch of an offset starts, or what ListOffsets answers for a timestamp.
+
+        Args:
+            offset: an offset; either this or a timestamp.
+            timestamp: milliseconds, a `datetime` with a time zone, or one of ListOffsets' special
+                timestamps: `earliest`, `latest`, `max-timestamp`.
+            isolation: up to where an answer may lie.
+            high_watermark: instead of the checkpoint's: an offset, or `end` for the log end.
+
+        Raises:
+            CorruptDataError: the batch that would answer cannot be decoded.
+            UsageError: not exactly one of both is given; it is not a partition directory.
+        """
+        from kafkalog.batches import lookup
+
+        if (offset is None) == (timestamp is None):
+            raise UsageError("Give either an offset or a timestamp.")
+        shown = show_now(open_partition(self.path)).partition
+        log, bound = UnifiedLog(shown, high_watermark=high_watermark), _member(Isolation, isolation)
+        if offset is not None:
+            return lookup.lookup_offset(log, offset, bound)
+        if isinstance(timestamp, str):
+            return lookup.lookup_special(log, _member(Special, timestamp), bound)
+        assert timestamp is not None, "one of both is given"
+        return lookup.lookup_timestamp(log, _milliseconds(timestamp), bound)
+
+    def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:
+        """Check the log; `kafkalog.verify` has the arguments, and checks many together."""
+        return verify(self.path, level=level, **options)
+
+
+def selection_of(wanted: Wanted) -> Selection:
+    """Return the selection that keyword arguments describe.
+
+    Raises:
+        UsageError: the value of one makes no sense.
+        TypeError: there is no such argument.
+    """
+    named: dict[str, Any] = {**wanted}
+    unknown = named.keys() - Wanted.__annotations__.keys()
+    if unknown:
+        names = ", ".join(Wanted.__annotations__)
+        raise TypeError(f"Records cannot be selected by {min(unknown)!r}, only by {names}.")
+    for name, convert in _CONVERSIONS.items():
+        if named.get(name) is not None:
+            named[name] = convert(named[name])
+    return Selection(**named)
+
+
+def _sound(
+    found: Iterator[T | Defect], on_defect: Callable[[Defect], object] | None
+) -> Iterator[T]:
+    """Yield what is no defect; hand the defects over, or raise the first one that is grave."""
+    take = on_defect or raise_defect
+    for one in found:
+        if isinstance(one, Defect):
+            take(one)
+        else:
+            yield one
+
+
+def _milliseconds(time: int | datetime) -> int:
+    if isinstance(time, int):
+        return time
+    if time.tzinfo is None:
+        raise UsageError(f"{time} has no time zone.", hint="datetime(…, tzinfo=UTC)")
+    return (time - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _bytes(text: bytes | str) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+def _pattern(pattern: bytes | str | re.Pattern[bytes]) -> re.Pattern[bytes]:
+    if isinstance(pattern, re.Pattern):
+        return pattern
+    try:
+        return re.compile(_bytes(pattern))
+    except re.error as error:
+        raise UsageError(f"{pattern!r} is no regular expression: {error}.") from error
+
+
+def _header(header: bytes | str | tuple[bytes | str, bytes | str | None]) -> Any:
+    name, value = header if isinstance(header, tuple) else (header, None)
+    return _bytes(name), None if value is None else _bytes(value)
+
+
+def _member(kind: type[E], text: str) -> E:
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not known.", hint=f"There are {', '.join(kind)}.") from None
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    "from_time": _milliseconds,
+    "to_time": _milliseconds,
+    "key": _bytes,
+    "key_regex": _pattern,
+    "value_regex": _pattern,
+    "header": _header,
+    "isolation": partial(_member, Isolation),
+    "view": partial(_member, LogView),
+}

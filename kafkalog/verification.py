@@ -1,0 +1,256 @@
+"""A run of `verify`: its targets opened, walked over as scheduled, and its state remembered."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog.check.schedule import History, Sample, Schedule
+from kafkalog.check.verify import Verification
+from kafkalog.errors import KafkaLogError, UnwritableError, UsageError, contained
+from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir, open_path
+from kafkalog.model import Level
+from kafkalog.paths.read_options import reading
+from kafkalog.paths.reading_errors import unread_places
+from kafkalog.paths.source import read_file
+from kafkalog.storage import NewFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from kafkalog.check.summary import Summary
+    from kafkalog.check.walk import Elsewhere
+    from kafkalog.engine import Engine
+    from kafkalog.model import Defect
+    from kafkalog.recovery import NextStart
+
+    Target = LogDirListing | PartitionDir | FileEntry
+
+_STATE_SIZE_MAX: Final = 1 << 30
+_UNREADABLE: Final = ("file-unreadable", "bytes-unreadable")
+
+
+class Findings:
+    """The findings of one run of the checks: iterate over it, once.
+
+    Args:
+        targets: log directories, partition directories or files, checked against each other.
+        level: how much is read.
+        sample: check this share of the segments (0 to 1) at `level`, the others at `quick`.
+        seed: of the sample: the same one selects the same segments; the date (UTC) if None.
+        max_duration_s: start nothing new after so many seconds.
+        state: a file that remembers what was checked when: what was checked longest ago comes
+            first, and the next run continues where this one stopped.
+        threads: how many threads check; if None, one per processor, up to 8; with an engine one
+            per task.
+        rate_limit: bytes read per second, of all tasks together.
+        leaves_cache: leave the page cache as it was, for use next to a running broker.
+        failed: called with what stops the work on a target, which goes on with the others;
+            without it that is raised.
+
+    Attributes:
+        schedule: what is read at which level, and what is put off.
+        verification: the walk, whose counts are complete at the end.
+        errors: what stopped the work on targets.
+
+    Raises:
+        NotFoundError, UnreadableError, NotAKafkaFileError: a target cannot be opened.
+        UsageError: an argument makes no sense, or `state` lies in what is checked.
+        UnwritableError: `state` could not be written after the run.
+    """
+
+    def __init__(
+        self,
+        *targets: str | os.PathLike[str],
+        level: Level | str = Level.STANDARD,
+        sample: float | None = None,
+        seed: int | None = None,
+        max_duration_s: float | None = None,
+        state: str | None = None,
+        threads: int | None = None,
+        rate_limit: int | None = None,
+        leaves_cache: bool = False,
+        failed: Callable[[KafkaLogError], None] | None = None,
+    ) -> None:
+        if seed is not None and sample is None:
+            raise UsageError("A seed requires a sample.")
+        seed = _seed_of_the_day() if seed is None else seed
+        chosen = None if sample is None else Sample(sample, seed)
+        self.errors: list[KafkaLogError] = []
+        self._failed = failed
+        self._state = state
+        self._threads = threads
+        self._rate_limit = rate_limit
+        self._leaves_cache = leaves_cache
+        opened = self._open(targets)
+        self._history = None if state is None else _read_history(state, opened)
+        self.schedule = Schedule(
+            opened,
+            Level(level),
+            sample=chosen,
+            history=self._history,
+            duration_s=max_duration_s,
+        )
+        self.verification = Verification(schedule=self.schedule, threads=threads)
+
+    @property
+    def targets(self) -> Sequence[Target]:
+        """What is checked, in order."""
+        return self.schedule.targets
+
+    @property
+    def summary(self) -> Summary:
+        """What was looked at and found so far."""
+        return self.verification.summary
+
+    @property
+    def next_starts(self) -> list[NextStart]:
+        """What the next start of a broker would do, as far as there is something to say."""
+        return self.verification.next_starts
+
+    def __iter__(self) -> Iterator[Defect]:
+        return self.run()
+
+    def run(
+        self, progress: Callable[[int], None] | None = None, engine: Engine | None = None
+    ) -> Generator[Defect, None, None]:
+        """Yield the findings: of each target, then of all of them together.
+
+        Args:
+            progress: called with the number of bytes checked since the last call.
+            engine: checks partitions in tasks of its own; its workers read the same paths.
+
+        Raises:
+            UsageError: an engine with `state` or `max_duration_s`, which are about the order of
+                work in one process.
+            KafkaLogError: what stops the work, without `failed`.
+        """
+        if engine is not None and (self._history is not None or self.schedule.is_limited):
+            raise UsageError("A state and a duration are about the order of work in one process.")
+        with (
+            reading(rate_limit=self._rate_limit, leaves_cache=self._leaves_cache),
+            self._elsewhere(engine) as elsewhere,
+        ):
+            self.verification = Verification(
+                progress=progress,
+                schedule=self.schedule,
+                threads=self._threads,
+                elsewhere=elsewhere,
+            )
+            try:
+                yield from self._found()
+            finally:
+                if self._history is not None and self._state is not None:
+                    with contained(self._state, self._fail):
+                        _write_history(self._history, self._state, self.targets)
+
+    def _open(self, paths: Sequence[str | os.PathLike[str]]) -> list[Target]:
+        found: list[Target] = []
+        for path in paths:
+            with contained(os.fspath(path), self._fail):
+                found.append(open_path(os.fspath(path)))
+        return found
+
+    def _found(self) -> Iterator[Defect]:
+        reported: set[str] = set()
+        with unread_places() as unread:
+            for target in self.targets:
+                with contained(target.path, self._fail):
+                    for defect in self.verification.check(target):
+                        if defect.reference in _UNREADABLE:
+                            reported.add(defect.path)
+                        yield defect
+            yield from self.verification.check_together()
+            for path in reported:
+                unread.forget(path)
+            if unread and not self.errors:
+                self._fail(unread.error())
+
+    @contextmanager
+    def _elsewhere(self, engine: Engine | None) -> Iterator[Elsewhere | None]:
+        """Open what checks the partitions elsewhere; None if this process does."""
+        if engine is None:
+            yield None
+            return
+        from kafkalog.check.tasks import Manner, WalkedByTasks
+
+        rate = self._rate_limit
+        share = None if rate is None else max(1, rate // engine.workers)
+        manner = Manner(self._threads or 1, share, self._leaves_cache)
+        with WalkedByTasks(engine, self.schedule, manner) as elsewhere:
+            yield elsewhere
+
+    def _fail(self, error: KafkaLogError) -> None:
+        self.errors.append(error)
+        if self._failed is None:
+            raise error
+        self._failed(error)
+
+
+def verify(
+    *targets: str | os.PathLike[str], level: Level | str = Level.STANDARD, **options: Any
+) -> Findings:
+    """Check log directories, partition directories or files, each against the others.
+
+    A log that a healthy broker wrote has no finding above a note. Nothing is written except the
+    file of `state`.
+
+    Args:
+        targets: paths, or what `kafkalog.open` gives.
+        level: `quick`: headers and indexes; `standard`: also checksums; `deep`: also every record.
+        options: the other arguments of `Findings`.
+
+    Returns:
+        The findings, each a `Defect`: iterate over them, then look at `summary`.
+    """
+    return Findings(*targets, level=level, **options)
+
+
+def _seed_of_the_day() -> int:
+    return int(time.strftime("%Y%m%d", time.gmtime()))
+
+
+def _read_history(path: str, targets: Sequence[Target]) -> History:
+    """Return what the state file says; an empty history if it is missing.
+
+    Raises:
+        UsageError: the file would lie in what is checked, where nothing is ever written.
+        UnwritableError: it could not be written after the run.
+        NotAKafkaFileError: it is something else.
+    """
+    place = os.path.realpath(path)
+    for target in targets:
+        if place.startswith(os.path.join(os.path.realpath(_directory(target)), "")):
+            raise UsageError(
+                "The state file lies inside the checked directory.",
+                path=path,
+                hint="Put it elsewhere: kafkalog never writes to what it reads.",
+            )
+    if not os.access(os.path.dirname(place), os.W_OK):
+        raise UnwritableError("The state file cannot be written there.", path=path)
+    if not os.path.lexists(path):
+        return History()
+    text = read_file(path, _STATE_SIZE_MAX).decode("utf-8", "surrogateescape")
+    return History.from_json(text, path)
+
+
+def _write_history(history: History, path: str, targets: Sequence[Target]) -> None:
+    """Replace the file; segments that are gone are forgotten. Raises `UnwritableError`.
+
+    A crash leaves the old file or the new one.
+    """
+    for target in targets:
+        if isinstance(target, LogDirListing):
+            history.forget_missing(target.partitions, [target.path])
+        elif isinstance(target, PartitionDir):
+            history.forget_missing([target], [target.path])
+    with NewFile(path, replaces=True) as new:
+        new.file.write(history.to_json().encode("utf-8", "surrogateescape"))
+
+
+def _directory(target: Target) -> str:
+    """Return the directory whose files are read."""
+    is_file = isinstance(target, FileEntry)
+    return os.path.dirname(target.path) or "." if is_file else target.path
