@@ -43,7 +43,7 @@ class Audit:
     findings: tuple[Finding, ...]
 
 
-def audit_compaction(
+def audit_partition(
     partition: PartitionDir,
     original: PartitionDir | None = None,
     *,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,20 +10,16 @@ from kafkalog.compaction.model import Candidate, Cleanable, Compaction, Compacti
 from kafkalog.configs import ConfigSources
 from kafkalog.errors import KafkaLogError, UsageError, contained
 from kafkalog.journal import Run
-from kafkalog.journal.maintenance import (
-    Listener,
-    Maintenance,
-    configs_around,
-    maintenance,
-    target_at,
-)
+from kafkalog.journal.maintenance import Maintenance, present_ms, target_at
 from kafkalog.log_dir import LogDirListing, PartitionDir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Self
+    import os
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import ExitStack
 
     from kafkalog.engine import Engine
+    from kafkalog.listener import Listener
 
 
 @dataclass(frozen=True)
@@ -74,34 +67,27 @@ class CompactedPartition:
         return None if skip is None else str(skip)
 
 
-class CompactionRun:
+class CompactionRun(Maintenance):
     """One run over a partition, or over the partitions of a log directory that a broker would take.
-
-    A context manager: within the block the log directory is locked, so that no broker starts.
 
     Args:
         path: path of the log directory or partition.
         request: what is requested, apart from the configs.
         sources: the sources of the configs.
-        in_place: whether `apply` changes it.
         to: a new directory: `apply` changes a copy there; nothing else is written.
-        backup: keeps what `apply` removes, so that `kafkalog.undo` can restore it. A run that was
-            killed is continued with the same backup.
         take_all: also partitions that are too clean for a broker to choose.
         engine: gives the engine whose tasks do the work; None if this process does it.
         task_memory: bytes that the map of a task may take.
         keeps_clock: take the time of a run by tasks that was killed, so that what its tasks
             finished is not repeated.
-        arguments: of the command, for the journal alone.
-        listener: hears what is said besides results.
+        options: the other arguments of `Maintenance`.
 
     Attributes:
         request: with the time that is used.
-        target: what is worked on, as it is now: the copy, or what is at the path.
 
     Raises:
         UsageError: the arguments contradict each other.
-        KafkaLogError: as `maintenance` and `working_copy`, when the block is entered.
+        KafkaLogError: as `Maintenance` and `working_copy`, when the block is entered.
     """
 
     def __init__(
@@ -112,25 +98,17 @@ class CompactionRun:
         *,
         in_place: bool = False,
         to: str | None = None,
-        backup: str | None = None,
         take_all: bool = False,
         engine: Callable[[], Engine] | None = None,
         task_memory: int | None = None,
         keeps_clock: bool = False,
-        arguments: Sequence[str] = (),
-        listener: Listener | None = None,
+        **options: Any,
     ) -> None:
-        self._path = os.fspath(path)
-        self._sources = sources
-        self._in_place = in_place
+        super().__init__(path, "compact", sources, in_place=in_place, **options)
         self._to = to
-        self._backup = backup
         self._take_all = take_all
         self._engine = engine
         self._task_memory = task_memory
-        self._arguments = arguments
-        self._listener = listener or Listener()
-        self._held = ExitStack()
         self._failures: list[CompactedPartition] = []
         self._has_told = False
         if not 0 < request.load_factor <= 1:
@@ -143,41 +121,6 @@ class CompactionRun:
             self.request = self._continued(request)
         _require_one_partition(self.target, request)
 
-    def __enter__(self) -> Self:
-        with ExitStack() as held:
-            if self._to is None:
-                self._place = held.enter_context(
-                    maintenance(
-                        self._path,
-                        "compact",
-                        self._listener,
-                        in_place=self._in_place,
-                        backup=self._backup,
-                        arguments=self._arguments,
-                    )
-                )
-                self._configs = self._place.configs(self._sources)
-            else:
-                self._configs = configs_around(self.target, self._sources)
-                self._listener.configured(self._configs)
-                self._place = self._copied(held, self._to)
-            self.target = self._place.target
-            self._held = held.pop_all()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._held.__exit__(*raised)
-
-    @property
-    def is_plan(self) -> bool:
-        """Whether nothing can be changed."""
-        return self._place.run is None
-
-    @property
-    def is_one(self) -> bool:
-        """Whether one partition was named."""
-        return isinstance(self.target, PartitionDir)
-
     @cached_property
     def candidates(self) -> list[Candidate]:
         """The partitions, in the order in which a cleaner takes them; some are to be skipped."""
@@ -185,15 +128,15 @@ class CompactionRun:
 
         if isinstance(self.target, LogDirListing):
             return find_candidates(
-                self._place.partitions(),
-                self._configs.of_topic,
+                self._partitions(),
+                self.configs.of_topic,
                 self.request,
                 take_all=self._take_all,
                 failed=lambda *of: self._failures.append(CompactedPartition(of[0], None, of[1])),
             )
         return [
-            named_candidate(one, self._configs.of_topic(one.topic), self.request)
-            for one in self._place.partitions()
+            named_candidate(one, self.configs.of_topic(one.topic), self.request)
+            for one in self._partitions()
         ]
 
     @property
@@ -204,7 +147,7 @@ class CompactionRun:
     @property
     def has_changed(self) -> bool:
         """Whether anything was changed or written."""
-        return self._to is not None or self._place.has_changed
+        return self._to is not None or super().has_changed
 
     @property
     def is_concerned(self) -> bool:
@@ -229,9 +172,7 @@ class CompactionRun:
         The whole of a log is read and judged before any of it is changed. After a crash at any
         moment the next run, or the next start of a broker, finds the old segments or the new ones.
         """
-        if self._place.run is None:
-            raise UsageError("This run is only a plan.", hint="in_place=True or to=… changes logs.")
-        return self._results(self._place.run, progress)
+        return self._results(self._changing(), progress)
 
     def _results(
         self, run: Run | None, progress: Callable[[int], None] | None
@@ -270,14 +211,17 @@ class CompactionRun:
                 found.append(compact_partition(candidate, self.request, run, progress))
             yield candidate, found[0]
 
-    def _copied(self, held: ExitStack, to: str) -> Maintenance:
+    def _hold(self, held: ExitStack) -> None:
+        if self._to is None:
+            super()._hold(held)
+            return
         from kafkalog.compaction.log_dirs import working_copy
 
-        copy = held.enter_context(working_copy(self.target, to))
-        run = held.enter_context(Run(copy.path))
-        is_log_dir = isinstance(self.target, LogDirListing)
-        copied = copy if is_log_dir else copy.partitions[0]
-        return Maintenance(copied, copy.path, run, self._listener)
+        self._configure()
+        copy = held.enter_context(working_copy(self.target, self._to))
+        self._run = held.enter_context(Run(copy.path))
+        self.log_dir = copy.path
+        self.target = copy.partitions[0] if self.is_one else copy
 
     def _continued(self, request: CompactionRequest) -> CompactionRequest:
         """Return the request with the time of a run that was killed, if there is one."""
@@ -329,11 +273,10 @@ def compact(
         KafkaLogError: the partition that was named must not be compacted, or cannot be; a broker
             has the log directory.
     """
-    clock = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     with CompactionRun(
         path,
-        CompactionRequest(clock, **request),
-        configs if isinstance(configs, ConfigSources) else ConfigSources(configs),
+        CompactionRequest(present_ms() if now_ms is None else now_ms, **request),
+        ConfigSources.of(configs),
         in_place=in_place,
         to=to,
         backup=backup,

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import time
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kafkalog.configs import ConfigSources
-from kafkalog.errors import InternalError, KafkaLogError, UsageError, contained
-from kafkalog.journal.maintenance import Listener, Maintenance, maintenance, share_of
+from kafkalog.errors import InternalError, KafkaLogError, contained
+from kafkalog.journal.maintenance import Maintenance, present_ms, share_of
 from kafkalog.log_dir import LogDirListing, open_path
 from kafkalog.recovery import StartMode, Verdict, read_hosting, start_config, start_line
 from kafkalog.repair.model import RecoveryPlan, require_performable
@@ -19,10 +16,11 @@ from kafkalog.repair.plan import plan_recovery
 from kafkalog.repair.recover import RecoveryDone, perform_recovery
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Self
 
     from kafkalog.configs import ConfigValue
+    from kafkalog.listener import Listener
     from kafkalog.log_dir import PartitionDir
     from kafkalog.recovery import Hosting
 
@@ -50,29 +48,20 @@ class RecoveredPartition:
         return loaded.log_end_offset if loaded else None
 
 
-class RecoveryRun:
-    """One run over a partition, or over all partitions of a log directory.
-
-    A context manager: within the block the log directory is locked, so that no broker starts.
-    Call `plan`, then `apply`.
+class RecoveryRun(Maintenance):
+    """One run over a partition, or over all partitions of a log directory: `plan`, then `apply`.
 
     Args:
-        path: of the log directory or partition, or of a segment's log, for its partition.
+        path: path of the log directory or partition, or of a segment's log, for its partition.
         mode: as which start of a broker.
         sources: the sources of the configs.
-        in_place: whether `apply` changes it.
-        backup: keeps what `apply` removes, so that `kafkalog.undo` can restore it.
+        now_ms: the clock of the start.
         forced: also truncate below the high watermark.
         metadata_dir: the log directory with the cluster's metadata, if it is another one.
-        now_ms: the clock of the start.
-        arguments: of the command, for the journal alone.
-        listener: hears what is said besides results.
+        options: the other arguments of `Maintenance`.
 
     Attributes:
         results: of each partition that could be planned.
-
-    Raises:
-        KafkaLogError: as `maintenance`, when the block is entered.
     """
 
     def __init__(
@@ -82,56 +71,17 @@ class RecoveryRun:
         sources: ConfigSources,
         *,
         now_ms: int,
-        in_place: bool = False,
-        backup: str | None = None,
         forced: bool = False,
         metadata_dir: str | None = None,
-        arguments: Sequence[str] = (),
-        listener: Listener | None = None,
+        **options: Any,
     ) -> None:
+        super().__init__(path, "recover", sources, of_log=True, **options)
         self._mode = mode
-        self._sources = sources
         self._now_ms = now_ms
         self._forced = forced
         self._metadata_dir = metadata_dir
-        self._listener = listener or Listener()
-        self._holding = maintenance(
-            os.fspath(path),
-            "recover",
-            self._listener,
-            in_place=in_place,
-            backup=backup,
-            of_log=True,
-            arguments=arguments,
-        )
-        self._held = ExitStack()
         self._has_failed = False
         self.results: list[RecoveredPartition] = []
-
-    def __enter__(self) -> Self:
-        with ExitStack() as held:
-            self._place: Maintenance = held.enter_context(self._holding)
-            self._configs = self._place.configs(self._sources)
-            self._held = held.pop_all()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._held.__exit__(*raised)
-
-    @property
-    def target(self) -> LogDirListing | PartitionDir:
-        """What is worked on, as it is now."""
-        return self._place.target
-
-    @property
-    def is_plan(self) -> bool:
-        """Whether nothing can be changed."""
-        return self._place.run is None
-
-    @property
-    def has_changed(self) -> bool:
-        """Whether anything was changed."""
-        return self._place.has_changed
 
     @property
     def plans(self) -> list[RecoveryPlan]:
@@ -170,7 +120,7 @@ class RecoveryRun:
     @cached_property
     def partitions(self) -> list[PartitionDir]:
         """The partitions to plan."""
-        return list(self._place.partitions(self._fail))
+        return list(self._partitions())
 
     def plan(self, progress: Callable[[int], None] | None = None) -> list[RecoveredPartition]:
         """Plan each partition. Nothing is written.
@@ -184,7 +134,7 @@ class RecoveryRun:
                 contained(partition.path, self._fail),
                 share_of(progress, partition.size_bytes) as advance,
             ):
-                configs = self._configs.of_topic(partition.topic)
+                configs = self.configs.of_topic(partition.topic)
                 config, values = start_config(partition, configs, self._now_ms)
                 plan = plan_recovery(
                     partition, self._mode, config, hosting=hosting, progress=advance
@@ -205,8 +155,7 @@ class RecoveryRun:
             UsageError: this run is only a plan.
             KafkaLogError: a partition must not be recovered.
         """
-        if self._place.run is None:
-            raise UsageError("This run is only a plan.", hint="in_place=True changes logs.")
+        run = self._changing()
         if not self.may_apply:
             raise next(iter(self.refused.values()), KafkaLogError("A partition was not planned."))
         for number, one in enumerate(self.results):
@@ -217,9 +166,7 @@ class RecoveryRun:
                 contained(partition.path, self._fail),
                 share_of(progress, 2 * partition.size_bytes) as advance,
             ):
-                done = perform_recovery(
-                    one.plan, self._place.run, forced=self._forced, progress=advance
-                )
+                done = perform_recovery(one.plan, run, forced=self._forced, progress=advance)
                 self.results[number] = replace(one, done=done)
         for one in self.results:
             if one.done is not None and not one.done.is_settled:
@@ -229,11 +176,11 @@ class RecoveryRun:
 
     def _fail(self, error: KafkaLogError) -> None:
         self._has_failed |= not isinstance(error, InternalError)
-        self._listener.failed(error)
+        super()._fail(error)
 
     def _hosting(self) -> Hosting | None:
         """Return which partitions the broker hosts; None if the log directories do not say."""
-        paths = (self._place.log_dir, self._metadata_dir)
+        paths = (self.log_dir, self._metadata_dir)
         own, other = (None if path is None else open_path(path) for path in paths)
         if not isinstance(own, LogDirListing):
             return None
@@ -245,8 +192,7 @@ class RecoveryRun:
         What is left to the broker is refused only if it was named.
         """
         is_left = plan.untouched is not None and plan.is_loadable
-        is_named = not isinstance(self.target, LogDirListing)
-        if is_left and (not is_named or plan.verdict == Verdict.NOTHING):
+        if is_left and (not self.is_one or plan.verdict == Verdict.NOTHING):
             return None
         try:
             require_performable(plan, forced=self._forced)
@@ -289,12 +235,11 @@ def recover(
         KafkaLogError: a partition must not be recovered: then none is; a broker has the log
             directory.
     """
-    clock = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     with RecoveryRun(
         path,
         StartMode(mode),
-        configs if isinstance(configs, ConfigSources) else ConfigSources(configs),
-        now_ms=clock,
+        ConfigSources.of(configs),
+        now_ms=present_ms() if now_ms is None else now_ms,
         in_place=in_place,
         backup=backup,
         forced=forced,

@@ -29,11 +29,12 @@ from kafkalog_cli.output.text import counted, file_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkalog.log_dir import PartitionDir
     from kafkalog.model import Defect
     from kafkalog.repair import FileChange, IndexComparison, RecoveryPlan
+    from kafkalog.repair.rebuild_run import IndexedPartition
     from kafkalog.repair.run import RecoveredPartition
     from kafkalog_cli.output.objects import Style
 
@@ -280,11 +281,11 @@ class IndexSummary:
     written: int
 
 
-def index_summary(indexes: Sequence[IndexComparison], done: Collection[str]) -> IndexSummary:
-    """Return the totals; `done` holds the paths of the partitions that were rebuilt."""
-    changed = [index for index in indexes if index.is_changed]
-    written = sum(os.path.dirname(index.path) in done for index in changed)
-    return IndexSummary(len(indexes), len(changed), written)
+def index_summary(partitions: Sequence[IndexedPartition]) -> IndexSummary:
+    """Return the totals."""
+    indexes = [(index, one.is_done) for one in partitions for index in one.indexes]
+    changed = [is_done for index, is_done in indexes if index.is_changed]
+    return IndexSummary(len(indexes), len(changed), sum(changed))
 
 
 INDEX_COMPARISON: Final[ObjectType[IndexComparison]] = ObjectType(
