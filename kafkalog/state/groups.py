@@ -11,11 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from formats import file_names
-from kafkalog.batches.selection import Selection
-from kafkalog.columns.scan import scan
 from kafkalog.errors import KafkaLogError, NotFoundError
-from kafkalog.model import Defect, Isolation, Severity
 from kafkalog.payloads.internal_topics import PayloadKind, decode
 from kafkalog.state.coordinators import (
     CONSUMER_OFFSETS,
@@ -23,14 +19,15 @@ from kafkalog.state.coordinators import (
     internal_topic,
     live_partitions,
 )
-from kafkalog.state.latest import COLUMNS, Latest, LatestRecords
+from kafkalog.state.latest import Latest, LatestLog
 from kafkalog.state.model import Group, GroupOffset, Groups, Member
 from kafkalog.unified_log import UnifiedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.log_dir import FileEntry, LogDirListing, PartitionDir
+    from kafkalog.model import Defect
     from kafkalog.state.model import Moment
 
 _OFFSETS: Final = {"0", "1"}
@@ -88,10 +85,11 @@ def read_groups(
         )
     found = Groups({}, topic)
     for number, replicas in sorted(topic.replicas.items()):
-        partition = _PartitionState(number, best_replica(replicas), at, defects, progress)
+        log = LatestLog(number, best_replica(replicas), at, defects, progress)
+        partition = _PartitionState(number, log)
         for group in partition.groups():
             found.groups[group.name] = group
-        if not partition.is_complete:
+        if not log.is_complete:
             found.incomplete.append(number)
         found.undecoded += partition.undecoded
     return found
@@ -120,41 +118,20 @@ class EndOffsets:
 class _PartitionState:
     """The groups of one partition of `__consumer_offsets`."""
 
-    def __init__(
-        self,
-        number: int,
-        replica: PartitionDir,
-        at: Moment | None,
-        defects: Callable[[Defect], object] | None,
-        progress: Callable[[int], None] | None,
-    ) -> None:
+    def __init__(self, number: int, log: LatestLog) -> None:
         self._number = number
-        self._replica = replica
-        self._defects = defects
-        self._progress = progress
-        self._log = UnifiedLog(replica.path)
-        self.is_complete = True
+        self._log = log
         self.undecoded = 0
-        self._records = LatestRecords()
-        end = self._log.high_watermark
-        if at is not None and at.time_ms is not None:
-            end = min(end, self._first_later_than(at.time_ms, end))
-        elif at is not None and at.partition == number:
-            end = min(end, at.offset)
-        for rows in self._scan(COLUMNS, Selection(to_offset=end, isolation=Isolation.LOG)):
-            self._records.take(rows)
-        self._records.finish()
-        self._newer = self._keys_cleaned_after(end)
 
     def groups(self) -> Iterator[Group]:
         """Yield the groups by name."""
         by_group: defaultdict[str, _Records] = defaultdict(_Records)
-        for key, latest in self._records.applied.items():
+        for key, latest in self._log.records.applied.items():
             self._add(by_group, key, latest, None)
-        for producer_id, written in self._records.pending.items():
+        for producer_id, written in self._log.records.pending.items():
             for key, latest in written.items():
                 self._add(by_group, key, latest, producer_id)
-        for key in self._newer - self._records.applied.keys():
+        for key in self._log.newer - self._log.records.applied.keys():
             self._add(by_group, key, None, None)
         for name in sorted(by_group):
             group = by_group[name].group(name, self._number)
@@ -180,7 +157,7 @@ class _PartitionState:
         elif kind not in _OFFSETS:
             if value is not None:
                 group.records.setdefault(kind, []).append((data, value))
-        elif latest is None or value is not None or raw_key in self._newer:
+        elif latest is None or value is not None or raw_key in self._log.newer:
             group.offsets.append(self._offset(data, value, raw_key, latest, producer_id))
 
     def _offset(
@@ -205,52 +182,9 @@ class _PartitionState:
             -1 if latest is None else latest.offset,
             self._number,
             producer_id,
-            raw_key not in self._newer,
-            self.is_complete,
+            raw_key not in self._log.newer,
+            self._log.is_complete,
         )
-
-    def _scan(
-        self, columns: Iterable[str], selection: Selection, *, batches: bool = False
-    ) -> Iterator[Any]:
-        yield from scan(
-            self._log.partition,
-            columns=list(columns),
-            selection=selection,
-            batches=batches,
-            defects=self._note,
-            progress=self._progress,
-        )
-
-    def _note(self, defect: Defect) -> None:
-        if defect.severity in (Severity.DAMAGE, Severity.WARNING):
-            self.is_complete = False
-        if self._defects is not None:
-            self._defects(defect)
-
-    def _first_later_than(self, at_ms: int, end: int) -> int:
-        """Return the base offset of the first batch with a later timestamp, else the end."""
-        import pyarrow.compute as pc
-
-        wanted = Selection(to_offset=end, isolation=Isolation.LOG)
-        for rows in self._scan(("base_offset", "max_timestamp"), wanted, batches=True):
-            later = pc.index(pc.greater(rows["max_timestamp"], at_ms), value=True).as_py()
-            if later >= 0:
-                return int(rows["base_offset"][later].as_py())
-        return end
-
-    def _keys_cleaned_after(self, end: int) -> set[bytes]:
-        """Return the keys of the compacted part from an offset on: older records may be gone."""
-        import pyarrow.compute as pc
-
-        cleaned = self._log.checkpoint(file_names.CLEANER_OFFSETS) or 0
-        if cleaned <= end:
-            return set()
-        wanted = Selection(from_offset=end, to_offset=cleaned, isolation=Isolation.LOG)
-        keys: set[bytes] = set()
-        for rows in self._scan(("key", "is_control"), wanted):
-            data = rows.filter(pc.invert(rows["is_control"]))
-            keys.update(data["key"].unique().to_pylist())
-        return keys - {None}  # of records without a key
 
 
 @dataclass(slots=True)

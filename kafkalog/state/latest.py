@@ -11,8 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from formats import file_names
+from kafkalog.batches.selection import Selection
+from kafkalog.columns.scan import scan
+from kafkalog.model import Defect, Isolation, Severity
+from kafkalog.unified_log import UnifiedLog
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog.log_dir import PartitionDir
+    from kafkalog.state.model import Moment
 
 COLUMNS: Final = ("offset", "timestamp", "key", "value", "producer_id", "is_control")
 """The columns of a scan that `LatestRecords` takes."""
@@ -105,6 +114,94 @@ class LatestRecords:
         for written in self.pending.values():
             if key in written and written[key].offset < offset:
                 del written[key]
+
+
+class LatestLog:
+    """The latest records of one partition of a coordinator's topic, as of a moment.
+
+    Args:
+        number: of the partition.
+        replica: its directory.
+        at: the moment; None for the high watermark.
+        defects: called with each defect; reading goes on.
+        progress: called with numbers of bytes as they are read.
+
+    Attributes:
+        records: those that count.
+        newer: keys with newer records that the cleaner has been over: it may have removed the
+            record that counted at the moment.
+        is_complete: whether all of the log could be read.
+
+    Raises:
+        UnsupportedError: pyarrow is missing.
+        KafkaLogError: a file cannot be read.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        replica: PartitionDir,
+        at: Moment | None,
+        defects: Callable[[Defect], object] | None,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        self._defects = defects
+        self._progress = progress
+        self._log = UnifiedLog(replica.path)
+        self.is_complete = True
+        self.records = LatestRecords()
+        end = self._log.high_watermark
+        if at is not None and at.time_ms is not None:
+            end = min(end, self._first_later_than(at.time_ms, end))
+        elif at is not None and at.partition == number:
+            end = min(end, at.offset)
+        for rows in self._scan(COLUMNS, Selection(to_offset=end, isolation=Isolation.LOG)):
+            self.records.take(rows)
+        self.records.finish()
+        self.newer = self._keys_cleaned_after(end)
+
+    def _scan(
+        self, columns: Iterable[str], selection: Selection, *, batches: bool = False
+    ) -> Iterator[Any]:
+        yield from scan(
+            self._log.partition,
+            columns=list(columns),
+            selection=selection,
+            batches=batches,
+            defects=self._note,
+            progress=self._progress,
+        )
+
+    def _note(self, defect: Defect) -> None:
+        if defect.severity in (Severity.DAMAGE, Severity.WARNING):
+            self.is_complete = False
+        if self._defects is not None:
+            self._defects(defect)
+
+    def _first_later_than(self, at_ms: int, end: int) -> int:
+        """Return the base offset of the first batch with a later timestamp, else the end."""
+        import pyarrow.compute as pc
+
+        wanted = Selection(to_offset=end, isolation=Isolation.LOG)
+        for rows in self._scan(("base_offset", "max_timestamp"), wanted, batches=True):
+            later = pc.index(pc.greater(rows["max_timestamp"], at_ms), value=True).as_py()
+            if later >= 0:
+                return int(rows["base_offset"][later].as_py())
+        return end
+
+    def _keys_cleaned_after(self, end: int) -> set[bytes]:
+        """Return the keys of the compacted part from an offset on."""
+        import pyarrow.compute as pc
+
+        cleaned = self._log.checkpoint(file_names.CLEANER_OFFSETS) or 0
+        if cleaned <= end:
+            return set()
+        wanted = Selection(from_offset=end, to_offset=cleaned, isolation=Isolation.LOG)
+        keys: set[bytes] = set()
+        for rows in self._scan(("key", "is_control"), wanted):
+            data = rows.filter(pc.invert(rows["is_control"]))
+            keys.update(data["key"].unique().to_pylist())
+        return keys - {None}  # of records without a key
 
 
 def _latest_of(rows: Any) -> Iterator[tuple[bytes, Latest]]:
