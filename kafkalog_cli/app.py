@@ -23,6 +23,7 @@ _COMMANDS: Final = {
     "lookup-offset": "Find a record by offset or time.",
     "verify": "Check log directories, partitions or files.",
     "groups": "Show groups and committed offsets, now or at a moment.",
+    "transactions": "Show transactional ids and open transactions.",
     "where": "Show which partition coordinates a group.",
     "explain": "Explain a finding or an error.",
     "export": "Write records to Parquet, NDJSON, CSV or Arrow.",

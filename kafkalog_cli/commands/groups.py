@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,15 +11,12 @@ from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from datetime import tzinfo
 
     from kafkalog.state.groups import EndOffsets
-    from kafkalog.state.model import Group, GroupOffset, Groups, Moment
+    from kafkalog.state.model import Group, GroupOffset, Groups
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output.groups import ShownOffset
     from kafkalog_cli.output.objects import Style
-
-_SHOWN_MAX = 6
 
 
 def groups(
@@ -67,7 +62,7 @@ def groups(
     """
     from kafkalog.state.groups import EndOffsets, read_groups
     from kafkalog.state.model import changed_offsets
-    from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.outcome import Outcome, report_gaps
     from kafkalog_cli.output import groups as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
@@ -75,7 +70,9 @@ def groups(
 
     zone = opt.parse_zone("UTC" if utc else tz)
     style = Style(exact, zone)
-    moment, before = (None if text is None else _moment(text, now, zone) for text in (at, diff))
+    moment, before = (
+        None if text is None else opt.parse_moment(text, now, zone) for text in (at, diff)
+    )
     outcome = Outcome()
     targets = outcome.open_all(paths)
     with byte_progress(targets, enabled=not quiet) as progress:
@@ -84,7 +81,7 @@ def groups(
             None if before is None
             else read_groups(targets, at=before, defects=outcome.defect, progress=progress)
         )  # fmt: skip
-    _report_gaps(found, outcome)
+    report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     wanted = _wanted(found, then, group, outcome)
     if then is not None:
         with Writer(show.change_view(style), form, outcome.defect) as changes:
@@ -158,26 +155,6 @@ def _wanted(
     return sorted(name for name in known if names is None or name in names)
 
 
-def _report_gaps(found: Groups, outcome: Outcome) -> None:
-    """Warn of what is not in the answer."""
-    from kafkalog_cli.outcome import show_warning, some_of
-    from kafkalog_cli.output.text import counted
-
-    missing = found.topic.missing_count
-    if missing:
-        numbers = some_of([str(number) for number in islice(found.topic.missing(), _SHOWN_MAX)])
-        show_warning(
-            f"{counted(missing, 'partition')} of __consumer_offsets not in PATH: "
-            f"{numbers}. Groups that belong to them are not shown."
-        )
-    if found.incomplete:
-        numbers = some_of([str(number) for number in found.incomplete])
-        show_warning(f"Not all of __consumer_offsets could be read: partition {numbers}.")
-    if found.undecoded:
-        show_warning(f"{counted(found.undecoded, 'record')} with a key that names no group.")
-    outcome.fail_if(bool(missing or found.incomplete))
-
-
 def _export(path: str, chosen: list[Group], topics: list[str] | None) -> None:
     """Write what `kafka-consumer-groups --reset-offsets --from-file` reads."""
     import csv
@@ -201,12 +178,3 @@ def _export(path: str, chosen: list[Group], topics: list[str] | None) -> None:
         new.file.write(text.getvalue().encode())
     if left_out:
         show_note(f"{counted(left_out, 'offset')} left out of {path}: pending, or not known.")
-
-
-def _moment(text: str, now: str | None, zone: tzinfo) -> Moment:
-    """Return the moment that a text names; raises `UsageError`."""
-    from kafkalog.state.model import Moment
-
-    if match := re.fullmatch(r"([0-9]{1,9})@([0-9]{1,18})", text):
-        return Moment(partition=int(match[1]), offset=int(match[2]))
-    return Moment(opt.parse_time(text, now, zone))
