@@ -13,6 +13,8 @@ from typing import Any
 
 from kafkalog.salvage import FailedPartition, manifest_object
 from kafkalog.state.model import Member
+from kafkalog.state.transactions import OpenData
+from kafkalog.unified_log import OpenTransaction
 from kafkalog_cli.main import run
 from kafkalog_cli.output import (
     audits,
@@ -31,6 +33,7 @@ from kafkalog_cli.output import (
     rolls,
     salvaged,
     side_files,
+    transactions,
     undone,
 )
 
@@ -67,6 +70,7 @@ COMMANDS = (
     f"groups {LOG_DIR}",
     f"groups {LOG_DIR} --diff 0",
     f"where {LOG_DIR} --group billing",
+    f"transactions {LOG_DIR}",
     f"profile {LOG_DIR}/customers-0 --engine local --hot-keys 2",
 )
 OBJECT_TYPES = {
@@ -74,6 +78,7 @@ OBJECT_TYPES = {
     for family in (
         listing, records, side_files, lookups, objects, findings, explanations, repairs, salvaged,
         retention, rolls, compactions, undone, audits, profiles, exported, groups,
+        transactions,
     )
     for one in vars(family).values()
     if isinstance(one, objects.ObjectType)
@@ -147,6 +152,17 @@ def _group_member() -> dict[str, Any]:
     return row
 
 
+def _open_transaction() -> dict[str, Any]:
+    """Return an open transaction, which no example has."""
+    hanging = "no transactional id has this producer"
+    path = "/var/lib/kafka/orders-0"
+    opened = OpenTransaction(4711, 1830, 3, 1704067205000, -1)
+    row = transactions.OPEN_TRANSACTION.row(OpenData("orders", 0, path, opened, None, hanging))
+    if problems := mistakes(row):
+        raise AssertionError("; ".join(problems))
+    return row
+
+
 def mistakes(row: dict[str, Any]) -> list[str]:
     """List how a printed row differs from its documentation."""
     names = list(row)
@@ -180,6 +196,7 @@ def object_sections() -> str:
     samples["undo"] = _undo_row()
     samples["failed_partition"] = _failed_partition()
     samples["group_member"] = _group_member()
+    samples["open_transaction"] = _open_transaction()
     samples |= {row["type"]: row for row in _export_rows()}
     parts = []
     for name, documented in OBJECT_TYPES.items():

@@ -12,6 +12,7 @@ import pytest
 from kafkalog.log_dir import open_path
 from kafkalog.state.groups import read_groups
 from kafkalog.state.model import Moment, changed_offsets
+from kafkalog.state.transactions import read_transactions
 from tests.kafka import broker_data
 from tests.kafka.conftest import new_seed
 
@@ -77,6 +78,37 @@ def committed(groups: dict[str, Any]) -> dict[tuple[str, str], int]:
     }
 
 
+def require_transactions(log_dir: Path, moment: dict[str, Any], where: str) -> None:
+    """Ids as `describeTransactions` has them, what is open as `describeProducers` has it."""
+    if not moment["transactions"]:
+        return
+    found = read_transactions([open_path(str(log_dir))], now_ms=moment["now"])
+    assert not found.undecoded
+    assert {
+        one.name: [
+            one.state,
+            one.producer_id,
+            one.producer_epoch,
+            one.timeout_ms,
+            sorted(f"{topic}-{partition}" for topic, partition in one.partitions),
+        ]
+        for one in found.ids.values()
+    } == moment["transactions"], where
+    opened = [
+        [
+            f"{one.topic}-{one.partition}",
+            one.open.producer_id,
+            one.open.producer_epoch,
+            one.open.first_offset,
+            one.open.coordinator_epoch,
+            one.open.last_timestamp,
+        ]
+        for one in found.open
+    ]
+    assert sorted(opened) == sorted(moment["open"]), where
+    assert not any(one.hanging for one in found.open), where
+
+
 def test_groups_are_what_an_admin_client_is_told(
     harness: None, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
@@ -105,6 +137,7 @@ def test_groups_are_what_an_admin_client_is_told(
         wanted = on_disk(moment["groups"], found)
         assert as_told(found, wanted) == wanted, where
         pending += sum(one.is_pending for group in found.groups.values() for one in group.offsets)
+        require_transactions(tmp_path / "moments" / str(number), moment, where)
         as_of = read(last, Moment(moment["now"]))
         assert as_told(as_of, wanted) == wanted, f"{where}, as of then"
         assert as_of.groups == found.groups, where

@@ -36,18 +36,21 @@ import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 
 /**
  * One real Kafka node whose groups live: `GroupMoments OUT SEED COUNT`. Between COUNT moments, members come and go in
  * groups of each protocol, and offsets are committed, in transactions too, deleted and moved. At each moment nothing moves:
- * OUT/moments/N has a copy of the partitions of `__consumer_offsets`, and OUT/moments/N.json what an admin client is told.
+ * OUT/moments/N has a copy of the partitions, and OUT/moments/N.json what an admin client is told of groups, transactional
+ * ids, and the producers with an open transaction.
  */
 public final class GroupMoments {
     private static final List<String> TOPICS = List.of("one", "two");
     private static final int PARTITIONS = 3;
     private static final List<String> SIMPLE = List.of("simple-0", "simple-1", "einfach-ü", "simple 3");
     private static final long PATIENCE_MS = 30_000;
+    private static final Pattern COPIED = Pattern.compile("(__consumer_offsets|__transaction_state|one|two)-[0-9]+");
 
     private final String bootstrap;
     private final Admin admin;
@@ -173,6 +176,8 @@ public final class GroupMoments {
             producer = producer(Map.of("transactional.id", id));
             producer.initTransactions();
             producer.beginTransaction();
+            if (rnd.nextBoolean())
+                producer.send(new ProducerRecord<>(any(TOPICS), rnd.nextInt(PARTITIONS), null, new byte[] {2})).get();
             producer.sendOffsetsToTransaction(offsets(), new ConsumerGroupMetadata(any(SIMPLE)));
             open.put(id, producer);
         } else {
@@ -239,6 +244,7 @@ public final class GroupMoments {
         Map<String, Map<String, Object>> groups = (Map<String, Map<String, Object>>) answer.get("groups");
         for (var one : groups.values())
             if (!Set.of("Stable", "Empty").contains(String.valueOf(one.get("state")))) return false;
+        if (answer.get("transactions").toString().contains("Prepare")) return false;
         for (String name : members.keySet()) {
             var group = groups.get(name.substring(0, name.indexOf('/')));
             if (group == null) return false;
@@ -274,13 +280,37 @@ public final class GroupMoments {
             group.put("offsets", offsets);
             groups.put(id, group);
         }
-        return new TreeMap<>(Map.of("groups", groups));
+        return new TreeMap<>(Map.of("groups", groups, "transactions", transactions(), "open", openTransactions()));
+    }
+
+    private Map<String, Object> transactions() throws Exception {
+        Map<String, Object> found = new TreeMap<>();
+        List<String> ids = admin.listTransactions().all().get().stream().map(one -> one.transactionalId()).toList();
+        admin.describeTransactions(ids).all().get().forEach((id, one) -> found.put(id, List.of(
+            one.state().toString(), one.producerId(), one.producerEpoch(), one.transactionTimeoutMs(),
+            one.topicPartitions().stream().map(TopicPartition::toString).sorted().toList())));
+        return found;
+    }
+
+    private List<Object> openTransactions() throws Exception {
+        List<TopicPartition> partitions = new ArrayList<>();
+        for (int i = 0; i < PARTITIONS; i++) {
+            partitions.add(new TopicPartition("__consumer_offsets", i));
+            for (String topic : TOPICS) partitions.add(new TopicPartition(topic, i));
+        }
+        var described = admin.describeProducers(partitions).all().get();
+        List<Object> found = new ArrayList<>();
+        for (TopicPartition partition : partitions)
+            described.get(partition).activeProducers().stream().filter(one -> one.currentTransactionStartOffset().isPresent())
+                .forEach(one -> found.add(List.of(partition.toString(), one.producerId(), one.producerEpoch(),
+                    one.currentTransactionStartOffset().getAsLong(), one.coordinatorEpoch().orElse(-1), one.lastTimestamp())));
+        return found;
     }
 
     private static void copy(Path log, Path to) throws IOException {
         Files.createDirectories(to);
         try (Stream<Path> all = Files.list(log)) {
-            for (Path one : all.filter(p -> p.getFileName().toString().startsWith("__consumer_offsets-")).toList())
+            for (Path one : all.filter(p -> COPIED.matcher(p.getFileName().toString()).matches()).toList())
                 Trees.copy(one, to.resolve(one.getFileName()));
         }
     }
