@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -76,11 +77,8 @@ def groups(
     outcome = Outcome()
     targets = outcome.open_all(paths)
     with byte_progress(targets, enabled=not quiet) as progress:
-        found = read_groups(targets, at=moment, defects=outcome.defect, progress=progress)
-        then = (
-            None if before is None
-            else read_groups(targets, at=before, defects=outcome.defect, progress=progress)
-        )  # fmt: skip
+        read = partial(read_groups, targets, defects=outcome.defect, progress=progress)
+        found, then = read(at=moment), None if before is None else read(at=before)
     report_gaps(outcome, found.topic, found.incomplete, found.undecoded)
     wanted = _wanted(found, then, group, outcome)
     if then is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,8 +11,9 @@ from kafkalog_cli import options as opt
 from kafkalog_cli.output.writer import Format
 
 if TYPE_CHECKING:
-    from kafkalog.state.transactions import Transactions
+    from kafkalog.state.transactions import OpenData, TransactionalId, Transactions
     from kafkalog_cli.outcome import Outcome
+    from kafkalog_cli.output.objects import Style
 
 
 def transactions(
@@ -44,20 +46,18 @@ def transactions(
     Give the log directories of all brokers: __transaction_state says who wrote, the producer states
     of all other partitions what is open. A transaction hangs if its data are open and its
     coordinator will not end it; read_committed consumers of the partition stop there. Status 1 if
-    nothing is found, or partitions of __transaction_state are missing or damaged.
+    a name is unknown, or partitions of __transaction_state are missing or damaged.
 
 
     \b
     kafkalog transactions /var/lib/kafka
-    kafkalog transactions /var/lib/kafka --hanging --commands
-    kafkalog transactions /var/lib/kafka --transactional-id payments-7 --format ndjson
+    kafkalog transactions /var/lib/kafka --transactional-id checkout --format ndjson
+    kafkalog transactions /var/lib/kafka --hanging
     """
     from kafkalog.state.transactions import abort_commands, read_transactions
     from kafkalog_cli.outcome import Outcome
-    from kafkalog_cli.output import transactions as show
     from kafkalog_cli.output.objects import Style
     from kafkalog_cli.output.progress import byte_progress
-    from kafkalog_cli.output.writer import Writer
 
     zone = opt.parse_zone("UTC" if utc else tz)
     style = Style(exact, zone)
@@ -72,40 +72,70 @@ def transactions(
             progress=progress,
         )
     _report_gaps(found, outcome)
-    ids = [
-        one
-        for _, one in sorted(found.ids.items())
-        if not hanging
-        and (not transactional_id or one.name in transactional_id)
-        and (not producer_id or one.producer_id in producer_id)
-    ]
-    opened = [
-        one
-        for one in found.open
-        if (one.hanging or not (hanging or commands))
-        and (not transactional_id or (one.owner is not None and one.owner.name in transactional_id))
-        and (not producer_id or one.open.producer_id in producer_id)
-    ]
-    outcome.fail_if(not ids and not opened)
+    chosen = _Chosen(transactional_id, producer_id, only_hanging=hanging or commands)
+    ids, opened = chosen.ids(found), chosen.opened(found)
+    outcome.fail_if(bool(transactional_id or producer_id) and not ids and not opened)
     if commands:
         for one in opened:
             newer, older = abort_commands(one, "HOST:PORT")
-            typer.echo(newer)
-            typer.echo(f"# before Kafka 2.8: {older}")
+            typer.echo(f"{newer}\n# before Kafka 2.8: {older}")
         return outcome.status
+    _write(ids, opened, form, style, outcome)
+    return outcome.status
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Which transactional ids and open transactions are wanted."""
+
+    names: list[str] | None
+    producers: list[int] | None
+    only_hanging: bool
+
+    def ids(self, found: Transactions) -> list[TransactionalId]:
+        """Return the wanted transactional ids, by name."""
+        return [
+            one
+            for _, one in sorted(found.ids.items())
+            if not self.only_hanging and self._has(one, one.producer_id)
+        ]
+
+    def opened(self, found: Transactions) -> list[OpenData]:
+        """Return the wanted open transactions."""
+        return [
+            one
+            for one in found.open
+            if (one.hanging or not self.only_hanging) and self._has(one.owner, one.open.producer_id)
+        ]
+
+    def _has(self, owner: TransactionalId | None, producer_id: int) -> bool:
+        is_named = not self.names or (owner is not None and owner.name in self.names)
+        return is_named and (not self.producers or producer_id in self.producers)
+
+
+def _write(
+    ids: list[TransactionalId],
+    opened: list[OpenData],
+    form: Format,
+    style: Style,
+    outcome: Outcome,
+) -> None:
+    """Write transactional ids, then open transactions; CSV has rows of one kind."""
+    from kafkalog_cli.output import transactions as show
+    from kafkalog_cli.output.writer import Writer
+
     with Writer(show.id_view(style), form, outcome.defect) as writer:
-        for known in ids:
-            writer.write(known)
+        for one in ids:
+            writer.write(one)
         if form in (Format.NDJSON, Format.JSON):
-            for one in opened:
-                writer.write_row(show.OPEN_TRANSACTION.row(one))
+            for other in opened:
+                writer.write_row(show.OPEN_TRANSACTION.row(other))
     if opened and (form == Format.TABLE or (form == Format.CSV and not ids)):
         if ids:
             typer.echo()
         with Writer(show.open_view(style), form, outcome.defect) as table:
-            for one in opened:
-                table.write(one)
-    return outcome.status
+            for other in opened:
+                table.write(other)
 
 
 def _report_gaps(found: Transactions, outcome: Outcome) -> None:

@@ -204,7 +204,8 @@ public final class GroupMoments {
     }
 
     private KafkaProducer<byte[], byte[]> producer(Map<String, Object> more) {
-        Map<String, Object> config = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "acks", "all"));
+        Map<String, Object> config = new HashMap<>(Map.of(
+            "bootstrap.servers", bootstrap, "acks", "all", "transaction.timeout.ms", "600000"));
         config.putAll(more);
         return new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer());
     }
