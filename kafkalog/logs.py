@@ -31,7 +31,6 @@ from kafkalog.model import Defect, Isolation, Level, LogView, Special
 from kafkalog.names import FileKind, parse_directory_name, parse_file_name
 from kafkalog.paths import file_system
 from kafkalog.unified_log import LogOffsets, UnifiedLog
-from kafkalog.verification import verify
 from kafkalog.view import show_now
 
 if TYPE_CHECKING:
@@ -134,6 +133,8 @@ class LogDir(Mapping[str, "Log"]):
 
     def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:
         """Check all that is in it; `kafkalog.verify` has the arguments."""
+        from kafkalog.verification import verify
+
         return verify(self.path, level=level, **options)
 
 
@@ -297,6 +298,8 @@ class Log:
 
     def verify(self, level: Level | str = Level.STANDARD, **options: Any) -> Findings:
         """Check the log; `kafkalog.verify` has the arguments, and checks many together."""
+        from kafkalog.verification import verify
+
         return verify(self.path, level=level, **options)
 
 
