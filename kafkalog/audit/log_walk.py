@@ -107,11 +107,11 @@ class Walked:
     _framed: Batch
 
     def records(self) -> Iterator[Record]:
-        """Decode the records; raises as `decode_records`."""
+        """Decode the records. Raises as `decode_records`."""
         return decode_records(self._source, self._framed)
 
     def held_records(self) -> list[Record]:
-        """Decode all records; raises as `hold_records`."""
+        """Decode all records. Raises as `hold_records`."""
         return hold_records(self._source, self._framed)
 
 
@@ -171,12 +171,12 @@ class Transactions:
     """Aborted transactions, markers and last batches of producers of a whole log.
 
     Attributes:
-        lone_markers: offsets of markers of whose transaction no batch is in the log.
+        lone_markers: offsets of markers whose transaction has no batch in the log.
         producers: the state of each producer at the log end.
 
     Memory:
-        Some 100 bytes an aborted transaction that still has data, or a lone marker, and some 500 a
-        producer.
+        Some 100 bytes per aborted transaction that still has data and per lone marker, and some 500
+        per producer.
     """
 
     lone_markers: set[int] = field(default_factory=set)
@@ -187,7 +187,7 @@ class Transactions:
 
     @classmethod
     def of(cls, log: UnifiedLog) -> Transactions:
-        """Read them from a log; raises as `walk`."""
+        """Read the transactions of a log. Raises as `walk`."""
         found = cls()
         for walked in walk(log):
             if walked.batch.producer_id >= 0:
@@ -195,7 +195,7 @@ class Transactions:
         return found
 
     def add(self, batch: Batch, *, is_abort: bool) -> None:
-        """A batch with a producer follows; `is_abort` where its record aborts a transaction."""
+        """Add a producer's next batch; `is_abort` if its record aborts a transaction."""
         who, offset = batch.producer_id, batch.base_offset
         info = self.producers.get(who)
         if info is None:
@@ -217,7 +217,7 @@ class Transactions:
             self._ends.setdefault(who, []).append(offset)
 
     def last_batches(self, bounds: Bounds) -> set[int]:
-        """Return the base offsets of the batches that hold the state of a producer still active."""
+        """Return the base offsets of the batches that hold the state of active producers."""
         return {
             self._holders[who]
             for who, producer in self.producers.items()

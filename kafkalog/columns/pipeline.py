@@ -35,10 +35,10 @@ def read_contents(
     *,
     batches: bool,
 ) -> Iterator[Any]:
-    """What a format makes of the records or the batches of a log, and defects, in order.
+    """Yield what a format makes of the records or the batches of a log, and defects, in order.
 
-    `form` is a `RecordFormat`, or a `BatchFormat` for batches; what it makes is valid until
-    the next piece is requested. Raises as `read_records`.
+    `form` is a `RecordFormat`, or a `BatchFormat` for batches; its output is valid until the next
+    piece is requested. Raises as `read_records`.
     """
     work = BatchWork(plan, form) if batches else RecordWork(plan, form)
     yield from contents(scan_parts(plan, work, progress or (lambda _: None)), form)
@@ -61,7 +61,7 @@ def scan_parts(
 
 
 def contents(parts: Iterator[Part], form: Format) -> Iterator[Any]:
-    """What the parts hold, with each defect at its place between the rows."""
+    """Yield the content of the parts, with each defect at its place between the rows."""
     for part in parts:
         done = 0
         for event in part.events:
@@ -121,7 +121,7 @@ def _all_parts(
 
 
 class _SegmentScan:
-    """One segment."""
+    """Scans one segment."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class _SegmentScan:
         )
 
     def stop(self) -> None:
-        """Wait for what is in progress."""
+        """Wait for work in progress."""
         self._walk.stop()
 
     def parts(self) -> Iterator[Part]:
