@@ -62,7 +62,7 @@ def audit_compaction(
 
     \b
     kafkalog audit-compaction customers-0 --cleaner-offset 20
-    kafkalog audit-compaction customers-0 --cleaner-offset 20 --original backup/customers-0
+    kafkalog audit-compaction customers-0 --cleaner-offset 20 --original backup
     """
     from functools import partial
 

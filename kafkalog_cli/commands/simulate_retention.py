@@ -46,7 +46,7 @@ def simulate_retention(
 
     \b
     kafkalog simulate-retention /var/lib/kafka --until +30d
-    kafkalog simulate-retention orders-0 --config retention.ms=3600000 --now 2026-11-21T04:00:00Z
+    kafkalog simulate-retention orders-0 --config retention.ms=3600000
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.retention import simulate_retention as simulate
