@@ -18,7 +18,8 @@ from kafkalog.errors import (
     on_failure,
 )
 from kafkalog.model import Defect, Severity
-from kafkalog_cli.output.text import counted, printable
+from kafkalog.plurals import counted
+from kafkalog_cli.output.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

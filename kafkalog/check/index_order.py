@@ -15,6 +15,7 @@ from kafkalog.check.batches import running_max
 from kafkalog.columns.side_files import aborted_columns, offset_columns, time_columns
 from kafkalog.defects import make_defect
 from kafkalog.paths.source import Source
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +74,9 @@ def padding_is_sound(index: OffsetIndex | TimeIndex, *, is_active: bool) -> Iter
         detail = "The bytes after the entries are not all zero."
     elif not is_active:
         reference = "index-not-trimmed"
-        detail = f"{index.slot_count - index.entry_count} slots after the entries are zero."
+        detail = (
+            f"The index ends with {counted(index.slot_count - index.entry_count, 'slot')} of zeros."
+        )
     if reference is not None:
         yield make_defect(reference, index.path, detail, position=position)
 

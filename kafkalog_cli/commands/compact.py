@@ -220,9 +220,9 @@ class _Command:
 
     def run(self, held: Maintenance, configs: LogDirConfigs, *, yes: bool) -> None:
         """Plan or compact, and show it; if consent is asked for, first plan, then compact."""
+        from kafkalog.plurals import counted
         from kafkalog_cli.maintenance import consents
         from kafkalog_cli.output.compactions import compaction_view
-        from kafkalog_cli.output.text import counted
         from kafkalog_cli.output.writer import Writer
 
         failures: list[Shown] = []

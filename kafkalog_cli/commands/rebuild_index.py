@@ -56,11 +56,11 @@ def rebuild_index(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import UsageError
+    from kafkalog.plurals import counted
     from kafkalog_cli.maintenance import consents, maintenance, require_consent, segment_at
     from kafkalog_cli.outcome import Outcome
     from kafkalog_cli.output import repairs as show
     from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.text import counted
     from kafkalog_cli.output.writer import Writer
 
     require_consent(in_place=in_place, yes=yes, backup=backup)

@@ -84,6 +84,7 @@ def recover(
     """
     from kafkalog.configs import ConfigSources
     from kafkalog.errors import InternalError, UsageError
+    from kafkalog.plurals import counted
     from kafkalog.recovery import StartMode
     from kafkalog_cli.maintenance import (
         configs_at,
@@ -95,7 +96,6 @@ def recover(
     from kafkalog_cli.outcome import Outcome, show_note
     from kafkalog_cli.output import repairs as show
     from kafkalog_cli.output.objects import Style
-    from kafkalog_cli.output.text import counted
     from kafkalog_cli.output.writer import Writer
 
     require_consent(in_place=in_place, yes=yes, backup=backup)
@@ -229,10 +229,10 @@ def _perform(
 def _note_all(target: LogDirListing | PartitionDir, plans: list[RecoveryPlan]) -> None:
     """Report each note once, however many partitions it concerns."""
     from kafkalog.log_dir import LogDirListing
+    from kafkalog.plurals import counted
     from kafkalog.recovery import log_dir_refusals
     from kafkalog.recovery.model import refusal_line
     from kafkalog_cli.outcome import show_note
-    from kafkalog_cli.output.text import counted
 
     places: dict[str, list[str]] = {}
     for plan in plans:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.plurals import counted
 from kafkalog_cli.output.configs import print_heading
 from kafkalog_cli.output.objects import (
     BOOL,
@@ -16,7 +17,7 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted, file_cell
+from kafkalog_cli.output.text import file_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +100,7 @@ def print_audit(audit: Audit) -> None:
     judged = f"{name}: judged up to offset {bounds.cleaner_offset} ({audit.source})"
     if audit.original is not None:
         judged += f", compared with {audit.original.path}"
-    keys = f"{audit.keys} distinct key" + ("" if audit.keys == 1 else "s")
+    keys = counted(audit.keys, "distinct key")
     verdict = f"correctly compacted, {keys}"
     if audit.findings:
         verdict = "not correctly compacted"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog.compaction import Dropped, Skip, Tally
 from kafkalog.paths import file_system
+from kafkalog.plurals import counted
 from kafkalog.storage import final_path
 from kafkalog_cli.output.configs import CONFIGS, MARKS, configs_text, marks_text, print_heading
 from kafkalog_cli.output.objects import (
@@ -23,7 +24,7 @@ from kafkalog_cli.output.objects import (
     size_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted, left_overs_text
+from kafkalog_cli.output.text import left_overs_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog.model import Level, Severity
 from kafkalog.paths import file_system
+from kafkalog.plurals import counted
 from kafkalog_cli.output.objects import (
     ARRAY,
     DEFECT,
@@ -218,17 +219,26 @@ def next_start_lines(starts: Sequence[NextStart]) -> list[str]:
     return [printable(line) for line in lines]
 
 
+_COUNTED: Final = {
+    Severity.DAMAGE: "damage finding",
+    Severity.INDEX: "index finding",
+    Severity.WARNING: "warning",
+    Severity.NOTE: "note",
+}
+
+
 def summary_lines(facts: RunFacts) -> list[str]:
     """Return what was checked, how much was found, and what was left out, for people."""
     summary, schedule = facts.verification.summary, facts.schedule
     found = [
-        f"{summary.defects[severity]} {severity}"
+        counted(summary.defects[severity], _COUNTED[severity])
         for severity in Severity
         if summary.defects[severity]
     ]
     level = " and ".join(facts.levels)
     checked = (
-        f"{summary.files} files, {summary.batches} batches, {summary.records} records, "
+        f"{counted(summary.files, 'file')}, {counted(summary.batches, 'batch')}, "
+        f"{counted(summary.records, 'record')}, "
         f"{size_cell(summary.bytes_checked, exact=False)} checked at level {level}"
     )
     nothing = "nothing wrong"
@@ -243,7 +253,7 @@ def summary_lines(facts: RunFacts) -> list[str]:
     if facts.verification.put_off:
         lines.append(
             f"deferred when time ran out: {size_cell(summary.bytes_deferred, exact=False)} in "
-            f"{summary.segments_deferred} segments"
+            f"{counted(summary.segments_deferred, 'segment')}"
         )
     if found:
         lines.append("`kafkalog explain REFERENCE` explains a finding and what to do.")

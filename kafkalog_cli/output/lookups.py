@@ -6,6 +6,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.plurals import counted
 from kafkalog_cli.output.objects import (
     ARRAY,
     BOOL,
@@ -113,7 +114,7 @@ def print_steps(found: Lookup) -> None:
         for probe in step.probes:
             values = ", ".join(f"{name} {value}" for name, value in asdict(probe.entry).items())
             lines.append(f"    [{probe.low}, {probe.high}): {values}")
-    lines.append(f"  {found.bytes_read} bytes read")
+    lines.append(f"  {counted(found.bytes_read, 'byte')} read")
     _put(lines)
 
 

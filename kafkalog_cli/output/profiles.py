@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog.plurals import counted
 from kafkalog_cli.output.objects import (
     ARRAY,
     INT,
@@ -17,7 +18,7 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     size_text,
 )
-from kafkalog_cli.output.text import bytes_cell, bytes_value, counted, time_cell
+from kafkalog_cli.output.text import bytes_cell, bytes_value, time_cell
 
 if TYPE_CHECKING:
     from kafkalog.profile import Profile

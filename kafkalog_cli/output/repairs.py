@@ -6,6 +6,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.plurals import counted
 from kafkalog.recovery import Verdict
 from kafkalog.repair import Fate
 from kafkalog_cli.output.configs import CONFIGS, print_heading
@@ -22,7 +23,7 @@ from kafkalog_cli.output.objects import (
     size_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted, file_cell
+from kafkalog_cli.output.text import file_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ def print_recovery_summary(summary: RecoverySummary, style: Style) -> None:
     if summary.removed:
         size = size_text(sum(one.bytes_gone for one in summary.removed), style)
         records = counted(sum(one.records_gone for one in summary.removed), "record")
-        lines.append(f"{counted(len(summary.removed), 'file')} go, {size}, with {records} in them")
+        lines.append(f"files to remove: {len(summary.removed)}, {size}, with {records}")
     lines.append(f"a broker scans {scan} when it starts: {time} at an assumed {rate} per second")
     if summary.in_place and summary.performed == summary.changed:
         lines.append(f"{summary.performed} recovered")
@@ -326,7 +327,7 @@ def index_view(style: Style) -> View[IndexComparison]:
 
 def print_index_summary(summary: IndexSummary, *, in_place: bool) -> None:
     """Print the lines below the table."""
-    lines = [f"{summary.indexes} indexes, {summary.to_write} missing or different"]
+    lines = [f"{counted(summary.indexes, 'index')}, {summary.to_write} missing or different"]
     if summary.written:
         lines.append(f"{summary.written} written")
     elif summary.to_write and not in_place:

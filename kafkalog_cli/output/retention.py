@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from kafkalog.plurals import counted
 from kafkalog_cli.output.configs import (
     CONFIGS,
     MARKS,
@@ -29,7 +30,7 @@ from kafkalog_cli.output.objects import (
     time_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted, left_overs_text
+from kafkalog_cli.output.text import left_overs_text
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -291,12 +292,8 @@ def print_retention_summary(summary: RetentionSummary, style: Style) -> None:
     time = partial(time_text, style=style)
     total = f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')}"
     freed = f"{size(summary.bytes_freed)} and {size(summary.side_bytes_freed)} of indexes"
-    gone = (
-        "1 segment is deleted"
-        if summary.segments_deleted == 1
-        else f"{summary.segments_deleted} segments are deleted"
-    )
-    going = f"at {time(summary.now_ms)} {gone}, {freed}"
+    gone = counted(summary.segments_deleted, "segment")
+    going = f"at {time(summary.now_ms)} retention deletes {gone}, {freed}"
     lines = [f"{total}, {size(summary.bytes_total)}; {going}"]
     lines += [
         f"by {time(min(day.to_ms, summary.until_ms))}: {day.segments} more, {size(day.bytes_freed)}"

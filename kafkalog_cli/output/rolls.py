@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from kafkalog.plurals import counted
 from kafkalog_cli.output.configs import CONFIGS, configs_text
 from kafkalog_cli.output.objects import (
     BOOL,
@@ -22,7 +23,6 @@ from kafkalog_cli.output.objects import (
     time_text,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.configs import ConfigValue
@@ -157,17 +157,19 @@ def trial_lines(trial: Trial, style: Style) -> list[str]:
              sum(one.size_bytes for one in segments))  # fmt: skip
     index_size, size = (size_text(size_bytes, style) for size_bytes in sizes)
     why = ", ".join(rolls) or "no roll"
-    on_disk = f"on disk are {len(trial.partition.segments)}"
+    on_disk = f"{len(trial.partition.segments)} on disk"
     files = f"{counted(_files(trial), 'file')}, {size} of batches, {index_size} of indexes"
     lines = [
         f"{trial.name}: {configs_text(trial.configs)}",
         f"  {counted(len(segments), 'segment')} ({why}; {on_disk}), {files}",
     ]
     if trial.replay.refused:
-        lines.append(f"  {trial.replay.refused} batches are larger than segment.bytes: refused")
+        lines.append(
+            f"  refused: {counted(trial.replay.refused, 'batch')} larger than segment.bytes"
+        )
     if trial.replay.untimed:
         lines.append(
-            f"  {trial.replay.untimed} batches follow one without a timestamp; there the "
+            f"  {counted(trial.replay.untimed, 'batch')} after one without a timestamp: there the "
             f"broker's clock decides, which the log does not record"
         )
     return lines

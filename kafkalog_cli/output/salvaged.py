@@ -10,6 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafkalog.plurals import counted
 from kafkalog.salvage import MANIFEST, Fate, manifest_object
 from kafkalog_cli.output.objects import (
     BOOL,
@@ -23,7 +24,7 @@ from kafkalog_cli.output.objects import (
     View,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted, file_cell, printable, size_cell
+from kafkalog_cli.output.text import file_cell, printable, size_cell
 from kafkalog_cli.output.writer import Format, Writer
 
 if TYPE_CHECKING:
@@ -213,10 +214,11 @@ def print_totals(summary: SalvageSummary) -> None:
     elif summary.partitions and not summary.partitions_failed:
         lines.append("no record is lost")
     if failed := summary.partitions_failed:
-        lines.append(f"not copied, since the work failed: {counted(failed, 'partition')}")
+        lines.append(f"not copied because the work failed: {counted(failed, 'partition')}")
     if skipped := summary.files[Fate.SKIPPED]:
         records = counted(summary.records_skipped, "record")
-        lines.append(f"left out: {counted(skipped, 'file')} or directories, with {records}")
+        what = "file or directory" if skipped == 1 else "files or directories"
+        lines.append(f"left out: {skipped} {what}, with {records}")
     sys.stdout.buffer.write("".join(f"{printable(line)}\n" for line in lines).encode())
 
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from kafkalog.paths import file_system
+from kafkalog.plurals import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -134,12 +135,6 @@ def time_cell(timestamp_ms: int | None, zone: tzinfo = UTC) -> str:
         return str(timestamp_ms)
     text = moment.replace(microsecond=timestamp_ms % 1000 * 1000).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
-
-
-def counted(number: int, what: str) -> str:
-    """Return `1 segment`, `2 segments`, `2 batches`."""
-    plural = f"{what}es" if what.endswith("ch") else f"{what}s"
-    return f"{number} {what if number == 1 else plural}"
 
 
 def left_overs_text(number: int, *, is_done: bool) -> str:

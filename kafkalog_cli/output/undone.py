@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkalog.plurals import counted
 from kafkalog_cli.output.configs import print_heading
 from kafkalog_cli.output.objects import (
     ARRAY,
@@ -17,7 +18,6 @@ from kafkalog_cli.output.objects import (
     ObjectType,
     topic_and_partition,
 )
-from kafkalog_cli.output.text import counted
 
 if TYPE_CHECKING:
     from kafkalog.journal import PartitionUndo, Undo
@@ -81,7 +81,7 @@ def print_totals(undo: Undo, *, is_done: bool, in_place: bool) -> None:
         lines = [f"{partitions} restored to the state before `{undo.command}`"]
     else:
         lines = [f"{partitions} would be restored to the state before `{undo.command}`"]
-        lines.append("nothing was changed" + ("" if in_place else ": --in-place does it"))
+        lines.append("nothing was changed" + ("" if in_place else ": --in-place applies the plan"))
     print_heading(lines)
 
 
