@@ -1,4 +1,4 @@
-"""The names of what can be wrong: severity, meaning and next step of each reference.
+"""The catalogue of defects: severity, meaning and hint of each reference.
 
 `docs/defects.md` is generated from these tables.
 """
@@ -31,7 +31,7 @@ _ERRORS: Final[dict[str, type[KafkaLogError]]] = {
     "file-unreadable": UnreadableError,
     "limit-exceeded": LimitExceededError,
 }
-"""The errors of defects that are not about the format of the data."""
+"""Error class of each defect that is not about the format of the data."""
 
 
 def make_defect(
@@ -43,7 +43,7 @@ def make_defect(
     offset: int | None = None,
     size_bytes: int | None = None,
 ) -> Defect:
-    """A defect of a known kind: severity and hint come from the table."""
+    """Make a defect of a known kind; severity and hint come from the table."""
     reference = REFERENCES[name]
     return Defect(
         reference=name,

@@ -157,41 +157,45 @@ NEXT_START: Final[ObjectType[NextStart]] = ObjectType(
     "next_start",
     "`verify`",
     "What the next start of a broker would do with a partition, or why it would stop at a log "
-    "directory. A start that would do nothing, and leaves nothing to say, has no row.",
+    "directory. A partition for which it would do and report nothing has no row.",
     Field("path", TEXT, "the partition directory or the log directory"),
     Field("topic", TEXT | None, "topic; null for a log directory"),
     Field("partition", INT | None, "partition number; null for a log directory, or without one"),
-    Field("mode", TEXT, "`clean` after a clean shutdown, `unclean` without its mark: what is "
-          "after the recovery point is scanned; `full`: everything is"),
-    Field("verdict", TEXT, "the gravest of what it does: `nothing`, `tidy` up files without "
-          "records, `rebuild` indexes, `truncate` the log, make a `stray` of the directory, "
-          "`refuse` to load it"),
+    Field("mode", TEXT,
+          "`clean`: after a clean shutdown; `unclean`: without its mark, so that everything after "
+          "the recovery point is scanned; `full`: everything is scanned"),
+    Field("verdict", TEXT,
+          "the most serious thing it does: `nothing`, `tidy` (removes files without records), "
+          "`rebuild` (indexes), `truncate` (the log), `stray` (renames the directory), `refuse` "
+          "(does not load the log)"),
     Field("truncate_to", INT | None, "the log end offset after the log is cut; null otherwise"),
-    Field("records_lost", INT, "records that are dropped, by their batches' headers"),
+    Field("records_lost", INT, "records that are dropped, by the headers of their batches"),
     Field("bytes_lost", INT, "bytes of logs that are dropped"),
     Field("rebuilt_segments", ARRAY, "base offsets of segments whose indexes change"),
     Field("error", TEXT | None, "the exception with which Kafka refuses; null otherwise"),
     Field("consequence", TEXT | None, "how far a refusal reaches; null without one"),
-    Field("detail", TEXT, "all that in one line"),
+    Field("detail", TEXT, "everything above in one line"),
     Field("assumptions", ARRAY, "what could not be read and was assumed"),
-    Field("notes", ARRAY, "what the start would not notice, and someone should know"),
+    Field("notes", ARRAY, "what the start would not notice, but an operator should know"),
 )  # fmt: skip
 SUMMARY: Final = ObjectType[RunFacts](
     "summary",
     "`verify`",
-    "The last object of a run: what was checked, and how much was found.",
+    "The last object of a run: what was checked, and what was found.",
     _sum("files", "files"),
     _sum("batches", "batches"),
-    _sum("records", "records, by the counts in the batches' headers"),
+    _sum("records", "records, by the headers of their batches"),
     _sum("bytes_expected", "bytes that should be checked"),
-    _sum("bytes_checked", "bytes that were"),
-    _sum("bytes_deferred", "bytes put off because `--max-duration` was over; not among those "
-         "expected"),
-    _sum("segments_deferred", "segments put off likewise"),
-    Field("defects", OBJECT, "each severity and the number of its defects", _defects),
+    _sum("bytes_checked", "bytes that were checked"),
+    _sum("bytes_deferred",
+                           "bytes deferred because `--max-duration` had elapsed; not counted as "
+                           "expected"),
+    _sum("segments_deferred", "segments deferred likewise"),
+    Field("defects", OBJECT, "number of defects by severity", _defects),
     Field("levels", ARRAY, "the levels at which segments were read"),
-    Field("sample", OBJECT | None, "with `--sample`: `share`, `seed`, how many `segments` `of` all "
-          "were read at the level that was asked for", _sample),
+    Field("sample", OBJECT | None,
+          "with `--sample`: `share`, `seed`, and how many `segments` `of` all were read at the "
+          "requested level", _sample),
 )  # fmt: skip
 
 
